@@ -3,9 +3,9 @@
 DeepSeek-V3, 8,192 tokens in and 1,024 out (0.9 of them in the mean, as InferenceX draws them), in
 fp8 and nvfp4: total tokens a second and chip of the best deployment that the search finds at each
 speed of a user, one pool or two, on GB200 NVL72 and on servers of B200; then with one of pools,
-experts beyond 8 chips, drafts and overlap left out. Each runs the software behind the best public
-figures: TensorRT-LLM on the one, SGLang on the other (github:SemiAnalysisAI/InferenceX
-.github/configs/nvidia-master.yaml, recipes of 2026-02).
+experts beyond 8 chips, drafts and overlap left out. Each runs the better of TensorRT-LLM and
+SGLang: public recipes have both for both (github:SemiAnalysisAI/InferenceX
+.github/configs/nvidia-master.yaml, 2026-02).
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ import argparse
 import json
 import tempfile
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import dse
 
-SOFTWARE = {"gb200_nvl72": "trtllm", "b200_sxm": "sglang"}
+CHIPS = ("gb200_nvl72", "b200_sxm")
+SOFTWARE = ("trtllm", "sglang")
 USERS = (30.0, 50.0, 75.0, 100.0, 120.0)  # output tokens a second
-# InferenceX's total tokens a second and chip at a user's speed, of NVL72 and of B200
-# (inferencex.semianalysis.com/compare/deepseek-r1-b200-vs-gb200, 8k/1k and fp8, 2026-05).
+# InferenceX's total tokens a second and chip at a user's speed, of NVL72 and of B200, 8k/1k and
+# fp8, 2026-05 (inferencex.semianalysis.com/compare/deepseek-r1-b200-vs-gb200; B200 also has 5,515
+# at 32 and 5,160 at 44: /deepseek-r1-b200-vs-mi300x and -mi325x). No page has nvfp4 at 8k/1k.
 PUBLISHED = {75.0: (5789.6, 2557.7), 120.0: (3987.5, 1110.0)}
 # Drafted tokens and the chance of each: DeepSeek-V3's report for one; for three what gives 2.49 a
 # step, InferenceX's golden length of DeepSeek-V4 (search_spaces/drafts.csv).
@@ -30,8 +33,10 @@ CAUSES = ("all", "pools", "wide experts", "drafts", "overlap")
 IN, OUT = 7373, 922
 
 
-def space(chip: str, dtype: str, without: str, drafts: dict[str, float]) -> dict[str, Any]:
-    """The space of one chip and format, without one of CAUSES."""
+def space(
+    chip: str, dtype: str, without: str, drafts: dict[str, float], backend: str
+) -> dict[str, Any]:
+    """The space of one chip, format and software, without one of CAUSES."""
     load = {"prompt_tokens": IN, "output_tokens": OUT, "serving": "continuous"}
     hidden = {"network_overlap": 0} if without == "overlap" else {}
     ranks = [1, 2, 4, 8, 16, 24, 32, 48, 64, 72]
@@ -52,7 +57,7 @@ def space(chip: str, dtype: str, without: str, drafts: dict[str, float]) -> dict
         deployment["decode"] = {**pool((1, 4, 8), (1, 4, 8, 16, 24, 32, 48)), **batches}
     return {
         "name": "domains",
-        "workload": {**load, "backend": SOFTWARE[chip], **drafts, **hidden},
+        "workload": {**load, "backend": backend, **drafts, **hidden},
         "price_basis": "rental_3yr",
         "model": "deepseek-v3",
         "deployment": deployment,
@@ -65,9 +70,10 @@ def space(chip: str, dtype: str, without: str, drafts: dict[str, float]) -> dict
 def best(chip: str, dtype: str, users: Sequence[float], without: str = "all") -> list[float]:
     """Total tokens a second and chip at each speed of a user, 0 where none is as fast."""
     found = [0.0] * len(users)
-    for drafts in DRAFTS[:1] if without == "drafts" else DRAFTS:
+    tried = product(DRAFTS[:1] if without == "drafts" else DRAFTS, SOFTWARE)
+    for drafts, backend in tried:
         with tempfile.TemporaryDirectory() as folder:
-            asked = space(chip, dtype, without, dict(drafts))
+            asked = space(chip, dtype, without, dict(drafts), backend)
             front = dse.run(asked, out=f"{folder}/study").front.to_pandas()
         rate = front["output_tokens_per_s_per_chip"] * (IN + OUT) / OUT
         for k, user in enumerate(users):
@@ -82,7 +88,7 @@ def main() -> None:
     rows = []
     for dtype in ("fp8", "nvfp4"):
         for cause in CAUSES:
-            wide, small = (best(chip, dtype, USERS, cause) for chip in SOFTWARE)
+            wide, small = (best(chip, dtype, USERS, cause) for chip in CHIPS)
             rows += [
                 {"weight_dtype": dtype, "without": cause, "user": user, "nvl72": a, "b200": b}
                 for user, a, b in zip(USERS, wide, small, strict=True)

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from dse.catalog import load_catalog
     from dse.questions.check.ask import check
     from dse.questions.compare.ask import compare
-    from dse.questions.estimate.ask import estimate
+    from dse.questions.estimate.ask import estimate, fewest_chips
     from dse.questions.export.ask import export
     from dse.questions.fleet.ask import fleet
+    from dse.questions.levers.ask import levers
     from dse.questions.risk.ask import risk
     from dse.questions.scale.ask import scale
     from dse.questions.train.ask import train
@@ -46,7 +47,9 @@ __all__ = [
     "compare",
     "estimate",
     "export",
+    "fewest_chips",
     "fleet",
+    "levers",
     "load_catalog",
     "load_model",
     "load_space",
@@ -67,7 +70,9 @@ _PLACES = {
     "compare": "dse.questions.compare.ask",
     "estimate": "dse.questions.estimate.ask",
     "export": "dse.questions.export.ask",
+    "fewest_chips": "dse.questions.estimate.ask",
     "fleet": "dse.questions.fleet.ask",
+    "levers": "dse.questions.levers.ask",
     "load_catalog": "dse.catalog",
     "load_model": "dse.schema.model_catalog",
     "load_space": "dse.schema.study",

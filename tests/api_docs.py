@@ -6,9 +6,10 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ForwardRef
 
 import dse
+from dse.schema import deployed
 from dse.schema.metrics import EVERY, METRICS
 
 HEAD = """\
@@ -81,6 +82,10 @@ def signature(name: str, documented: Any) -> str:
         if one.kind is one.KEYWORD_ONLY and not keyword_only:
             arguments.append("*")
             keyword_only = True
+        if of := re.fullmatch(r"Unpack\[(\w+)\]", str(one.annotation)):
+            fields = vars(deployed)[of[1]].__annotations__.items()
+            arguments += [f"{field}: {_plain(kind)} = None" for field, kind in fields]
+            continue
         stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
         default = "..." if callable(one.default) else repr(one.default)
         if one.annotation is one.empty or isinstance(one.default, int | float | str):
@@ -94,6 +99,11 @@ def signature(name: str, documented: Any) -> str:
     if len(line) <= WIDTH:
         return line
     return f"dse.{name}(\n" + "".join(f"    {one},\n" for one in arguments) + end
+
+
+def _plain(kind: Any) -> str:
+    """The type of a field of a TypedDict."""
+    return kind.__forward_arg__ if isinstance(kind, ForwardRef) else str(kind)
 
 
 def members(documented: type) -> Iterator[str]:

@@ -7,6 +7,8 @@ prefill of a request gives its first token. Policies:
     mixed          decodes first, then prompts in what is left of the token budget, split to fill it
     whole          the same, but a prompt joins a step whole or not at all
     prefill_first  while prompts wait, steps of prompt tokens alone; decoding stands still
+
+The engine looks for new requests every `poll` decode steps and after every step with prompts.
 """
 
 from __future__ import annotations
@@ -137,9 +139,11 @@ class _Engine:
         policy: str = "mixed",
         most_running: int = 1_000_000,
         turnaround_s: float = 0.0,
+        poll: int = 1,
         seed: int = 0,
     ) -> None:
         assert policy in POLICIES
+        self.poll, self.looked = poll, 0  # decode steps between two looks, and those of the last
         self.turnaround_s, self.random = turnaround_s, np.random.default_rng(seed)
         self.step_s, self.policy, self.budget, self.most = step_s, policy, budget, most_running
         self.prompts, self.outputs = list(map(int, prompts)), list(map(int, outputs))
@@ -172,6 +176,9 @@ class _Engine:
         return Served(self.arrival, self.first - self.arrival, between, self.finish)
 
     def _receive(self) -> None:
+        if self.decoding and self.decoded - self.looked < self.poll:
+            return
+        self.looked = self.decoded
         while self.arriving and self.arriving[0][0] <= self.now:
             self.queue.append(heapq.heappop(self.arriving)[1])
 
@@ -216,7 +223,9 @@ class _Engine:
         if taken or not self.decoding:
             return 1
         steps = self.decoding[0][0] - self.decoded
-        if self.arriving:
+        if self.poll > 1:
+            steps = min(steps, max(self.poll - (self.decoded - self.looked), 1))
+        elif self.arriving:
             until = (self.arriving[0][0] - self.now) / seconds
             steps = int(min(steps, max(np.ceil(until), 1)))
         return steps
@@ -226,6 +235,8 @@ class _Engine:
         self.now += steps * seconds
         if self._decodes(taken):
             self.decoded += steps
+        if taken:
+            self.looked = self.decoded - self.poll
         finished = 0
         while self.decoding and self.decoding[0][0] <= self.decoded:
             self._finish(heapq.heappop(self.decoding)[1])

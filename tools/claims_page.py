@@ -1,43 +1,167 @@
-"""docs/claims.md: python -m tools.claims_page > docs/claims.md"""
+"""The page of claims and its pictures: python -m tools.claims_page docs/claims.md"""
 
 from __future__ import annotations
 
-from dse.accuracy.claims.engine import claim, claims
-from dse.accuracy.claims.present import Found, claims_answer
+import math
+import sys
+from collections import Counter
+from pathlib import Path
+
+from markupsafe import escape as in_svg
+
+from dse.accuracy.claims.asked import ASKED, Asker
+from dse.accuracy.claims.claim import Claim, load_claim, shipped
+from dse.accuracy.claims.judge import (
+    CONFIRMED,
+    CONTRADICTED,
+    TRUE_IF,
+    UNDECIDED,
+    VERDICTS,
+    Finding,
+    judged,
+)
+from dse.accuracy.claims.present import Judged
+from dse.answer.numbers import show_as
+from dse.answer.palette import BLUE, VERMILION
+from dse.files import write_text
 from dse.render.markdown import escape, table
 
-COMMAND = "python -m tools.claims_page > docs/claims.md"
+MARKS = {CONFIRMED: "●", TRUE_IF: "◐", CONTRADICTED: "○", UNDECIDED: "?"}
+FEW = 4  # cases from which on a part has a picture
+LEFT, WIDE, ROW, TOP, RIGHT = 300, 340, 22, 34, 90  # pixels
+DECADES = 1.5  # from which on the axis is logarithmic
+
+OWN = """
+A claim of one's own is a file of the same form, and `dse claims check FILE` judges it. It may ask
+any of {asked}, with its arguments; `dse/accuracy/claims/claim.py` says what else a file may hold.
+
+```yaml
+# mine.yaml
+title: Two cards for one
+statement: Two RTX 4090 serve a small model for less than one H100.
+parts:
+  - says: for less
+    rule: a million tokens on the two cost less than on the H100, all owned
+    holds: "< 1"
+    ask: estimate
+    with: {{model: llama-3-8b, weight_dtype: int8, concurrency: 16, price_basis: owned_tco}}
+    take: usd_per_million_total_tokens
+    over: {{with: {{chip: h100_sxm}}}}
+    cases:
+      two copies: {{chip: rtx4090, replicas: 2}}
+```
+
+```bash
+dse claims check mine.yaml
+dse claims check 3
+```
+"""
 
 
-def page(found: Found) -> str:
-    """A table of all claims, with what was found."""
-    answer = claims_answer(found)
-    verdicts = answer.tables[0]
+def page(found: Judged, path: str, pictures: dict[str, str]) -> str:
+    """All verdicts first, then each claim."""
+    counts = Counter(finding.verdict for _, findings in found for finding in findings)
+    tally = ", ".join(f"{MARKS[v]} {counts[v]} {v}" for v in VERDICTS if counts[v])
     lines = [
         "# Claims",
         "",
-        f"Written by `{COMMAND}`. What people hold to be true about models and hardware, and what "
-        "this model finds.",
+        f"Written by `python -m tools.claims_page {path}`. What people say about models and "
+        f"hardware, judged by parts: {tally}. Each rule was written before its number. Most "
+        "numbers are predictions. `dse claims check N` makes a claim again.",
         "",
-        escape(answer.headline),
-        "",
-        "A rule decides each verdict from the numbers, so that it changes when they do. Most "
-        "numbers are predictions. `dse validate --claims N` prints the rule of claim N, what it "
-        "holds for, which numbers are measured, what is not known, the tables behind it, and a "
-        "command to try.",
-        "",
-        "```bash",
-        "dse validate --claims 2",
-        "```",
-        "",
-        *table(verdicts.titles, verdicts.texts()),
+        *table(("", "claim", "its parts"), [_row(*one) for one in found]),
     ]
-    return "\n".join(lines)
+    for claim, findings in found:
+        lines += _claim(claim, findings, pictures)
+    asked = ", ".join(f"`{name}`" for name in sorted(ASKED))
+    lines += ["## One of your own", OWN.format(asked=asked).rstrip()]
+    return "\n".join(lines).rstrip() + "\n"
 
 
-def main() -> None:
-    print(page([(one, one.found()) for one in map(claim, claims())]), end="")
+def _row(claim: Claim, findings: tuple[Finding, ...]) -> tuple[str, str, str]:
+    parts = (f"{MARKS[finding.verdict]} {finding.part.says}" for finding in findings)
+    return claim.name, claim.title, "; ".join(parts)
+
+
+def _claim(claim: Claim, findings: tuple[Finding, ...], pictures: dict[str, str]) -> list[str]:
+    lines = [f"## {claim.name}. {escape(claim.title)}", "", f"> {escape(claim.statement)}", ""]
+    rows = [
+        (finding.part.says, finding.words, finding.number, finding.part.rule)
+        for finding in findings
+    ]
+    lines += table(("part", "verdict", "number", "rule"), rows)
+    drawn = _drawn(findings)
+    if drawn is not None:
+        name = f"claims-{claim.name}.svg"
+        pictures[name] = bars_svg(drawn)
+        words = f"{drawn.part.says}: {drawn.words}"
+        lines += [f"![{escape(words)}]({name})", ""]
+    lines += [f"{escape(claim.about)} `dse claims check {claim.name}`".strip(), ""]
+    return lines
+
+
+def _drawn(findings: tuple[Finding, ...]) -> Finding | None:
+    """The part whose cases are worth a picture: one that is not simply confirmed, if any."""
+    many = [one for one in findings if len(_known(one)) >= FEW]
+    return next((one for one in many if one.verdict != CONFIRMED), many[0] if many else None)
+
+
+def _known(finding: Finding) -> list[tuple[str, float, bool]]:
+    return [
+        (one.name, one.value, bool(one.holds)) for one in finding.cases if one.value is not None
+    ]
+
+
+def bars_svg(finding: Finding) -> str:
+    """A bar for each case, coloured by whether the part holds for it, and a line at each bound of
+    the rule. Numbers above zero that span more than DECADES have a logarithmic axis."""
+    cases, part = _known(finding), finding.part
+    bounds = [bound for _, bound in part.holds.bounds]
+    every = [value for _, value, _ in cases] + bounds
+    log = min(every) > 0.0 and math.log10(max(every) / min(every)) > DECADES
+    low, high = min(0.0, *every), max(0.0, *every)
+    if log:
+        low, high = math.log10(min(every)) - 0.1, math.log10(max(every))
+
+    def x(value: float) -> float:
+        at = math.log10(value) if log else value
+        return LEFT + WIDE * (at - low) / (high - low or 1.0)
+
+    start = LEFT if log else x(0.0)
+    height = TOP + ROW * len(cases) + 12
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDE + RIGHT}" height="{height}" '
+        'font-family="sans-serif" font-size="12">',
+        '<rect width="100%" height="100%" fill="#fff"/>',
+        f'<text x="8" y="20" font-size="13">{in_svg(part.says)}: holds where '
+        f"{in_svg(part.holds.text)}{' (logarithmic)' if log else ''}</text>",
+    ]
+    for k, (name, value, holds) in enumerate(cases):
+        y, ends = TOP + ROW * k, sorted((start, x(value)))
+        parts.append(
+            f'<text x="{LEFT - 8}" y="{y + 14}" text-anchor="end">{in_svg(name)}</text>'
+            f'<rect x="{ends[0]:.1f}" y="{y + 3}" width="{max(1.0, ends[1] - ends[0]):.1f}" '
+            f'height="{ROW - 8}" fill="{BLUE if holds else VERMILION}"/>'
+            f'<text x="{ends[1] + 6:.1f}" y="{y + 14}">{in_svg(show_as(part.show, value))}</text>'
+        )
+    parts += [
+        f'<path d="M{x(bound):.1f} {TOP - 4}v{ROW * len(cases) + 8}" stroke="#16202b" '
+        'stroke-dasharray="4 3"/>'
+        for bound in bounds
+    ]
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def main(path: Path) -> None:
+    """Judges every shipped claim and writes the page, and its pictures beside it."""
+    asker, pictures = Asker(), {}
+    claims = [load_claim(name) for name in shipped()]
+    found = [(one, judged(one, asker, lambda text: print(text, file=sys.stderr))) for one in claims]
+    text = page(found, str(path), pictures)
+    for name, picture in pictures.items():
+        write_text(path.parent, name, picture)
+    write_text(path.parent, path.name, text)
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]))

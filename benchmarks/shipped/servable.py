@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dse.errors import InputError
+from dse.problem.describe import pools_of
 from dse.problem.loads import loads_of
 from dse.questions.check.answer import Load, subject_of
 from dse.questions.estimate.again import estimate_item
@@ -24,15 +25,15 @@ from dse.space.batches import batch_of
 from dse.study.result import Study
 
 Row = dict[str, Any]
-DEGREES = ("tensor", "pipeline", "data", "expert")
+DEGREES, COPIES = ("tensor", "pipeline", "data", "expert"), "redundant_experts"
 
 
 def servable(study: Study) -> Row:
     """A row of the table: `refused` counts designs, by `check` and by `export`; `examples` has one
     in words of each, `by` how many designs each server takes.
 
-    A study that names a server is exported for that one. Without one, whoever serves models on the
-    chip is meant: one that takes the design suffices, as in the rules of the search.
+    A study or a design that names a server is exported for that one. Without one, whoever serves
+    models on the chip is meant: one that takes the design suffices, as in the rules of the search.
     """
     document, items = study.document, study.front.items
     backend = loads_of(document)[0]["backend"]
@@ -42,7 +43,7 @@ def servable(study: Study) -> Row:
     taken: Counter[str] = Counter()
     exported: dict[int, str] = {}
     for item in items:
-        takes, words = _exported(study, item, backend)
+        takes, words = _exported(study, item, item["deployment"].get("backend", backend))
         taken.update(takes)
         if not takes:
             exported[item["point"]] = words
@@ -69,24 +70,38 @@ def nothing(space: str, words: str) -> Row:
 
 
 def _checked(study: Study) -> Iterator[tuple[int, str]]:
-    """(point, words) of the designs that `dse check` refuses: all of one chip at once, under each
-    workload."""
-    items = study.front.items
-    for chip in dict.fromkeys(item["deployment"]["chip"] for item in items):
-        mine = [item for item in items if item["deployment"]["chip"] == chip]
+    """(point, words) of the designs that `dse check` refuses: all instances of one chip and
+    software, or workers of pools of their own, at once, under each workload."""
+    items = [
+        {**item, "deployment": deployment}
+        for item in study.front.items
+        for deployment in pools_of(item["deployment"]) or (item["deployment"],)
+    ]
+    for one in dict.fromkeys(map(_software, items)):
+        mine = [item for item in items if _software(item) == one]
         for load in loads_of(study.document):
-            yield from _checked_on(study, chip, mine, load)
+            yield from _checked_on(study, *one, mine, load)
+
+
+def _software(item: Mapping[str, Any]) -> tuple[str, str | None]:
+    """(chip, its own software where the design names it)."""
+    return item["deployment"]["chip"], item["deployment"].get("backend")
 
 
 def _checked_on(
-    study: Study, chip: str, items: Sequence[Mapping[str, Any]], load: Mapping[str, Any]
+    study: Study,
+    chip: str,
+    backend: str | None,
+    items: Sequence[Mapping[str, Any]],
+    load: Mapping[str, Any],
 ) -> Iterator[tuple[int, str]]:
     catalog = study.catalog()
     models = [model_of(item["model"], "front.json") for item in items]
     prompt, output = (int(np.ceil(load[f"{name}_tokens"])) for name in ("prompt", "output"))
     first = subject_of(catalog, models[0], chip, {}, Load(prompt, output, 1))
-    if stack_of(load["backend"]) is not None:
-        first = replace(first, backend=catalog.backends[load["backend"]])
+    named: str = backend or load["backend"]
+    if stack_of(named) is not None:
+        first = replace(first, backend=catalog.backends[named])
     case = replace(first, batch=_batch(models, items)).case
     for name, amounts in judge(case).items():
         for i in map(int, np.flatnonzero(amounts > 0.0)):
@@ -94,9 +109,11 @@ def _checked_on(
 
 
 def _batch(models: Sequence[Model], items: Sequence[Mapping[str, Any]]) -> Any:
-    """The designs as `dse check` is given them: shapes, degrees, formats and requests."""
-    wanted = (*(f"{name}_parallel" for name in DEGREES), "replicas", "concurrency")
+    """The designs as `dse check` is given them: shapes, degrees, copies, formats and requests."""
+    wanted = (*(f"{name}_parallel" for name in DEGREES), "replicas", "concurrency", COPIES)
     asked = [item["deployment"] for item in items]
+    if any(COPIES in one for one in asked):
+        asked = [{COPIES: 0.0, **one} for one in asked]
     axes = [axes_of({axis: one[axis] for axis in wanted if axis in one}) for one in asked]
     dtypes = [one["weight_dtype"] if one["weight_dtype"] in DTYPES else None for one in asked]
     return batch_of(

@@ -4,11 +4,11 @@ The measurement format with two pools in place of one: `prefill_workers/tp/pp/dp
 `decode_workers/tp/pp/dp/ep`, both on `chip`. Of the rest, the rules of `dse.accuracy.rows` hold.
 Speculative decoding is not recorded in the known rows and is taken as off.
 
-A decode worker's largest batch decides how long requests wait for a slot, and public recipes set
-it just below the load. It is the row's `decode_max_running_requests`, of an attention rank, or that
-of the public recipe with the row's chip, format, lengths, load and workers
-(`hardware/measurements/serving_recipes.csv`), else the backend's. On Blackwell those recipes start
-SGLang with a long stream interval (50), as InferenceX's on one pool do.
+What a row leaves open, the public recipe with its chip, format, lengths, load and workers says
+(`hardware/measurements/serving_recipes.csv`): the format of the cache, redundant experts and the
+largest batch of a decode rank (`decode_max_running_requests`), which decides how long requests wait
+for a slot and which recipes set just below the load; else it is the backend's. On Blackwell those
+recipes start SGLang with a long stream interval (50), as InferenceX's on one pool do.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -46,17 +47,19 @@ from dse.space.candidates import CandidateBatch
 POOLS = ("prefill", "decode")
 AXES = ("tp", "pp", "dp", "ep")
 CAP = "decode_max_running_requests"
+COPIES = ("prefill_redundant_experts", "decode_redundant_experts")
 RECIPES = "measurements/serving_recipes.csv"
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
     """One covered row: each pool as a row of its own; `cap` is the most requests of an attention
-    rank of the decode pool, 0 where nothing says it."""
+    rank of the decode pool, 0 where nothing says it; `copies` of experts that either pool has."""
 
     prefill: Row
     decode: Row
     cap: float
+    copies: tuple[float, float]
 
     @property
     def metric(self) -> str:
@@ -65,7 +68,16 @@ class Pair:
     @property
     def assumed(self) -> str:
         limit = f"; at most {self.cap:g} requests a decode rank" if self.cap else ""
-        return f"{self.prefill.assumed}; no speculative decoding{limit}"
+        copies = f"; {max(self.copies):g} redundant experts" if any(self.copies) else ""
+        return f"{self.prefill.assumed}; no speculative decoding{limit}{copies}"
+
+
+class Recipe(NamedTuple):
+    """What a public recipe says of a row that ran it; `copies` of experts of the two pools."""
+
+    cap: float = 0.0
+    kv_dtype: str = ""
+    copies: tuple[float, float] = (0.0, 0.0)
 
 
 def estimate_disaggregated(table: pd.DataFrame, catalog: Catalog | None = None) -> pd.DataFrame:
@@ -100,18 +112,15 @@ def _read(cells: Mapping[str, str], catalog: Catalog, models: dict[str, Model | 
             read_row(own | {"serving": "continuous", "n_chips": str(chips)}, catalog, models)
         )
     catalog.require(rows[0].chip, both)  # the cache crosses a link between the pools
+    workers = (row.deployment["replicas"] for row in rows)
+    recipe = _recipes().get((*_ran(rows[1]), *workers), Recipe())
+    if recipe.kv_dtype and not cells["kv_dtype"]:
+        rows = [replace(row, kv_dtype=recipe.kv_dtype) for row in rows]
     if rows[0].backend == "sglang" and catalog.chips[rows[0].chip].family == "blackwell":
         rows = [replace(row, backend="sglang-interval-30") for row in rows]
     prefill, decode = rows
-    cap = number(cells, CAP) if cells[CAP] else _recipe_cap(prefill, decode)
-    return Pair(prefill, decode, cap)
-
-
-def _recipe_cap(prefill: Row, decode: Row) -> float:
-    """Largest batch of a decode rank in the public recipe that the row ran, 0 if none is known."""
-    loads = (prefill, decode)
-    workers = (row.deployment["replicas"] for row in loads)
-    return _recipes().get((*_ran(decode), *workers), 0.0)
+    cap = number(cells, CAP) if cells[CAP] else recipe.cap
+    return Pair(prefill, decode, cap, recipe.copies)
 
 
 def _ran(row: Row) -> tuple[object, ...]:
@@ -121,19 +130,20 @@ def _ran(row: Row) -> tuple[object, ...]:
 
 
 @cache
-def _recipes() -> dict[tuple[object, ...], float]:
-    """By what `_recipe_cap` asks: lengths are means of those drawn (`dse.accuracy.rows`)."""
+def _recipes() -> dict[tuple[object, ...], Recipe]:
+    """By what a row ran: lengths are means of those drawn (`dse.accuracy.rows`)."""
     mean = (1.0 + RANGE_RATIO) / 2.0
     texts = ("model", "chip", "weight_dtype", "engine")
     lengths = ("nominal_prompt_tokens", "nominal_output_tokens")
     numbers = ("concurrency", "decode_tp", "decode_dp", "prefill_workers", "decode_workers")
-    table = read_table(hardware_dir() / RECIPES, (*texts, *lengths, *numbers, CAP))
+    said = (CAP, "kv_dtype", *COPIES)
+    table = read_table(hardware_dir() / RECIPES, (*texts, *lengths, *numbers, *said))
     return {
         (
             *(row[name] for name in texts),
             *(round(float(row[name]) * mean) for name in lengths),
             *(float(row[name]) for name in numbers),
-        ): float(row[CAP])
+        ): Recipe(float(row[CAP]), row["kv_dtype"], (float(row[COPIES[0]]), float(row[COPIES[1]])))
         for row in table.to_dict("records")
     }
 
@@ -146,6 +156,8 @@ def _pool(
     prompt, output = (np.array([getattr(r, name) for r in rows]) for name in ("prompt", "output"))
     load = Workload(prompt, output, "continuous", catalog.backends[rows[0].backend], ROUNDS)
     batch = placed(batch_of_rows(rows), rows, machines)
+    copies = np.array([pair.copies[POOLS.index(pool)] for pair in group.rows])
+    batch = replace(batch, redundant_experts=copies)
     if pool == "decode":
         batch = replace(batch, max_running_requests=_caps(group, load))
     return batch, load
@@ -182,6 +194,6 @@ KIND = Kind(
     ),
     row=_read,
     together=lambda pair: pair.prefill.backend,
-    key=lambda pair: (pair.prefill.key, pair.decode.key, pair.cap),
+    key=lambda pair: (pair.prefill.key, pair.decode.key, pair.cap, pair.copies),
     pose=lambda pairs: None,
 )

@@ -13,7 +13,8 @@ from typing import Protocol
 import numpy as np
 import pandas as pd
 
-from dse.accuracy.rows import NEEDED, NUMBERS, RATES, TEXTS, Row, interval_metric, read_row
+from dse.accuracy.launches import SETTINGS, launched, read_launched
+from dse.accuracy.rows import NEEDED, NUMBERS, RATES, TEXTS, Row, interval_metric
 from dse.accuracy.tables import (
     Columns,
     Group,
@@ -35,9 +36,9 @@ from dse.space.candidates import CandidateBatch, Floats
 # Prompts that a measured closed loop sent, over its concurrency (the format's own statement).
 ROUNDS = 10.0
 # Of requests that the simulation keeps in step, the share that real clients and servers do: chosen
-# once, between the rows of SGLang 0.5.1 (near 1) and of SGLang 0.5.6, vLLM and TensorRT-LLM (.3
-# to .6).
-IN_STEP = 0.5
+# by the error of the median group over 0 to 0.5 (docs/physics.md). SGLang 0.5.1 lies near 1, 0.5.6
+# near 0.2, vLLM and TensorRT-LLM near 0.4.
+IN_STEP = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ def predict_rows(readout: Readout[Row, Served], catalog: Catalog, machines: Mach
 def _evaluated(group: ServedGroup, catalog: Catalog, machines: Machines) -> Metrics:
     """The metrics of its configurations."""
     posed, first = group.posed, group.rows[0]
-    backend = catalog.backends[first.backend]
+    backend = launched(catalog.backends[first.backend], group.rows)
     if first.open_loop:
         load = Workload(
             posed.prompt,
@@ -183,8 +184,8 @@ def _metric(metrics: Metrics, metric: str, group: Served) -> tuple[Floats, Float
 
 KIND = Kind(
     needed=NEEDED,
-    cells=(*NUMBERS, *TEXTS),
-    row=read_row,
+    cells=(*NUMBERS, *TEXTS, *SETTINGS),
+    row=read_launched,
     together=lambda row: (row.serving, row.open_loop, row.backend, row.tuning),
     key=lambda row: row.key,
     pose=_posed,

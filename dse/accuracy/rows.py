@@ -75,7 +75,8 @@ CORES_PER_CHIP = {"trn1": 2.0, "inf2": 2.0}
 class Row:
     """One covered row. `deployment` holds the axes of `dse.space.batches.DEPLOYMENT_AXES`;
     `length_spread`: lengths are uniform within their mean (1 +- it); `queued`:
-    requests of an offline run, 0 where the row does not say; `requests_per_s` arrive at random, 0
+    requests of an offline run, 0 where the row does not say; `launch`: fields of the backend that
+    its server was started with; `requests_per_s` arrive at random, 0
     where there are no arrivals or the row has the requests in flight; `assumed` says what the row
     left open."""
 
@@ -94,6 +95,7 @@ class Row:
     metric: str
     assumed: str
     tuning: str = TUNED
+    launch: tuple[tuple[str, float], ...] = ()
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -101,7 +103,7 @@ class Row:
         return (
             *(self.model.id, self.model.source, self.chip, self.weight_dtype, self.kv_dtype),
             *(*self.deployment.values(), self.prompt, self.output, self.length_spread, self.queued),
-            self.requests_per_s,
+            *(self.requests_per_s, self.launch),
         )
 
     @property

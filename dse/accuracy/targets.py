@@ -11,10 +11,13 @@ from dse.answer.numbers import tenths
 # What no fold undoes: chosen with these rows in sight, once for all chips and models.
 CHOICES = (
     "of a closed loop of ten rounds, one prompt in ten is part of the burst at the start",
-    "of requests of equal length, half of those that a simulation keeps in step stay so (0.5)",
+    "of requests of equal length, a quarter of those that a simulation keeps in step stay so",
     "attention data-parallel ranks prefill half-way between apart and together (a square root)",
-    "SGLang on Blackwell in InferenceX streams and polls every 30 steps (its scripts say so; 25 "
-    "steps to a first token are assumed)",
+    "SGLang on Blackwell in InferenceX polls every 10 or 30 steps, TensorRT-LLM's attention "
+    "data-parallel ranks every 60, and its tokens a step are those of the scripts",
+    "DeepSeek-R1's first token under TensorRT-LLM waits for 10 steps of streaming",
+    "that experts unpacked to 16 bits and launches of steps with prompts have factors of their own",
+    "which rows are marked for how they were measured (hardware/measurements/README.md)",
     "lengths in InferenceX are 0.9 of the nominal ones in the mean (its scripts draw from 0.8 to "
     "1)",
     "sparse models in TensorRT-LLM's performance overview ran with attention data-parallel over "

@@ -246,11 +246,6 @@ def times(value: float | None) -> str:
     return NONE if value is None or math.isnan(value) else f"{digits(value)}x"
 
 
-def in_ms(seconds: float | None) -> str:
-    """The number with its unit."""
-    return NONE if seconds is None or math.isnan(seconds) else f"{digits(seconds * 1e3)} ms"
-
-
 def digits(value: float | None, count: int = 3) -> str:
     """As `significant`, of a number that may be missing or 0."""
     if value is None or math.isnan(value):

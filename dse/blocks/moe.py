@@ -70,6 +70,19 @@ def distinct_experts(
     return experts * (1.0 - grown ** (-1.0 / square))
 
 
+def most_deviant(ranks: Floats) -> Floats:
+    """(n,) expected maximum of so many normal deviates: sqrt(2 ln(1 + (n - 1) / 4.3)), within 2.5%
+    of the integral from 4 to 300 and 0 for one."""
+    return np.sqrt(2.0 * np.log(1.0 + (ranks - 1.0) / 4.3))
+
+
+def most_distinct(distinct: Floats, ranks: Floats, held: Floats) -> Floats:
+    """(n,) experts touched on the rank where they are most, of `ranks` that hold `held` and touch
+    `distinct` in the mean, (n,) each: every expert is touched with the chance distinct / held."""
+    spread = distinct * np.maximum(1.0 - distinct / held, 0.0)
+    return np.minimum(distinct + most_deviant(ranks) * np.sqrt(spread), held)
+
+
 def busiest_rank(mean: Floats, ranks: Floats, slots: Floats, skew: Floats | float) -> Floats:
     """(n,) tokens of the busiest of `ranks` that receive `mean` each; `slots` is E + 9 r."""
     return mean + np.sqrt(2.0 * np.log(ranks) * mean * (1.0 + skew * skew * mean * ranks / slots))
@@ -177,7 +190,8 @@ class Moe(NoAttention):
         most = tokens * np.minimum(block["experts_per_token"], experts / ranks)
         fullest = np.ceil(copies / ranks) * ranks / copies  # above 1 where they do not divide
         busiest = np.minimum(busiest_rank(mean * fullest, ranks, slots, skew), most)
-        return self._grouped(step, block, tokens, mean, busiest, distinct * fullest)
+        distinct = most_distinct(distinct * fullest, ranks, np.ceil(copies / ranks))
+        return self._grouped(step, block, tokens, mean, busiest, distinct)
 
     def _trained(self, step: Operators, block: Block) -> Experts:
         """The same of a pass of training."""
@@ -256,13 +270,11 @@ def _exchange(step: Operators, block: Block, experts: Experts) -> None:
         few = FEW_ROWS / step.own_rows
         leaving = [np.minimum(np.maximum(x, few), 1.0) for x in deployed.leaving[id(block)]]
     count, load = block.count * routed, experts.load
-    narrow = np.minimum(deployed.weight_bytes["experts"], 2.0)
     for role, label, width in (
-        (Role.DISPATCH, "dispatch to experts", narrow),
+        (Role.DISPATCH, "dispatch to experts", deployed.dispatched_bytes),
         (Role.COMBINE, "combine from experts", ACTIVATION_BYTES),
     ):
-        wire = np.where(width < 1.0, 1.0, width)  # 4-bit weights still receive 8-bit activations
-        bytes_ = step.own_rows * copies * load * hidden * wire
+        bytes_ = step.own_rows * copies * load * hidden * width
         step.exchange(Exchange(role, label, count, "all_to_all", "expert", bytes_, leaving))
     # Every tensor-parallel rank sent its share of the tokens and needs all of them back.
     bytes_ = step.rows * hidden * ACTIVATION_BYTES

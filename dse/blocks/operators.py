@@ -177,14 +177,15 @@ class Ranks(Protocol):
 
 class Chips(Ranks, Protocol):
     """A model on its chips. `group` counts those that share its experts; `host_lanes`: no links but
-    the host's join them; `weight_bytes` are those of an element, by part; `leaving` is a memory of
-    `dse.blocks.moe`."""
+    the host's join them; `weight_bytes` are those of an element, by part, `dispatched_bytes` those
+    of a token sent to its experts; `leaving` is a memory of `dse.blocks.moe`."""
 
     data_parallel: Floats
     group: Floats
     host_lanes: NDArray[np.bool_]
     expert_padding_rows: Floats
     weight_bytes: dict[str, Floats]
+    dispatched_bytes: Floats
     leaving: dict[int, list[Floats]]
 
     def heads(self, block: Block, name: str, *sizes: Floats) -> tuple[Floats, Floats | None]:

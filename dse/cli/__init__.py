@@ -57,7 +57,6 @@ MOVED = {
     "spaces list": "catalog spaces list",
     "spaces show": "catalog spaces show",
     "spaces check": "catalog spaces check",
-    "claims": "validate --claims",
     "explain": "estimate --detail",
     "risk": "whatif --uncertain",
     "traffic": "fleet --model MODEL --chip CHIP --trace FILE",

@@ -223,6 +223,21 @@ def list_prices(chip_files: Files, as_json: bool, **asked: Any) -> None:
     _tell(as_json, "prices", "list_prices", read_catalog(chip_files), **asked)
 
 
+@prices.command("show")
+@click.argument("chip")
+@_chip_file_option
+@price_options
+@json_option
+def show_prices(chip: str, chip_files: Files, as_json: bool) -> None:
+    """What CHIP costs by commitment: spot, on demand, one year, three years, owned, as far as there
+    are quotes, each with how many, how far apart, of when, and what to check.
+
+    \b
+    dse catalog prices show h100_sxm
+    """
+    _tell(as_json, "prices", "show_prices", read_catalog(chip_files), chip)
+
+
 @racks.command("list")
 @json_option
 def list_racks(as_json: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from dse.cli.options import (
+    Sectioned,
     json_option,
     law_option,
     out_option,
@@ -16,14 +17,14 @@ from dse.cli.options import (
     read_catalog,
     refuse,
 )
-from dse.cli.point import POINT_FLAGS, check_load, point_options
+from dse.cli.point import OF_POINT, POINT_FLAGS, check_load, point_options
 from dse.cli.printing import command_line, deliver
 from dse.cli.progress import Progress
 
 FIGURES = ("settings", "price_basis", "chip_files")  # of chips without a model
 
 
-@click.command("compare")
+@click.command("compare", cls=Sectioned, sections=OF_POINT, brief=OF_POINT)
 @click.argument("what", nargs=-1, required=True, metavar="A [B ...]")
 @click.option(
     "--as-of",

@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dse.cli.options import DEGREE, json_option, law_option, loss_runs_option, read_catalog, refuse
+from dse.cli.options import (
+    DEGREE,
+    Sectioned,
+    json_option,
+    law_option,
+    loss_runs_option,
+    read_catalog,
+    refuse,
+)
 from dse.cli.point import (
     POINT_FLAGS,
+    POINT_SECTIONS,
     POOL_FLAGS,
     TOKENS,
     check_load,
@@ -39,47 +48,29 @@ FIT_FLAGS = (
     "backend",
     "chip_files",
 )
-POOLS = {
-    "law": "it predicts no loss",
-    "loss_runs": "it predicts no loss",
-    "pp": "its pools have no pipeline stages",
-    "settings": "it takes the file of `dse catalog chips derive`",
-    "replicas": "it has --prefill-workers and --decode-workers",
-    "workloads": "one closed loop",
-    "requests_per_second": "one closed loop",
-    "average_load": "two pools",
-    "peak_over_average": "two pools",
-    "detail": "two pools",
-    "energy_by_batch": "two pools",
-}
 
 
-@click.command("estimate")
+@click.command("estimate", cls=Sectioned, sections=POINT_SECTIONS)
 @click.argument("study", required=False)
 @click.argument("point", required=False)
-@click.option(
-    "--detail", is_flag=True, help="Also where time, memory, money and energy go, by operator."
-)
+@click.option("--detail", is_flag=True, help="Also time, memory, money, energy by operator.")
 @click.option(
     "--energy-by-batch",
     is_flag=True,
-    help="Also tokens per joule with 1, 2, 4, ... requests in flight, as far as memory admits "
-    "them.",
+    help="Also tokens per joule with 1, 2, 4, ... in flight.",
 )
-@click.option("--why-not", metavar="STUDY", help="Why is this point not on the front of STUDY?")
-@click.option("--fit", is_flag=True, help="The fewest chips that hold the model, all splits tried.")
-@click.option(
-    "--most-chips", type=DEGREE, metavar="N", help="The largest instance that --fit tries: 16,384."
-)
+@click.option("--why-not", metavar="STUDY", help="Why is this point not on its front?")
+@click.option("--fit", is_flag=True, help="The fewest chips that hold the model.")
+@click.option("--most-chips", type=DEGREE, metavar="N", help="The largest that --fit tries.")
 @point_options
 @pool_options
-@law_option("Quality law of the loss, by name (docs/quality.md).")
+@law_option("Quality law (docs/quality.md).")
 @loss_runs_option
 @click.option("--points", metavar="IN", help="A file in the measurement format.")
 @click.option(
     "--out",
     metavar="OUT",
-    help="The file that --points writes; else a folder for estimate.html, .md, .json, .csv, .xlsx.",
+    help="What --points writes; else a folder for the answer.",
 )
 @json_option
 def command(
@@ -139,12 +130,7 @@ def _answer(study: str | None, point: str | None, flags: dict[str, Any]) -> Answ
         if most is not None:
             given["most_chips"] = most
         return fewest_chips(**given, catalog=read_catalog(flags["chip_files"]))
-    if flags["serving"] == "disaggregated":
-        for name, reason in POOLS.items():
-            refuse([name], f"--serving disaggregated: {reason}")
-    else:
-        refuse(POOL_FLAGS, "one pool: it takes --serving disaggregated")
-    check_load(flags)
+    check_load(flags, pools=True)
     catalog = read_catalog(flags.pop("chip_files"))
     return estimate(**flags, catalog=catalog)
 

@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dse.cli.options import LOAD, json_option, read_catalog, refuse
-from dse.cli.point import POINT_FLAGS, check_load, point_options
+from dse.cli.options import LOAD, Sectioned, json_option, read_catalog, refuse
+from dse.cli.point import (
+    OF_POINT,
+    POINT_FLAGS,
+    POOL_FLAGS,
+    check_load,
+    point_options,
+    pool_options,
+)
 from dse.cli.printing import print_json, say, width
 
 if TYPE_CHECKING:
@@ -18,7 +25,7 @@ SHAPES, DEGREES = ("hf", "megatron"), ("tp", "pp", "dp", "ep")
 FORMATS = ("hf", "vllm", "sglang", "trtllm", "megatron")
 
 
-@click.command("export")
+@click.command("export", cls=Sectioned, sections=OF_POINT, brief=OF_POINT)
 @click.argument("study", required=False)
 @click.argument("point", required=False)
 @click.option(
@@ -40,6 +47,7 @@ FORMATS = ("hf", "vllm", "sglang", "trtllm", "megatron")
     "--checkpoint", metavar="PATH", help="Where a server finds the weights; else the model's id."
 )
 @point_options
+@pool_options
 @json_option
 def command(
     study: str | None,
@@ -60,6 +68,7 @@ def command(
     dse export --model deepseek-v3 --format megatron --tp 2 --ep 16 --dp 8 --context 4096
     dse export --model deepseek-v3 --chip h200_sxm --dp 8 --ep 8 --format sglang
 
+    Of prefill and decode on pools of their own, the workers of both and their router are written.
     POINT is a number of front.csv or one of start, cheapest, fastest, best, knee.
     """
     from dse.errors import InputError
@@ -68,7 +77,7 @@ def command(
     if out == "":
         raise InputError("read ''", field="--out", accepted="a folder, or the name of the file")
     if study is not None:
-        refuse(POINT_FLAGS, "STUDY POINT")
+        refuse((*POINT_FLAGS, *POOL_FLAGS), "STUDY POINT")
         if point is None:
             raise InputError("which point?", field="POINT", accepted="dse export STUDY POINT")
     own: dict[str, Any] = {"architecture": architecture}
@@ -93,12 +102,12 @@ def _options(format_: str, flags: dict[str, Any]) -> dict[str, Any]:
 
     if format_ in SHAPES:
         used = {"model", *DEGREES} if format_ == "megatron" else {"model"}
-        refuse(set(POINT_FLAGS) - used, f"--format {format_}, which holds a shape")
+        refuse({*POINT_FLAGS, *POOL_FLAGS} - used, f"--format {format_}, which holds a shape")
     if not flags["model"]:
         raise InputError("--model is missing", accepted="--model M, or STUDY POINT")
     if format_ in SHAPES:
         return {name: flags[name] for name in DEGREES}
-    check_load(flags)
+    check_load(flags, pools=True)
     options = {name: value for name, value in flags.items() if name not in ("model", "chip_files")}
     if flags["backend"] is None:
         del options["backend"]

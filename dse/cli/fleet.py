@@ -8,13 +8,17 @@ from typing import Any
 import click
 
 from dse.cli.options import (
+    AS_ESTIMATE,
+    DEPLOYED,
     LOAD,
     Between,
+    Sectioned,
     Whole,
     deployed_options,
     json_option,
     options,
     out_option,
+    pooled_options,
     price_options,
     read_catalog,
     refuse,
@@ -25,7 +29,7 @@ from dse.cli.progress import Progress
 STEADY = "steady"
 
 
-@click.command("fleet")
+@click.command("fleet", cls=Sectioned, sections={AS_ESTIMATE: DEPLOYED}, brief=(AS_ESTIMATE,))
 @click.argument("plan", required=False)
 @click.option("--model", help="Without a plan: a catalog id, or the path of a config.json.")
 @click.option("--chip", multiple=True, metavar="CHIPS", help="Chips to choose from, or all.")
@@ -64,12 +68,7 @@ STEADY = "steady"
     help="Groups of prompt lengths of a trace, with two of output lengths in each; 1, 4 and 8 for "
     "the median, the 90th and the 99th percentile if left out.",
 )
-@options(deployed_options(several=True))
-@click.option(
-    "--disaggregated",
-    is_flag=True,
-    help="Also prefill and decode on pools of their own, at a steady load.",
-)
+@options((*deployed_options(several=True), *pooled_options))
 @click.option(
     "--largest-instance", type=Whole(1, 1024), default=16, help="Most chips of one instance."
 )

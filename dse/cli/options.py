@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -69,7 +70,7 @@ def out_option(stem: str) -> Callable[[F], F]:
             raise InputError("--out is empty", accepted="a folder")
         return None if value is None else Path(value)
 
-    text = f"Write {stem}.html, .md, .json, .csv and .xlsx there."
+    text = f"Write {stem}.html, .md, .json, .csv, .xlsx there."
     return click.option("--out", metavar="DIR", callback=given, help=text)
 
 
@@ -90,8 +91,7 @@ def law_option(text: str) -> Callable[[F], F]:
 loss_runs_option = click.option(
     "--loss-runs",
     metavar="FILE",
-    help="Training runs of yours (shape, training_tokens, loss), to which the quality law is moved "
-    "(docs/quality.md).",
+    help="Training runs of yours, to which the quality law is moved (docs/quality.md).",
 )
 
 
@@ -127,73 +127,99 @@ class Several(click.ParamType):
         return tuple(self.kind.convert(word, param, ctx) for word in words if word)
 
 
-# How a model is deployed and served, alike in every verb. Names are those of a space and a plan
-# (`dse.schema.axes.AXES`, `dse.schema.workloads.SERVED`).
+# How a model is deployed and served, alike in every verb. Names are those of `dse.schema.deployed`,
+# and of a space and a plan (`dse.schema.axes.AXES`, `dse.schema.workloads.SERVED`).
 _CHOICES: tuple[tuple[str, click.ParamType, str], ...] = (
-    (
-        "--redundant-experts",
-        Whole(0, 100_000),
-        "Copies of busy experts, a layer, over all ranks of expert parallelism.",
-    ),
+    ("--redundant-experts", Whole(0, 100_000), "Copies of busy experts a layer, on all ranks."),
     (
         "--weight-dtype",
         click.STRING,
         "bf16, fp8, fp8_block (128 x 128), int8, int4, nvfp4, mxfp4, q4_0, q4_k_m, q8_0; else "
         "the model's.",
     ),
-    ("--kv-dtype", click.STRING, "Format of the KV cache; bf16 unless the checkpoint says."),
-    ("--draft-tokens", Whole(0, 64), "Tokens drafted a step (speculative); 0: none."),
+    ("--kv-dtype", click.STRING, "Of the KV cache; bf16 unless the checkpoint says."),
+    ("--draft-tokens", Whole(0, 64), "Drafted a step (speculative); 0: none."),
 )
 _SERVED: tuple[tuple[str, click.ParamType, str], ...] = (
-    (
-        "--acceptance",
-        Between(0.0, 1.0),
-        "Chance that a drafted token is accepted; else what is published of the model.",
-    ),
-    (
-        "--draft-share",
-        Between(0.0, 10.0),
-        "A drafted token's time over a decode step's; else an MTP module of one layer drafts.",
-    ),
+    ("--acceptance", Between(0.0, 1.0), "Share of drafts accepted; else as published."),
+    ("--draft-share", Between(0.0, 10.0), "Draft's time over a step's; else an MTP module's."),
     ("--prefix-hit-rate", Between(0.0, 0.999), "Share of prompt tokens in the cache."),
     (
         "--network-overlap",
         Between(0.0, 1.0),
-        "Share of the shorter of network and device time that is hidden behind the other; else "
-        "what the backend does.",
+        "Share of the shorter of network and device time that hides behind the other; else what "
+        "the backend does.",
     ),
-    (
-        "--max-running-requests",
-        Whole(1, 10**6),
-        "Most requests at once on an attention rank; else the backend's cap.",
-    ),
-    (
-        "--backend",
-        click.STRING,
-        "Serving software (hardware/backends); else the chip's own, or a current one.",
-    ),
-    (
-        "--tuning",
-        click.Choice(("tuned", "stock")),
-        "How it is launched: tuned for the model and chip (the default), or stock.",
-    ),
+    ("--max-running-requests", Whole(1, 10**6), "At once on an attention rank; else its cap."),
+    ("--backend", click.STRING, "Serving software; else the chip's own, or current."),
+    ("--tuning", click.Choice(("tuned", "stock")), "How it is launched; else tuned."),
 )
+_PREFILL: tuple[tuple[str, click.ParamType, str], ...] = (
+    ("--prefill-chip", click.STRING, "Chip of the prefill pool; else that of decode."),
+    ("--prefill-tp", DEGREE, "Its tensor parallelism."),
+    ("--prefill-pp", DEGREE, "Its pipeline stages; else those of decode."),
+    ("--prefill-dp", DEGREE, "Its attention data parallelism."),
+    ("--prefill-ep", DEGREE, "Its expert parallelism."),
+)
+disaggregated_option = click.option(
+    "--disaggregated", is_flag=True, help="Prefill and decode on pools of their own, too."
+)
+
+
+def _made(
+    rows: Iterable[tuple[str, click.ParamType, str]], *, several: bool = False
+) -> tuple[Callable[[F], F], ...]:
+    return tuple(
+        click.option(name, type=Several(kind) if several else kind, help=text)
+        for name, kind, text in rows
+    )
 
 
 def deployed_options(*, several: bool = False) -> tuple[Callable[[F], F], ...]:
     """The options of how a model is deployed and served; formats, drafts and copies take `several`
     values where the verb chooses among them."""
-    more = " Several, with commas, to choose from." if several else ""
-    return (
-        *(
-            click.option(name, type=Several(kind) if several else kind, help=text + more)
-            for name, kind, text in _CHOICES
-        ),
-        *(click.option(name, type=kind, help=text) for name, kind, text in _SERVED),
-    )
+    return (*_made(_CHOICES, several=several), *_made(_SERVED))
 
 
-DEPLOYED = tuple(name.removeprefix("--").replace("-", "_") for name, _, _ in (*_CHOICES, *_SERVED))
+prefill_options = _made(_PREFILL)
+pooled_options = (disaggregated_option, *prefill_options)
+DEPLOYED = tuple(
+    name.removeprefix("--").replace("-", "_") for name, _, _ in (*_CHOICES, *_SERVED, *_PREFILL)
+)
+# The title of these in the help of a verb that has no more to say of them.
+AS_ESTIMATE = "Deployment, as in dse estimate --help (one or several where it ends in ..)"
+
+
+class Sectioned(click.Command):
+    """A verb whose help has `sections`, names of parameters by title; of those of `brief`, which
+    another verb's help tells, it has the names alone."""
+
+    def __init__(
+        self,
+        *args: Any,
+        sections: Mapping[str, Iterable[str]],
+        brief: Iterable[str] = (),
+        **attrs: Any,
+    ) -> None:
+        super().__init__(*args, **attrs)
+        self.sections, self.brief = {"Options": (), **sections}, frozenset(brief)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        place = {name: title for title, names in self.sections.items() for name in names}
+        found: dict[str, list[tuple[str, str]]] = {title: [] for title in self.sections}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record is not None:
+                found[place.get(str(param.name), "Options")].append(record)
+        for title, records in found.items():
+            with formatter.section(title):
+                if title in self.brief:
+                    names = ", ".join(name.replace(" ", "\xa0") for name, _ in records)
+                    room = formatter.width - formatter.current_indent
+                    for line in textwrap.wrap(names, room, break_on_hyphens=False):
+                        formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+                else:
+                    formatter.write_dl(records)
 
 
 def options(every: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
@@ -244,18 +270,18 @@ def _catalog_option(*names: str, help: str, metavar: str = "FILE", multiple: boo
 _PRICE_OPTIONS = (
     _catalog_option(
         "--prices",
-        help="Prices of yours, with the columns of hardware/prices.csv, before the shipped ones.",
+        help="Prices of yours, like hardware/prices.csv.",
     ),
     _catalog_option(
         "--as-of",
         metavar="DATE",
         multiple=False,
-        help="Shipped prices as they were known then: 2026, 2026-Q2, 2026-06 or 2026-06-30.",
+        help="Shipped prices known then: 2026-Q2, 2026-06-30.",
     ),
     _catalog_option(
         "--costs",
         multiple=False,
-        help="What owning costs you, before hardware/costs.yaml (docs/costs.md); for owned_tco.",
+        help="What owning costs you (docs/costs.md); of owned_tco.",
     ),
 )
 
@@ -276,7 +302,7 @@ def own_price_options(function: F) -> F:
 efficiency_option = _catalog_option(
     "--efficiency-file",
     "efficiency",
-    help="Kernel laws measured by dse calibrate, in place of the shipped ones of the chip.",
+    help="Kernel laws of the chip by dse calibrate.",
 )
 
 

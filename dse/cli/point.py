@@ -17,6 +17,7 @@ from dse.cli.options import (
     deployed_options,
     efficiency_option,
     model_option,
+    prefill_options,
     price_options,
     refuse,
 )
@@ -51,23 +52,21 @@ _POINT_OPTIONS = (
         "settings",
         multiple=True,
         metavar="NAME=VALUE",
-        help="A hypothetical chip, --chip with one figure changed: hbm_bandwidth=2x, "
-        "capacity=+20%, link=900GB/s (dse catalog chips derive). topology=through_host: PCIe cards "
-        "without peer-to-peer.",
+        help="A hypothetical chip, one figure changed: hbm_bandwidth=2x, capacity=+20%, "
+        "link=900GB/s (dse catalog chips derive); topology=through_host: cards without "
+        "peer-to-peer.",
     ),
     click.option("--tp", type=DEGREE, default=1, help="Tensor parallelism."),
     click.option("--pp", type=DEGREE, default=1, help="Pipeline stages."),
     click.option("--dp", type=DEGREE, default=1, help="Attention data parallelism."),
     click.option("--ep", type=DEGREE, default=1, help="Expert parallelism."),
     click.option("--replicas", type=DEGREE, default=1, help="Independent instances."),
-    click.option(
-        "--domain", type=DEGREE, help="Chips of a hypothetical scale-up domain, behind switches."
-    ),
-    click.option("--rack", help="A rack that bounds it (dse catalog racks list), or a rack file."),
+    click.option("--domain", type=DEGREE, help="Chips of a hypothetical scale-up domain."),
+    click.option("--rack", help="That bounds it (dse catalog racks list), or a file."),
     click.option(
         "--routing-skew",
         type=Between(0.0, 10.0),
-        help="Spread of how often experts are chosen: standard deviation over mean; 0 is uniform.",
+        help="Deviation over mean of how often experts are chosen.",
     ),
     *deployed_options(),
     click.option("--prompt-tokens", type=LOAD, default=2048, help="Prompt length."),
@@ -77,8 +76,8 @@ _POINT_OPTIONS = (
         "workloads",
         type=Weighted(),
         multiple=True,
-        help="In place of the lengths, once for each of several: chat=0.7:1000/250 is a share of "
-        "0.7 of the requests, 1,000 prompt and 250 output tokens.",
+        help="One of several, in place of the lengths: chat=0.7:1000/250 is a share of 0.7 of the "
+        "requests, 1,000 prompt and 250 output tokens.",
     ),
     click.option("--concurrency", type=LOAD, default=32, help="Requests in flight, all chips."),
     click.option(
@@ -86,49 +85,44 @@ _POINT_OPTIONS = (
         metavar="KIND",
         type=click.Choice(["continuous", "static", "offline", "poisson", "disaggregated"]),
         default="continuous",
-        help="continuous batching in a closed loop, static (one batch), offline (all queued), "
-        "poisson (arrivals at random) or disaggregated (estimate alone).",
+        help="continuous (a closed loop), static (one batch), offline (all queued), poisson "
+        "(arrivals at random) or disaggregated (two pools).",
     ),
     click.option(
         "--requests-per-second",
         type=Between(1e-9, 1e9),
-        help="Rate of Poisson arrivals, of all workloads together.",
+        help="Of Poisson arrivals, of all workloads.",
     ),
-    click.option(
-        "--jitter", metavar="TIME", help="Mean delay of each chip in a collective, such as 10us."
-    ),
-    click.option(
-        "--jitter-distribution", metavar="NAME", help="exponential, normal or pareto delays."
-    ),
+    click.option("--jitter", metavar="TIME", help="Mean delay of a chip in a collective: 10us."),
+    click.option("--jitter-distribution", metavar="NAME", help="exponential, normal or pareto."),
     click.option(
         "--weights-offload",
         type=Between(0.0, 1.0),
-        help="Share of the weights that lies in a memory tier behind the device memory.",
+        help="Share of the weights in a slower memory tier.",
     ),
     click.option("--kv-offload", type=Between(0.0, 1.0), help="The same of the KV cache."),
     click.option(
         "--offload-tier",
         metavar="TIER",
-        help="Where they lie: host (DRAM; the default), flash, or a second memory of the chip.",
+        help="host (the default), flash, or a second memory.",
     ),
-    click.option("--power-cap", help="Watts that a chip may draw, such as 500W; else as rated."),
+    click.option("--power-cap", help="Of a chip, such as 500W; else as rated."),
     click.option(
         "--price-basis",
         default="rental_3yr",
-        help="Basis of hardware/prices.csv, or owned_tco, which is computed.",
+        help="Of hardware/prices.csv, or owned_tco.",
     ),
     click.option(
         "--average-load",
         metavar="TOKENS/TIME",
-        help="Also price an average demand of so many tokens, input and output: 1B/day.",
+        help="Also price this average demand: 1B/day.",
     ),
     click.option(
         "--peak-over-average",
         metavar="X",
-        help="Also price a demand whose peak, which the deployment is sized for, is so many times "
-        "its average.",
+        help="Also price a demand whose peak is X times its mean.",
     ),
-    click.option("--training-tokens", help="Tokens the model was trained on, such as 15T."),
+    click.option("--training-tokens", help="Of the model, such as 15T."),
     click.option(
         "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."
     ),
@@ -156,13 +150,7 @@ def point_options(function: F, prices: Callable[[F], F] = price_options) -> F:
 
 
 _POOL_OPTIONS = (
-    click.option("--prefill-chip", help="Chip of the prefill pool; else that of --chip."),
-    click.option("--prefill-tp", type=DEGREE, default=1, help="Its tensor parallelism."),
-    click.option(
-        "--prefill-pp", type=DEGREE, default=None, help="Its pipeline stages.  [default: --pp]"
-    ),
-    click.option("--prefill-dp", type=DEGREE, default=1, help="Its attention data parallelism."),
-    click.option("--prefill-ep", type=DEGREE, default=1, help="Its expert parallelism."),
+    *prefill_options,
     click.option("--prefill-workers", type=DEGREE, default=1, help="Its workers."),
     click.option("--decode-workers", type=DEGREE, default=1, help="Workers of the decode pool."),
 )
@@ -178,8 +166,48 @@ def pool_options(function: F) -> F:
     return function
 
 
-def check_load(flags: dict[str, Any]) -> None:
-    """Raises InputError where the flags of the workload contradict each other."""
+# Titles of the help of a point's options.
+POINT_SECTIONS = {
+    "Deployment": (
+        *("tp", "pp", "dp", "ep", "replicas", "concurrency", "redundant_experts"),
+        *("weight_dtype", "kv_dtype", "draft_tokens", "domain", "rack", "routing_skew"),
+        *("weights_offload", "kv_offload", "offload_tier", "power_cap"),
+    ),
+    "Workload": (*TOKENS, "workloads", "serving", "requests_per_second", "prefix_hit_rate"),
+    "Serving software": (
+        *("backend", "tuning", "max_running_requests", "network_overlap", "acceptance"),
+        *("draft_share", "jitter", "jitter_distribution"),
+    ),
+    "Pools of --serving disaggregated (the others are those of decode)": POOL_FLAGS,
+    "Prices": (*("price_basis", "prices", "as_of", "costs", "average_load", "peak_over_average"),),
+}
+# The same of a verb that has no more to say of them.
+OF_POINT = {
+    "A point, as in dse estimate --help": {*POINT_FLAGS, *POOL_FLAGS} - {"model", "chip"},
+}
+# What does not go with two pools, and why.
+_NOT_OF_POOLS = {
+    "law": "it predicts no loss",
+    "loss_runs": "it predicts no loss",
+    "settings": "it takes the file of `dse catalog chips derive`",
+    "replicas": "it has --prefill-workers and --decode-workers",
+    "workloads": "one closed loop",
+    "requests_per_second": "one closed loop",
+    "average_load": "two pools",
+    "peak_over_average": "two pools",
+    "detail": "two pools",
+    "energy_by_batch": "two pools",
+}
+
+
+def check_load(flags: dict[str, Any], *, pools: bool = False) -> None:
+    """Raises InputError where the flags of the workload contradict each other; `pools` of a verb
+    with the flags of two."""
+    if pools and flags["serving"] == "disaggregated":
+        for name, reason in _NOT_OF_POOLS.items():
+            refuse([name], f"--serving disaggregated: {reason}")
+    elif pools:
+        refuse(POOL_FLAGS, "one pool: it takes --serving disaggregated")
     if flags["serving"] == "poisson":
         refuse(["concurrency"], "--serving poisson: requests in flight follow from the rate")
     if flags["workloads"]:

@@ -9,13 +9,17 @@ import click
 from click.core import ParameterSource
 
 from dse.cli.options import (
+    AS_ESTIMATE,
+    DEPLOYED,
     LOAD,
     Between,
+    Sectioned,
     Whole,
     deployed_options,
     json_option,
     options,
     out_option,
+    pooled_options,
     price_options,
     read_catalog,
     refuse,
@@ -29,9 +33,17 @@ if TYPE_CHECKING:
     from dse.answer.answer import Answer
 
 MOST_CHIPS = 4096
+# Flags of one of the three questions alone.
+_OF_COLLECTIVES = ("system", "against_system", "sizes", "top_k", "hidden_size", "measured", "chips")
+_OF_RACKS = ("rack", "cable", "racks", "chips")
+SECTIONS = {
+    AS_ESTIMATE: DEPLOYED,
+    "Collectives of --chips on the fabric": ("collectives", *_OF_COLLECTIVES),
+    "What ends the domain of a rack": _OF_RACKS[:-1],
+}
 
 
-@click.command("scale")
+@click.command("scale", cls=Sectioned, sections=SECTIONS, brief=(AS_ESTIMATE,))
 @click.option("--model", help="Catalog id, or the path of a config.json.")
 @click.option("--chip", help="Chip id (dse catalog chips list), or the path of a chip file.")
 @click.option("--against", metavar="CHIP", help="A second chip, compared with the first.")
@@ -50,7 +62,7 @@ MOST_CHIPS = 4096
 @click.option("--output-tokens", type=LOAD, default=512, help="Output length.")
 @click.option("--tpot-limit", default="50ms", help="Longest time per output token.")
 @click.option("--ttft-limit", default="2s", help="Longest time to first token.")
-@options(deployed_options())
+@options((*deployed_options(), *pooled_options))
 @click.option(
     "--routing-skew",
     type=Between(0.0, 10.0),
@@ -131,9 +143,6 @@ def command(as_json: bool, out: Path | None, **flags: Any) -> None:
     deliver(answer, out=out, as_json=as_json)
 
 
-# Flags of one of the three questions alone.
-_OF_COLLECTIVES = ("system", "against_system", "sizes", "top_k", "hidden_size", "measured", "chips")
-_OF_RACKS = ("rack", "cable", "racks", "chips")
 _EVERYWHERE = ("collectives", "chip_files", "prices", "as_of", "costs", "out", "as_json")
 
 

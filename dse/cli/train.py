@@ -75,6 +75,7 @@ from dse.cli.printing import command_line, deliver
     is_flag=True,
     help="Only the memory, of the model whole and of a chip.",
 )
+@click.option("--observed-mfu", help="That a run reached, such as 11%: its likely causes.")
 @efficiency_option
 @price_options
 @out_option("train")
@@ -88,6 +89,7 @@ def command(
     dse train llama-3.1-405b --chip h100_sxm --chips 16384 --tokens 15.6T
     dse train llama-3-70b --chip h200_sxm --chips 512 --memory
     dse train deepseek-v3 --chip h800_sxm --chips 2048 --tokens 14.8T --precision fp8_block
+    dse train llama-3-70b --chip h100_sxm --chips 2048 --observed-mfu 11%
 
     Evaluates every way to divide the run over the chips that a framework would accept, and shows
     the fastest that fits: memory, step time with every loss named, days, dollars, energy.

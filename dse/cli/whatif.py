@@ -12,12 +12,14 @@ from dse.cli.options import (
     DEPLOYED,
     LOAD,
     Between,
+    Sectioned,
     Whole,
     deployed_options,
     efficiency_option,
     json_option,
     options,
     out_option,
+    pooled_options,
     price_options,
     read_catalog,
     refuse,
@@ -29,19 +31,11 @@ from dse.cli.progress import CountProgress, Progress
 KINDS = ("cost", "power", "chips", "racks", "quality", "latency")
 VARIED = "hbm_bandwidth,capacity,flops,link,domain,price,tdp"
 # Options of a model in place of a STUDY, of changes, of --uncertain and of --require.
-OF_A_MODEL = (
-    "tp",
-    "pp",
-    "dp",
-    "ep",
-    "replicas",
-    "concurrency",
-    *DEPLOYED,
-    "prompt_tokens",
-    "output_tokens",
-    "requests_per_second",
-    "price_basis",
+DEPLOYMENT = (
+    *("tp", "pp", "dp", "ep", "replicas", "concurrency", *DEPLOYED, "disaggregated"),
+    *("prompt_tokens", "output_tokens", "requests_per_second"),
 )
+OF_A_MODEL = (*DEPLOYMENT, "price_basis")
 OF_CHANGES = (
     "settings",
     "scenario",
@@ -57,12 +51,19 @@ OF_CHANGES = (
 OF_BOTH = ("limits", "objective", "demand")
 OF_UNCERTAIN = ("points", "draws", "seed", "price_interval", "retune")
 OF_REQUIRE = ("vary", "margin", "space")
+OF_POINTS = "With --model, as in dse estimate --help; what is left out is looked for"
+SECTIONS = {
+    "A model in place of a STUDY": ("model", "chips", "price_basis", "chip_files"),
+    OF_POINTS: DEPLOYMENT,
+    "How sure the winner is": ("uncertain", *OF_UNCERTAIN),
+    "What a chip needs": ("require", *OF_REQUIRE),
+}
 
 
-@click.command("whatif")
+@click.command("whatif", cls=Sectioned, sections=SECTIONS, brief=(OF_POINTS,))
 @click.argument("study", required=False, metavar="[STUDY]")
-@click.option("--model", help="In place of a STUDY: catalog id, or the path of a config.json.")
-@click.option("--chip", "chips", multiple=True, help="With --model: a chip, once for each.")
+@click.option("--model", help="Catalog id, or the path of a config.json.")
+@click.option("--chip", "chips", multiple=True, help="A chip of it, once for each.")
 @click.option(
     "--set",
     "settings",
@@ -70,69 +71,70 @@ OF_REQUIRE = ("vary", "margin", "space")
     metavar="INPUT=CHANGE",
     help="Change an input: chip.h100_sxm.price=-20%, limit.tpot_s=30ms, costs.electricity=+50%.",
 )
-@click.option("--scenario", metavar="FILE", help="Scenarios of a YAML file, each against today.")
+@click.option("--scenario", metavar="FILE", help="Scenarios of a YAML file.")
 @click.option(
     "--sweep",
     "sweeps",
     multiple=True,
     metavar="INPUT=A..B:N",
-    help="N steps of an input, the winner at each: chip.h100_sxm.price=1USD/h..4USD/h:7.",
+    help="The winner at N steps of an input: chip.h100_sxm.price=1USD/h..4USD/h:7.",
 )
 @click.option("--sensitivities", is_flag=True, help="Elasticities and shadow prices.")
-@click.option(
-    "--break-even", is_flag=True, help="Prices, utilisation, demand and load at which chips tie."
-)
+@click.option("--break-even", is_flag=True, help="Prices, use, demand and load at which chips tie.")
 @click.option(
     "--equal",
     multiple=True,
     metavar="KIND",
-    help=f"At equal {', '.join(KINDS)}: which chip wins, by how much.",
+    help=f"Who wins at equal {', '.join(KINDS)}.",
 )
-@click.option("--at", help="The amount of --equal: 100kW, 64, 30ms; else that of the winner.")
-@click.option("--rack-power", default="40kW", help="What one rack carries, for --equal racks.")
+@click.option("--at", help="Of --equal: 100kW, 64, 30ms; else the winner's.")
+@click.option("--rack-power", default="40kW", help="Of a rack, for --equal racks.")
 @click.option(
     "--demand",
     metavar="TOKENS/TIME",
-    help="Tokens to serve, 1B/day; of --uncertain 1B/day..4B/day.",
+    help="Tokens: 1B/day; of --uncertain 1B/day..4B/day.",
 )
 @click.option("--peak-over-average", metavar="X", help="Of the demand; else 1.")
-@click.option(
-    "--whole-servers", is_flag=True, help="Chips for the demand in whole servers, not one by one."
-)
+@click.option("--whole-servers", is_flag=True, help="Buy whole servers for it, not single chips.")
 @click.option("--limit", "limits", multiple=True, help='Another limit: "predicted_loss <= 1.9".')
 @click.option("--objective", help="What the winner is best in; else the cost.")
-@click.option("--uncertain", is_flag=True, help="How sure the best chip is, what to measure next.")
+@click.option("--uncertain", is_flag=True, help="Also what to measure next.")
 @click.option(
     "--point",
     "points",
     multiple=True,
     metavar="POINT",
-    help="Of --uncertain: the STUDY's point whose shape it is; several compare.",
+    help="STUDY's point whose shape it is; several compare.",
 )
-@click.option("--draws", type=Whole(1_000, 1_000_000), default=10_000, help="Of --uncertain.")
+@click.option(
+    "--draws",
+    type=Whole(1_000, 1_000_000),
+    default=10_000,
+    help="Of prices, efficiency and demand.",
+)
 @click.option("--seed", type=Whole(0, 2**63 - 1), default=0, help="Of the draws.")
 @click.option(
     "--price-interval",
     type=Between(0.0, 10.0),
-    help="Of every price, 80%: 0.2 is 20% either way. Else from the published rows of each chip.",
+    help="80%, of every price: 0.2 is 20% either way; else as published for each chip.",
 )
 @click.option("--retune", is_flag=True, help="Choose configurations again in every draw.")
-@click.option("--require", metavar="CHIP", help="What a chip must have to enter STUDY's front.")
-@click.option("--vary", default=VARIED, show_default="all", help="Of --require: quantities.")
+@click.option("--require", metavar="CHIP", help="What it must have to enter STUDY's front.")
+@click.option("--vary", default=VARIED, show_default="all", help="Quantities.")
 @click.option(
     "--margin",
     default="0%",
     metavar="SHARE",
-    help="Of --require: how much better than the front in cost, time or energy.",
+    help="By which it beats the front.",
 )
-@click.option("--space", metavar="FILE", help="Of --require: the study's space file, if moved.")
-@click.option("--tp", type=DEGREE, help="With --model: tensor parallelism; else looked for.")
+@click.option("--space", metavar="FILE", help="The study's space file, if moved.")
+@click.option("--tp", type=DEGREE, help="Tensor parallelism; else looked for.")
 @click.option("--pp", type=DEGREE, help="Pipeline stages; else 1.")
 @click.option("--dp", type=DEGREE, help="Attention data parallelism; else looked for with experts.")
 @click.option("--ep", type=DEGREE, help="Expert parallelism; else looked for with experts.")
 @click.option("--replicas", type=DEGREE, help="Independent instances; else 1.")
 @click.option("--concurrency", type=LOAD, help="Requests in flight; else looked for.")
-@options(deployed_options(several=True))
+@options((*deployed_options(several=True), *pooled_options))
 @click.option("--prompt-tokens", type=LOAD, default=2048, help="Prompt length.")
 @click.option("--output-tokens", type=LOAD, default=512, help="Output length.")
 @click.option("--requests-per-second", type=Between(1e-9, 1e9), help="Poisson arrivals.")
@@ -161,7 +163,7 @@ def command(
     dse whatif deploy-llama-3-70b                            the winner and every input
     dse whatif deploy-llama-3-70b --set chip.h100_sxm.price=-30%
     dse whatif studies/tiny --sweep chip.all.memory_bandwidth=0.5x..2x:7
-    dse whatif --model llama-3-70b --chip h100_sxm --chip mi300x --break-even
+    dse whatif --model llama-3-70b --chip h100_sxm --chip mi300x
     dse whatif deploy-llama-3-70b --demand 1B/day --peak-over-average 2.5 --sweep demand=1x..9x:5
     dse whatif deploy-llama-3-70b --sensitivities --equal power --out whatif
     dse whatif deploy-llama-3-70b --uncertain --demand 1B/day..4B/day
@@ -171,7 +173,8 @@ def command(
     under the limits, deployed anew. Under a demand it is the one whose deployments, as many as the
     peak takes, cost least. --uncertain draws prices, efficiency and demand from their intervals.
     --require changes each quantity of CHIP alone, until a deployment keeps the limits and no point
-    of the front beats it. Exit code 3: no point keeps the limits.
+    of the front beats it. Several chips without a question are ranked (--break-even). Exit code 3:
+    no point keeps the limits.
     """
     _check(study, uncertain, require, flags)
     chip_files = flags.pop("chip_files")
@@ -211,6 +214,9 @@ def command(
         from dse.questions.whatif.ask import whatif
 
         asked |= {name: flags[name] for name in OF_CHANGES}
+        questions = ("settings", "scenario", "sweeps", "sensitivities", "equal")
+        if len(model["chips"]) > 1 and not any(asked[name] for name in questions):
+            asked["break_even"] = True  # which ranks them
         found = whatif(space, **asked, progress=Progress())
     deliver(found, out=out, as_json=as_json)
 

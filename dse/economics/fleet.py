@@ -9,9 +9,10 @@ in their term, O the owned ones that are on, of s chips each, k spare servers an
     O <= stock + what was bought and has arrived                                  ownership
     watts, racks, chips, dollars <= limit                                         limits
 
-With instances that need not be whole the program is solved in a fraction of the time, which gives a
-lower bound, and at slightly more demand orders that are nearly right: whole instances are sought
-near these, then, where the two differ by more than the gap, everywhere, up to a number of nodes.
+A large fleet is solved first with instances that need not be whole, in a fraction of the time: a
+lower bound, and at slightly more demand orders that are nearly right. Whole instances are sought
+near these, then, where the two differ by more than the gap, everywhere among what is cheaper by
+the gap, up to a number of nodes: where there is nothing, the gap is proven.
 
 The objective is the discounted cost of `dse.economics.fleet_cost`, which counts it a second time
 from the answer.
@@ -38,6 +39,7 @@ from dse.economics.fleet_cost import (
     capital_usd,
     discount,
     electricity_usd,
+    end_usd,
     rent_usd,
     serves,
     upkeep_usd,
@@ -45,9 +47,9 @@ from dse.economics.fleet_cost import (
 from dse.schema.plan import BUY, QUARTER_HOURS, RENT, FleetChip, Offer, Plan
 
 GAP = 1e-4  # relative, at which the program stops
-LARGE_GAP = 1e-2  # the same of a fleet of more than MANY whole instances
+LARGE_GAP = 5e-3  # the same of a fleet of more than MANY whole instances
 MANY = 20
-NODES = 500  # of a branch-and-bound tree, five times as many for the whole program
+NODES, WHOLE = 500, 10  # of a branch-and-bound tree; times as many for the whole program
 # A budget is a count, so that a slow machine finds the same mix; this only ends what hangs.
 HANGS_S = 120.0
 NEAR = 1  # servers that an order may differ from that of the program with split instances
@@ -105,11 +107,14 @@ class _Program:
         *,
         split: bool = False,
         near: Mapping[tuple, float] | None = None,
+        below: float = np.inf,
     ) -> Any:
         """HiGHS's answer. With `split`, instances need not be whole; with `near`, orders are those
-        of another answer, NEAR servers more or less."""
+        of another answer, NEAR servers more or less; with `below`, it costs no more than that, so
+        that to find nothing proves a bound."""
         data, columns, ends, limits = [], [], [0], []
-        for row, limit in self.rows:
+        cheaper = [({k: usd for k, usd in enumerate(self.cost) if usd}, below)]
+        for row, limit in [*self.rows, *(cheaper if np.isfinite(below) else [])]:
             # Rows of watts and dollars beside rows of servers: each scaled to a largest factor 1.
             scale = max((abs(factor) for factor in row.values()), default=1.0)
             columns += list(row)
@@ -169,36 +174,32 @@ def solve(
     """The cheapest mix of `options` that keeps the plan. With `relax` the limits of these names
     (`limits_of`) may be exceeded, and the sum of the shares of excess is minimised. With `split`
     instances need not be whole: a lower bound, whose `instances` are rounded."""
-    gap = gap or (LARGE_GAP if many(plan, options) and not split else GAP)
+    large = many(plan, options)
+    gap = gap or (LARGE_GAP if large and not split else GAP)
     program = _program(plan, options, relax)
     start = time.perf_counter()
 
     def seconds() -> float:
         return time.perf_counter() - start
 
-    parts = program.run(nodes, gap, split=True)
-    if parts.status == INFEASIBLE:
-        return Solved(None, np.inf, np.inf, np.inf, "infeasible", seconds())
-    bound = -np.inf if parts.mip_dual_bound is None else float(parts.mip_dual_bound)
-    best: Any = None
-    if split:
-        best = parts if parts.x is not None else None
-    else:
-        for margin in (0.0, *MARGINS) if parts.x is not None else ():
-            loose = parts if margin == 0.0 else _more(plan, options, relax, margin, nodes, gap)
-            found = None if loose.x is None else _near(program, loose, nodes, gap)
-            if found is not None and (best is None or found.fun < best.fun):
-                best = found
-            if best is not None and best.fun - bound <= gap * abs(best.fun):
-                break
-        if best is None or best.fun - bound > gap * abs(best.fun):
-            whole = program.run(5 * nodes, gap)
-            if whole.status == INFEASIBLE:
-                return Solved(None, np.inf, np.inf, np.inf, "infeasible", seconds())
-            if whole.mip_dual_bound is not None:
-                bound = max(bound, float(whole.mip_dual_bound))
-            if whole.x is not None and (best is None or whole.fun < best.fun):
-                best = whole
+    best, bound = None, -np.inf
+    if split or large:
+        parts = program.run(nodes, gap, split=True)
+        if parts.status == INFEASIBLE:
+            return Solved(None, np.inf, np.inf, np.inf, "infeasible", seconds())
+        bound = -np.inf if parts.mip_dual_bound is None else float(parts.mip_dual_bound)
+        if parts.x is not None:
+            best = parts if split else _rounded(program, plan, options, relax, parts, nodes, gap)
+    if not split and (best is None or best.fun - bound > gap * abs(best.fun)):
+        below = np.inf if best is None else best.fun - gap * abs(best.fun)
+        whole = program.run(WHOLE * nodes, gap, below=below)
+        if whole.status == INFEASIBLE and best is None:
+            return Solved(None, np.inf, np.inf, np.inf, "infeasible", seconds())
+        least = below if whole.status == INFEASIBLE else whole.mip_dual_bound
+        if least is not None:
+            bound = max(bound, min(float(least), below))
+        if whole.x is not None and (best is None or whole.fun < best.fun):
+            best = whole
     if best is None:
         undecided = "undecided: the limit of nodes was reached"
         return Solved(None, np.inf, np.inf, np.inf, undecided, seconds())
@@ -220,6 +221,25 @@ def many(plan: Plan, options: Sequence[Option]) -> bool:
         most = max(option.requests_per_s for option in options if option.klass == one.name)
         needed += max(one.traffic.peak_per_s(q) for q in range(plan.quarters)) / most
     return needed > MANY
+
+
+def _rounded(
+    program: _Program,
+    plan: Plan,
+    options: Sequence[Option],
+    relax: Sequence[str],
+    parts: Any,
+    nodes: int,
+    gap: float,
+) -> Any:
+    """The best whole answer near that with split instances, at the least margin of demand at which
+    there is one; None where there is none."""
+    for margin in (0.0, *MARGINS):
+        loose = parts if margin == 0.0 else _more(plan, options, relax, margin, nodes, gap)
+        found = None if loose.x is None else _near(program, loose, nodes, gap)
+        if found is not None:
+            return found
+    return None
 
 
 def _more(
@@ -358,7 +378,7 @@ def _program(plan: Plan, options: Sequence[Option], relax: Sequence[str]) -> _Pr
                 * (rent_usd(offer, q) if offer.way == RENT else capital_usd(plan, offer, q))
                 for t in quarters
                 if serves(offer, q, t)
-            )
+            ) + end_usd(plan, offer, q)
             fits = q + offer.lead_quarters < plan.quarters
             enough = _enough(plan, options, offer.chip)
             upper = min(most if capped else enough, enough) if fits else 0

@@ -2,10 +2,14 @@
 the program that found it (`dse.economics.fleet`).
 
 What is owned costs what the basis `owned_tco` says (`dse.economics.tco`): the capital of what is
-bought as level payments over its life, so that the end of the horizon does not write it off; upkeep
+bought as level payments over its life; upkeep
 (maintenance, staff, space) and electricity of every owned chip that is on, which is drawn as the
 mean of the demand over its peak loads it. One that is off pays its capital alone. The capital of
 what is in stock already is sunk. Rents, payments and electricity flow through a quarter alike.
+
+The end of the plan writes off what is signed beyond it: rents to the end of their term, and what is
+owed on purchases over what they are worth by then (`dse.economics.tco.book_and_worth`). The share
+`used_after_end` of both is of use then, and costs the plan nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +18,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dse.economics.tco import electricity_usd_per_hour, upkeep_usd_per_hour, yearly_capital
+from dse.economics.tco import (
+    book_and_worth,
+    electricity_usd_per_hour,
+    upkeep_usd_per_hour,
+    yearly_capital,
+)
 from dse.schema.plan import BUY, QUARTER_HOURS, RENT, Offer, Plan
 
 SLACK = 1e-6  # relative, of sums of floats against their limit
@@ -93,13 +102,25 @@ class Quarter:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The whole of a mix. `usd` is discounted, `committed_usd` the rent that is signed for beyond
-    the horizon; `broken` names what the mix does not keep."""
+    """The whole of a mix. `usd` is discounted, `written_off_usd` the part of it that the end of
+    the plan writes off; `committed_usd` the rent that is signed for beyond it, not discounted;
+    `broken` names what the mix does not keep."""
 
     quarters: tuple[Quarter, ...]
     usd: float
+    written_off_usd: float
     committed_usd: float
     broken: tuple[str, ...]
+
+    @property
+    def within_usd(self) -> float:
+        """What the quarters of the plan cost, undiscounted."""
+        return sum(one.usd for one in self.quarters)
+
+    @property
+    def signed_usd(self) -> float:
+        """All that the orders commit to: cash within the plan, and rents after it."""
+        return sum(one.cash_usd for one in self.quarters) + self.committed_usd
 
     @property
     def bought_usd(self) -> float:
@@ -129,6 +150,20 @@ def capital_usd(plan: Plan, offer: Offer, ordered: int) -> float:
     return sum(yearly_capital(offer.usd_in(ordered), rate, offer.life_quarters / 4.0, resale)) / 4.0
 
 
+def end_usd(plan: Plan, offer: Offer, ordered: int) -> float:
+    """Discounted dollars per chip that the end of the plan writes off of an order: below zero
+    where a purchase is worth more than is owed on it."""
+    end, there = plan.quarters, ordered + offer.lead_quarters
+    if offer.way == RENT:
+        after = range(end, there + offer.term_quarters)
+        lost = rent_usd(offer, ordered) * sum(discount(plan, quarter) for quarter in after)
+    else:
+        years, age = offer.life_quarters / 4.0, (end - there) / 4.0
+        owed, worth = book_and_worth(plan.costs, years, age)
+        lost = offer.usd_in(ordered) * (owed - worth) * discount(plan, end)
+    return (1.0 - plan.used_after_end) * lost
+
+
 def upkeep_usd(plan: Plan, chip: str) -> float:
     """Dollars of maintenance, staff and space per owned chip that is on, and quarter."""
     owning = plan.chip(chip).owning
@@ -147,16 +182,18 @@ def electricity_usd(plan: Plan, chip: str) -> float:
 def count(plan: Plan, options: Sequence[Option], mix: Mix) -> Counted:
     """Every quarter of a mix, its discounted cost, and the limits of the plan that it breaks."""
     quarters = tuple(_quarter(plan, options, mix, q) for q in range(plan.quarters))
-    committed = 0.0
+    committed = written_off = 0.0
     for (label, ordered), servers in mix.orders.items():
         offer = plan.offer(label)
+        chips = servers * plan.chip(offer.chip).server
+        written_off += chips * end_usd(plan, offer, ordered)
         if offer.way == RENT:
             left = max(ordered + offer.lead_quarters + offer.term_quarters - plan.quarters, 0)
-            chips = servers * plan.chip(offer.chip).server
             committed += left * chips * rent_usd(offer, ordered)
     return Counted(
         quarters,
-        sum(discount(plan, q) * one.usd for q, one in enumerate(quarters)),
+        sum(discount(plan, q) * one.usd for q, one in enumerate(quarters)) + written_off,
+        written_off,
         committed,
         tuple(_broken(plan, options, mix, quarters)),
     )

@@ -117,6 +117,20 @@ def yearly_capital(usd: float, rate: float, years: float, resale: float) -> tupl
     return depreciation, usd * (1.0 - worth_now) * recovery_factor(rate, years) - depreciation
 
 
+def book_and_worth(costs: Costs, years: float, age: float) -> tuple[float, float]:
+    """(what is not yet repaid, what a buyer pays), shares of the capital, of what is bought for
+    `years` and `age` years old: the payments of `yearly_capital` that are left at that day's worth,
+    and `worth_after_3_years` to the power of age / 3, at least `resale`; both 0 at the end."""
+    rate, resale = costs.value("cost_of_capital"), costs.value("resale")
+    left = years - age
+    if left <= 0.0:
+        return 0.0, 0.0
+    owed = sum(yearly_capital(1.0, rate, years, resale)) / recovery_factor(rate, left)
+    owed += resale * math.exp(-left * math.log1p(rate))
+    worth = costs.value("worth_after_3_years") ** (age / 3.0)
+    return owed, max(worth, resale)
+
+
 def usd_per_chip_hour(
     catalog: Catalog, chip: str, basis: str, costs: Costs | None = None
 ) -> Breakdown:
@@ -215,7 +229,8 @@ def owned(chip: str, found: Owning, costs: Costs) -> Breakdown:
             f"{found.meter_w:,.0f} W at the meter x {get['electricity']:g} USD/kWh",
         ),
     )
-    unused = {"server_factor"} if found.price.name == "server_price" else set()
+    unused = {"worth_after_3_years"}
+    unused |= {"server_factor"} if found.price.name == "server_price" else set()
     unused |= {"server_power_factor"} if found.power.name != "tdp" else set()
     inputs = tuple(one for name, one in costs.inputs.items() if name not in unused)
     return Breakdown(chip, OWNED, parts, (found.price, found.power), inputs, found.price.date)

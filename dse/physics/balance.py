@@ -10,7 +10,9 @@ p / q < D / M <= a / b (a q - p b = 1) every fraction has the form (x a + y p) /
 whole x and y, and the one with the fewest chips is the mediant (x = y = 1). Where the mediant is
 not below D / M it is the better upper neighbour, else it is the better lower one; runs of moves to
 one side are one step, so that the steps are those of Euclid's algorithm, O(log of the chips). The
-search ends where the mediant takes too many chips: all fractions between take more.
+search ends where the mediant takes too many chips: all fractions between take more; or with the
+first fraction that wastes no more than TOLERANCE of the chips of pools that fit exactly, which has
+the fewest workers of either pool of all that do: the tree lists the simplest first.
 
 Of a system that is paid whole, chips that are left over would be paid too: `fill` leaves none.
 """
@@ -24,15 +26,18 @@ from dse.space.candidates import Floats
 
 MOST_STEPS = 64  # of Euclid's algorithm: more than numbers below 2^40 take
 MOST_WORKERS = 1e6
+TOLERANCE = 0.005
 
 
 def balance(
     ratio: Floats, prefill_chips: Floats, decode_chips: Floats, chips: Floats
 ) -> tuple[Floats, Floats]:
-    """(a, b), (n,) whole numbers: the smallest a / b that is not below `ratio` (D / M above, more
-    than 0) with a x `prefill_chips` + b x `decode_chips` at most `chips`, in lowest terms. Where
-    none is that small, the pair of fewest chips, which takes more than `chips`."""
+    """(a, b), (n,) whole numbers: the fewest whose a / b is not below `ratio` (D / M above, more
+    than 0) and that waste no more than TOLERANCE, with a x `prefill_chips` + b x `decode_chips` at
+    most `chips`; where all that few waste more, the smallest a / b, in lowest terms. Where none is
+    that small, the pair of fewest chips, which takes more than `chips`."""
     ratio = np.minimum(ratio, MOST_WORKERS)
+    near = ratio + TOLERANCE * (ratio + decode_chips / prefill_chips)
     a, b = np.maximum(np.ceil(ratio), 1.0), np.ones(len(ratio))
     p, q = a - 1.0, np.ones(len(ratio))
     for _ in range(MOST_STEPS):
@@ -41,9 +46,12 @@ def balance(
         more = p * prefill_chips + q * decode_chips
         # Down by as many lower neighbours as the ratio and the chips allow; the quotient is
         # rounded: one more or one less may be right.
+        enough = np.maximum(np.ceil((a - near * b) / (near * q - p)), 0.0)
         steps = np.maximum(np.floor(np.minimum(above / below, left / more)), 0.0)
+        steps = np.minimum(steps, enough)
         next_fits = (steps + 1.0) * more <= left
-        steps = steps + (next_fits & _reaches(a, p, b, q, steps + 1.0, ratio))
+        further = next_fits & (steps < enough)
+        steps = steps + (further & _reaches(a, p, b, q, steps + 1.0, ratio))
         steps = steps - ((steps > 0.0) & ~_reaches(a, p, b, q, steps, ratio))
         a, b = a + steps * p, b + steps * q
         above = a - ratio * b
@@ -53,7 +61,7 @@ def balance(
         rise = rise - ((rise > 0.0) & _reaches(p, a, q, b, rise, ratio))
         risen_p, risen_q = p + rise * a, q + rise * b
         fits = (a + risen_p) * prefill_chips + (b + risen_q) * decode_chips <= chips
-        moved = fits & (above > 0.0) & ((rise > 0.0) | (steps > 0.0))
+        moved = fits & (a > near * b) & ((rise > 0.0) | (steps > 0.0))
         if not moved.any():
             break
         p, q = np.where(moved, risen_p, p), np.where(moved, risen_q, q)

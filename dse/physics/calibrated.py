@@ -55,6 +55,7 @@ KERNELS = (
     Parameter("experts.compute", 0.1),
     Parameter("experts.memory", 0.075),
     Parameter("experts.fixed", 0.15),
+    Parameter("experts_unpacked.compute", 0.3),
     Parameter("prefill_attention.compute", 0.1),
     Parameter("decode_attention.memory", 0.075),
     Parameter("decode_attention.fixed", 0.15),
@@ -77,6 +78,7 @@ BACKENDS = (
             ("gap_s_per_step", 0.7),
             ("host_s_per_request", 0.7),
             ("first_token_s", 0.7),
+            ("launch_s", 0.3),
         )
     ),
     Parameter("vllm-2023.host_s_per_step", 0.1),
@@ -127,9 +129,13 @@ def calibrated_laws(
     (chips, dtypes), `floor_s_per_byte` (chips,)."""
     floor = floor_s_per_byte[:, None]
     narrow = NARROW & native_dtype  # weights alone in a narrow format run in 16 bits
+    unpacked = NARROW & ~native_dtype
     calibrated = {}
     for name, table in laws.items():
         own = {part: _of_class(name, classes, factors, part) for part in PARTS}
+        if name == "experts":
+            slower = factors.get("experts_unpacked.compute", 1.0)
+            own["compute"] = np.where(unpacked, slower, 1.0) * own["compute"]
         calibrated[name] = _law(table, LAWS[name], factors, own, narrow, floor)
     return calibrated
 

@@ -13,6 +13,7 @@ from dse.physics.calibrated import LawTable
 from dse.physics.collectives import Cost, Group, point_to_point
 from dse.physics.machines import Machines
 from dse.physics.tiers import offload_of
+from dse.schema.backend import Backend
 from dse.schema.dtypes import CODE, DTYPES
 from dse.space.candidates import BYTES, Block, CandidateBatch, Codes, Floats
 
@@ -36,12 +37,19 @@ class Law:
         "sums",
     )
 
-    def __init__(self, table: LawTable, cell: Codes, clock: Floats | None = None) -> None:
+    def __init__(
+        self,
+        table: LawTable,
+        cell: Codes,
+        clock: Floats | None = None,
+        launched: Floats | None = None,
+    ) -> None:
         """`cell` (n,) is the place in the flattened (chips, dtypes) tables; `clock` (n,) the share
-        of its clock that the chip runs at, None for all of it."""
+        of its clock that the chip runs at, None for all of it; `launched` as that of `Deployed`."""
         self.s_per_flop: Floats = table.s_per_flop.ravel().take(cell)
         self.s_per_byte: Floats = table.s_per_byte.ravel().take(cell)
-        self.fixed_s: Floats = table.fixed_s.ravel().take(cell)
+        fixed_s = table.fixed_s.ravel().take(cell)
+        self.fixed_s: Floats = fixed_s if launched is None else fixed_s * launched
         # NumPy squares and takes roots where an exponent is exactly 2 or 1/2 and stands alone: one
         # candidate would differ in its last bit from the same among others.
         p = table.p.ravel().take(cell)
@@ -61,10 +69,23 @@ def domain_of(batch: CandidateBatch, machines: Machines) -> Floats:
     return machines.fabric.domain[batch.chip] if batch.domain is None else batch.domain
 
 
-class Deployed:
-    """Gathers of n candidates. `experts_tensor_parallel` = tensor * data / expert parallel."""
+def launched_early(batch: CandidateBatch, machines: Machines, backend: Backend) -> Floats | None:
+    """(n,) share of a kernel's fixed cost that remains where `backend` launches each before the one
+    ahead of it has ended, on chips whose kernels allow it; None where no candidate does."""
+    early = backend.early_launch
+    if early is None:
+        return None
+    share = [early.remaining if name in early.families else 1.0 for name in machines.families]
+    return np.array(share)[batch.chip]
 
-    def __init__(self, batch: CandidateBatch, machines: Machines) -> None:
+
+class Deployed:
+    """Gathers of n candidates. `experts_tensor_parallel` = tensor * data / expert parallel;
+    `launched`, (n,) or None for 1, is the share of the fixed cost of its kernels that remains."""
+
+    def __init__(
+        self, batch: CandidateBatch, machines: Machines, launched: Floats | None = None
+    ) -> None:
         self.batch = batch
         self.machines = machines
         self.n = len(batch)
@@ -83,8 +104,15 @@ class Deployed:
         self.expert_padding_rows = machines.expert_padding_rows[chip]
         self.kv_bytes = BYTES[batch.kv_dtype]
         self.weight_bytes = {part: BYTES[code] for part, code in batch.weight_dtype.items()}
+        experts = batch.weight_dtype["experts"]
+        own = (experts == CODE["nvfp4"]) & machines.native_dtype[chip, experts]
+        bytes_ = self.weight_bytes["experts"]
+        self.dispatched_bytes = np.where(own, bytes_, np.clip(bytes_, 1.0, 2.0))
         self.offload = offload_of(batch, machines.tiers)
+        self.launched = launched
         self.stream_fixed_s = machines.stream_fixed_s[chip]
+        if launched is not None:
+            self.stream_fixed_s = self.stream_fixed_s * launched
         self.alignment = Alignment(machines.grain, batch)
         self._laws: dict[tuple[str, str], Law] = {}
         # Of each block, by its id, the share of its experts' traffic that leaves a domain: the same
@@ -150,7 +178,8 @@ class Deployed:
             else:
                 dtype = np.full(self.n, CODE[part], dtype=np.intp)
             cell = self.batch.chip * len(DTYPES) + dtype
-            self._laws[key] = Law(self.machines.laws[operator], cell, self.clock)
+            table = self.machines.laws[operator]
+            self._laws[key] = Law(table, cell, self.clock, self.launched)
         return self._laws[key]
 
     def at_clock(self, clock: Floats) -> Deployed:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dse.blocks.operators import Role
 from dse.physics.collectives import Cost, Sent
 from dse.physics.deployed import Deployed, Law
-from dse.physics.overlap import NONE, Hidden
+from dse.physics.overlap import NONE, TURNS, Hidden, taking_turns
 from dse.physics.tiers import TierTraffic
 from dse.space.candidates import Floats
 
@@ -91,9 +91,9 @@ class Ledger:
     ) -> None:
         self.deployed = deployed
         self.parts = parts
-        self.hidden_share, self.batches = overlap
+        self.hidden_share, self.batches, self.taken = overlap
         self.hides = not isinstance(self.hidden_share, float)
-        self.seconds = np.zeros(deployed.n)
+        self.seconds, self.launches = np.zeros(deployed.n), np.zeros(deployed.n)
         n = deployed.n if parts or self.hides else 1
         self.compute_s = np.zeros(n)
         self.memory_s = np.zeros(n)
@@ -109,6 +109,9 @@ class Ledger:
         self.power_s: Floats | None = None  # by which a power cap lengthens the step
         self.drafts_s: Floats | float = 0.0
         self._sent: list[tuple[Floats, Sent]] = []  # summed when asked for
+        # Of experts, dispatch and combine, where micro-batches take turns.
+        turns = () if self.batches is None else TURNS
+        self._turns = {role: np.zeros(deployed.n) for role in turns}
         self.tier = None if deployed.offload is None else TierTraffic(deployed.offload)
         self.tier_s: Floats | float = 0.0
         self.entries: list[Entry] | None = [] if keep else None
@@ -138,6 +141,7 @@ class Ledger:
         misaligned sizes reaches, fixed cost apart (None: all of it)."""
         once = count if present is None else count * present
         times = self._all(once)
+        self.launches += times
         compute, memory = flops * law.s_per_flop, bytes_ * law.s_per_byte
         busy = busy_s(law, compute, memory)
         if reached is not None:
@@ -149,6 +153,8 @@ class Ledger:
         busy += law.fixed_s
         busy *= times
         self.seconds += busy
+        if role in self._turns:
+            self._turns[role] += busy
         if self.tier is not None:
             self.tier.add(held, times * touched)
         if held == "cache":  # each micro-batch has its own, where weights are the same
@@ -189,6 +195,7 @@ class Ledger:
     def stream(self, role: Role, name: str, count: Floats, law: Law, bytes_: Floats) -> None:
         """`count` element-wise kernels that each move `bytes_` (n,) through memory."""
         count = self._all(count)
+        self.launches += count
         memory = bytes_ * law.s_per_byte
         memory *= count
         fixed = self.deployed.stream_fixed_s * count
@@ -217,9 +224,12 @@ class Ledger:
     def network(self, role: Role, name: str, count: Floats, cost: Cost) -> None:
         """`count` collectives of one cost."""
         count = self._all(count)
+        self.launches += count
         seconds = cost.latency_s + cost.transfer_s
         seconds *= count
         self.seconds += seconds
+        if role in self._turns:
+            self._turns[role] += seconds
         if self.parts or self.hides:
             self.network_s += seconds
         if self.parts:
@@ -231,12 +241,17 @@ class Ledger:
         return count if self.batches is None else count * self.batches
 
     def overlap(self) -> None:
-        """Hides a share of the shorter of network and device time; called once, after the last
-        operator. What is hidden leaves the network's part."""
+        """Hides network time behind device time (`dse.physics.overlap`); called once, after the
+        last operator. What is hidden leaves the network's part."""
         if not self.hides:
             return
         rest = np.maximum(self.seconds - self.network_s, 0.0)
-        hidden = self.hidden_share * np.minimum(self.network_s, rest)
+        if self._turns:
+            experts, dispatch, combine = (self._turns[role] for role in TURNS)
+            turns = taking_turns(rest, experts, dispatch, combine, self.taken)
+            hidden = self.hidden_share * turns
+        else:
+            hidden = self.hidden_share * np.minimum(self.network_s, rest)
         self.seconds = self.seconds - hidden
         self.network_s = self.network_s - hidden
         self._keep(Role.WAIT, "network behind compute", -hidden, network_s=-hidden)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.physics.deployed import Deployed
+from dse.physics.deployed import Deployed, launched_early
 from dse.physics.machines import Machines
 from dse.physics.memory import Memory, memory
 from dse.physics.overlap import Hidden, overlap_of
@@ -104,6 +104,12 @@ class Case:
             self.deployed, given, usual, requests=requests, tokens=tokens, prefill=prefill
         )
 
+    def launched_s(self, step: Step) -> Floats:
+        """(n,) device seconds of a step with prompts, which no CUDA graph replays: no less than the
+        host takes to launch its operators one by one."""
+        launch_s = self.workload.backend.launch_s / self.workload.slower
+        return np.maximum(step.seconds, launch_s * step.ledger.launches)
+
     def step_s(self, device_s: Floats, requests: Floats | float = 0.0) -> Floats:
         """A step is the larger of device and host time, plus the gap between two steps and the
         host's work on each decoding request; if overlapped, that runs beside the device. That of a
@@ -132,7 +138,8 @@ def case_of(
 ) -> Case:
     """Gathers and sizes `batch` on its machines, those that are `alike` once; MTP modules take
     their share of the memory where they draft."""
-    deployed = Deployed(batch, machines)
+    launched = launched_early(batch, machines, workload.backend)
+    deployed = Deployed(batch, machines, launched)
     prompt, output = np.atleast_1d(workload.prompt_tokens), np.atleast_1d(workload.output_tokens)
     drafts = drafts_of(batch, workload.speculation)
     if alike is not None:
@@ -183,7 +190,7 @@ def prefill_step(
         overlap=case.overlap(zeros, rows, prefill=True),
         parts=parts,
     )
-    one = case.step_s(step.seconds * case.imbalance)
+    one = case.step_s(case.launched_s(step) * case.imbalance)
     return one * (1.0 + (chunks - 1.0) / case.deployed.pipeline_parallel), step
 
 
@@ -239,7 +246,8 @@ def rank_of(
         overlap=case.overlap(rows, rows * plain.verified + carried, prefill=carried > 0.0),
         parts=False,
     )
-    added = np.maximum(mixed.seconds - alone_s, 0.0) * (case.imbalance * case.workload.slower)
+    added = np.maximum(case.launched_s(mixed) - alone_s, 0.0)
+    added = added * (case.imbalance * case.workload.slower)
     added = added * case.fresh / carried
     rank = Rank(
         requests=requests,
@@ -254,5 +262,6 @@ def rank_of(
         together=together,
         others=others,
         ranks=deployed.data_parallel,
+        poll_steps=backend.poll_steps,
     )
     return rank, plain

@@ -46,6 +46,7 @@ class Rank:
     others: Floats | None = None
     ranks: Floats = field(default_factory=lambda: np.ones(1))
     apart: float = 0.5
+    poll_steps: float = 1.0
 
     @cached_property
     def delaying(self) -> Floats:
@@ -213,17 +214,19 @@ def _apart_mixed(rank: Rank) -> Latency:
     beside = (rank.requests - 1.0) * running / (rank.own_s + rank.output * running)
     shared = rank.each_s * np.minimum(beside, np.maximum(1.0 / steps - 1.0, 0.0))
     own = np.maximum(rank.own_s, rank.added_s + rank.chunks * rank.step_s * rank.company)
+    looks = (rank.poll_steps - 1.0) / 2.0  # steps that a prompt waits for the next look
+    before = before + looks * (rank.requests - 1.0) / rank.output  # half of what gathers until then
     ahead = before * rank.each_s + shared + (running - rank.step_s) * rank.company
     tpot = rank.step_s + np.maximum(delay - ahead, 0.0) / rank.output
-    wait = (1.0 + before * steps) * rank.step_s * rank.company
+    wait = (1.0 + looks + before * steps) * rank.step_s * rank.company
     return Latency(wait + ahead + own, tpot)
 
 
 def _apart_prefill_first(rank: Rank) -> Latency:
     """Requests end in decode steps only, (n - 1) / O in each. Their successors wait for the next
     decode step or, if others ended one step earlier, for the prefill of these."""
-    ended = np.maximum((rank.requests - 1.0) / rank.output, 1e-12)
-    some = -np.expm1(-ended)  # probability that a decode step ends any
+    ended = np.maximum((rank.requests - 1.0) * rank.poll_steps / rank.output, 1e-12)
+    some = -np.expm1(-ended)  # probability that the steps between two looks end any
     batch = ended / some
     packed = np.minimum(batch, np.maximum(rank.chunk_tokens / rank.prompt, 1.0))
     each = rank.each_s + np.maximum(rank.own_s - rank.added_s, 0.0) / packed
@@ -234,5 +237,5 @@ def _apart_prefill_first(rank: Rank) -> Latency:
     ahead = waited + shared
     delay = each / rank.together * rank.delaying
     tpot = rank.step_s + np.maximum(delay - ahead, 0.0) / rank.output
-    wait = (1.0 - behind) * rank.step_s * rank.company
+    wait = (1.0 - behind) * (1.0 + rank.poll_steps) / 2.0 * rank.step_s * rank.company
     return Latency(wait + ahead + rank.own_s, tpot)

@@ -137,7 +137,7 @@ def draft_s(
     decode step without speculation."""
     if drafts.share is not None:
         return drafts.tokens * drafts.share * plain_s
-    one = Deployed(module(deployed.batch), deployed.machines)
+    one = Deployed(module(deployed.batch), deployed.machines, deployed.launched)
     zeros = np.zeros(one.n)
     step = Step(
         one,

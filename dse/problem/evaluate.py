@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,6 +153,17 @@ class Member:
         """(n,) chip-seconds that a request of the mix spends on this workload."""
         performance = self.metrics.performance
         return self.weight * (performance.prefill_chip_s + performance.decode_chip_s)
+
+
+class Terms(TypedDict, total=False):
+    """What `evaluate` takes besides."""
+
+    training_flops: float | None
+    keep: bool
+    law: str | Law
+    unique_tokens: float
+    searched: Searched
+    shared: Shared | None
 
 
 @np.errstate(divide="ignore", invalid="ignore", over="ignore")

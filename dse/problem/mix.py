@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,15 +29,12 @@ from dse.economics.cost import cost
 from dse.physics.machines import Machines
 from dse.physics.serving import Performance
 from dse.physics.workload import POISSON, Workload
-from dse.problem.evaluate import MEMORY_PARTS, Member, Metrics, Values, evaluate
+from dse.problem.evaluate import MEMORY_PARTS, Member, Metrics, Terms, Values, evaluate
 from dse.problem.joined import by_backend
 from dse.problem.models import ASKED, Models
-from dse.quality.law import Law
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS
-from dse.rules.case import Searched
 from dse.schema.backend import Backend
 from dse.schema.metrics import METRICS
-from dse.space.alike import Shared
 from dse.space.candidates import CandidateBatch, Floats
 
 
@@ -60,48 +57,17 @@ def alone(workload: Workload) -> Mix:
 
 
 def evaluate_mix(
-    batch: CandidateBatch,
-    mix: Mix,
-    machines: Machines,
-    *,
-    training_flops: float | None = None,
-    keep: bool = False,
-    law: str | Law = DEFAULT,
-    unique_tokens: float = UNIQUE_TOKENS,
-    searched: Searched = "nothing",
-    shared: Shared | None = None,
+    batch: CandidateBatch, mix: Mix, machines: Machines, **terms: Unpack[Terms]
 ) -> Metrics:
     """`dse.problem.evaluate.evaluate` of a mix; of one workload, the very same. With several,
     `members` of the result holds each workload's own metrics, and `performance` is that of the
     first. Candidates with a backend of their own are served by that (`dse.problem.joined`)."""
     if batch.backend is not None:
-        return _by_backend(
-            batch,
-            mix,
-            machines,
-            training_flops=training_flops,
-            keep=keep,
-            law=law,
-            unique_tokens=unique_tokens,
-            searched=searched,
-        )
+        return _by_backend(batch, mix, machines, terms)
     served, load = [share.workload for share in mix], None
     if len(mix) > 1 and all(workload.serving == POISSON for workload in served):
         served, load = _at_the_whole_load(batch, served, machines)
-    each = [
-        evaluate(
-            batch,
-            workload,
-            machines,
-            training_flops=training_flops,
-            keep=keep,
-            law=law,
-            unique_tokens=unique_tokens,
-            searched=searched,
-            shared=shared,
-        )
-        for workload in served
-    ]
+    each = [evaluate(batch, workload, machines, **terms) for workload in served]
     if len(mix) == 1:
         return each[0]
     members = tuple(
@@ -127,11 +93,16 @@ def served_by(mix: Mix, backend: Backend) -> Mix:
     return tuple(replace(share, workload=replace(share.workload, backend=backend)) for share in mix)
 
 
-def _by_backend(batch: CandidateBatch, mix: Mix, machines: Machines, **terms: Any) -> Metrics:
+def _by_backend(batch: CandidateBatch, mix: Mix, machines: Machines, terms: Terms) -> Metrics:
     def under(part: CandidateBatch, backend: Backend) -> Metrics:
         return evaluate_mix(part, served_by(mix, backend), machines, **terms)
 
-    models = Models(batch, terms["training_flops"], terms["law"], terms["unique_tokens"])
+    models = Models(
+        batch,
+        terms.get("training_flops"),
+        terms.get("law", DEFAULT),
+        terms.get("unique_tokens", UNIQUE_TOKENS),
+    )
     return by_backend(batch, machines.backends, under, models)
 
 

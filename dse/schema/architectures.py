@@ -40,6 +40,7 @@ _NOT_WRITTEN = (
     "architecture",
     "blocks",
     "drafts",
+    "drafted_by",
 )
 
 

@@ -11,7 +11,19 @@ from pathlib import Path
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.loader import did_you_mean, load_yaml
-from dse.schema.reader import Field, Flag, Number, Quantity, Table, Text, Then, Whole, Word, read
+from dse.schema.reader import (
+    Field,
+    Flag,
+    Listed,
+    Number,
+    Quantity,
+    Table,
+    Text,
+    Then,
+    Whole,
+    Word,
+    read,
+)
 
 # Bytes that a collective library takes on a chip that has peers: assumed.
 COMMUNICATION_BUFFERS = 0.4e9
@@ -24,12 +36,26 @@ TUNINGS = (TUNED, STOCK)
 @record
 class Overlap:
     """Two micro-batches that take turns, where attention ranks send tokens to experts outside their
-    scale-up domain: of the shorter of network and device time of a step, the share `hidden`, in
-    steps of decoding of at least `decode_tokens` on a rank and of prompts of `prefill_tokens`."""
+    scale-up domain, in steps of decoding of at least `decode_tokens` on a rank and of prompts of
+    `prefill_tokens`; messages take a share of the chip's arithmetic, `decode_taken` or
+    `prefill_taken`, from what runs beside them."""
 
-    hidden: float
+    decode_taken: float
+    prefill_taken: float
     decode_tokens: float
     prefill_tokens: float
+    kind: str
+    source: str
+
+
+@record
+class EarlyLaunch:
+    """A kernel that is launched before the one ahead of it has ended (programmatic dependent
+    launch): of its fixed cost, measured kernel by kernel, the share `remaining`, on chips of
+    `families`."""
+
+    remaining: float
+    families: tuple[str, ...]
     kind: str
     source: str
 
@@ -42,6 +68,7 @@ class Backend:
     and `host_s_per_request` (for each running request) are serial time between two steps, but
     for a backend that is `overlapped`, whose work on requests runs beside the device too;
     `first_token_s` and `first_token_steps` decode steps are added once to the time to first token;
+    it looks for new requests every `poll_steps` decode steps, and after every step with prompts;
     `handover_steps` pass between pools of their own, from a cache that has arrived to its request's
     first decode step;
     `chunk_tokens` bounds the prompt tokens of one step; `max_running_requests` is its cap per
@@ -61,8 +88,10 @@ class Backend:
     host_s_per_step: float
     gap_s_per_step: float
     host_s_per_request: float
+    launch_s: float
     first_token_s: float
     first_token_steps: float
+    poll_steps: float
     handover_steps: float
     overlapped: bool
     chunk_tokens: float
@@ -74,6 +103,7 @@ class Backend:
     communication_bytes: float
     scheduler: str
     overlap: Overlap | None
+    early_launch: EarlyLaunch | None
     stock_steps: float
     kind: str
     source: str
@@ -81,12 +111,20 @@ class Backend:
 
 
 OVERLAP = Table(
-    Field("hidden", Number(0, 1), meaning="share of the shorter of network and device time"),
+    Field("decode_taken", Number(0, 1), meaning="share of the arithmetic that messages take"),
+    Field("prefill_taken", Number(0, 1), meaning="the same in steps of prompts"),
     Field("decode_tokens", Then(Whole(above=0), float), meaning="of a rank, from which it is on"),
     Field("prefill_tokens", Then(Whole(above=0), float), meaning="the same of prompts"),
     Field("kind", Text()),
     Field("source", Text()),
     make=Overlap,
+)
+EARLY_LAUNCH = Table(
+    Field("remaining", Number(0, 1), meaning="share of a kernel's fixed cost that is left"),
+    Field("families", Listed(Text(), 1), meaning="of chips with such kernels"),
+    Field("kind", Text()),
+    Field("source", Text()),
+    make=EarlyLaunch,
 )
 BACKEND = Table(
     Field("id", Text(), meaning="what commands call it"),
@@ -100,12 +138,25 @@ BACKEND = Table(
         meaning="for each running request, between two steps",
     ),
     Field(
+        "launch",
+        Quantity("s"),
+        0.0,
+        to="launch_s",
+        meaning="of one operator by the host, in steps that no CUDA graph replays",
+    ),
+    Field(
         "first_token",
         Quantity("s"),
         to="first_token_s",
         meaning="added once to the time to first token",
     ),
     Field("first_token_steps", Number(0), 0.0, meaning="decode steps added to it"),
+    Field(
+        "poll_steps",
+        Then(Whole(above=0), float),
+        1.0,
+        meaning="decode steps between two looks for new requests",
+    ),
     Field(
         "handover_steps",
         Number(0),
@@ -128,6 +179,7 @@ BACKEND = Table(
     ),
     Field("scheduler", Word(("mixed", "prefill_first")), "mixed"),
     Field("overlap", OVERLAP, None, meaning="of network and arithmetic, where experts lie outside"),
+    Field("early_launch", EARLY_LAUNCH, None, meaning="of kernels before the last has ended"),
     Field("stock_steps", Number(1), 1.0, meaning="device time of a stock launch over a tuned one"),
     Field("kind", Text()),
     Field("source", Text()),

@@ -71,6 +71,7 @@ RULES: Mapping[str, Rule] = {
     "life": Rule("s", 3600.0, 1e10, "a time of at least 1 h, such as 5 years"),
     "cost_of_capital": Rule("share", 0.0, 1.0, "0 to 100 % a year, such as 10 %"),
     "resale": Rule("share", 0.0, 1.0, "0 to 100 % of the capital"),
+    "worth_after_3_years": Rule("share", 0.0, 1.0, "0 to 100 % of the capital"),
     "server_factor": Rule("share", 1.0, 100.0, "1 or more, such as 1.4"),
     "network_share": Rule("share", 0.0, 10.0, "0 to 1000 %, such as 19 %"),
     "maintenance": Rule("share", 0.0, 1.0, "0 to 100 % of the capital a year"),

@@ -58,7 +58,8 @@ class Model:
     `trained_in` is the format of its training, None where nothing is said beside the checkpoint's.
     `prediction_layers` are its multi-token-prediction modules, None where that is not said;
     `architecture` is the class that its publisher names in `architectures`; `drafts` the tokens
-    that a decode step gives by how many were drafted, as published (search_spaces/drafts.csv).
+    that a decode step gives by how many were drafted, as published (search_spaces/drafts.csv), and
+    `drafted_by` what drafts them, such as its own modules (MTP).
     """
 
     id: str
@@ -77,6 +78,7 @@ class Model:
     trained_in: str | None = None
     architecture: str | None = None
     drafts: Mapping[int, float] | None = None
+    drafted_by: str = ""
 
     @property
     def num_hidden_layers(self) -> int:

@@ -110,15 +110,16 @@ def _entries(path: Path) -> Mapping[str, _Entry]:
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             entry = _Row(row, path).entry()
-            model = replace(entry.model, drafts=drafts.get(entry.model.id))
+            gains, by = drafts.get(entry.model.id, (None, ""))
+            model = replace(entry.model, drafts=gains, drafted_by=by)
             entries[model.id] = replace(entry, model=model)
     return entries
 
 
-def published_drafts(path: Path) -> dict[str, dict[int, float]]:
-    """By id of a model, tokens that a decode step gives by how many were drafted; none without the
-    file. Raises InputError for a step that gives more tokens than it verifies."""
-    found: dict[str, dict[int, float]] = {}
+def published_drafts(path: Path) -> dict[str, tuple[dict[int, float], str]]:
+    """By id of a model, tokens that a decode step gives by how many were drafted, and what drafts
+    them; none without the file. Raises InputError where a step gives more than it verifies."""
+    found: dict[str, tuple[dict[int, float], str]] = {}
     if not path.exists():
         return found
     with path.open(newline="", encoding="utf-8") as file:
@@ -132,7 +133,7 @@ def published_drafts(path: Path) -> dict[str, dict[int, float]]:
                     field="tokens_per_step",
                     accepted="1 to the drafted ones and one more",
                 )
-            found.setdefault(row["id"], {})[drafted] = gained
+            found.setdefault(row["id"], ({}, row["drafted_by"]))[0][drafted] = gained
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from calendar import monthrange
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -34,6 +35,10 @@ def last_day(date: str, field: str = "--as-of") -> str:
     return f"{year}-{month:02d}-{day or days}"
 
 
+def today() -> str:
+    return datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+
+
 def with_own_prices(
     rows: tuple[PriceRow, ...],
     purchases: tuple[PurchaseRow, ...],
@@ -45,10 +50,17 @@ def with_own_prices(
     take the place of the shipped ones. Own rows count whatever their date.
 
     A date that is a year or a month counts from its first day. Raises InputError for a file that is
-    wrong.
+    wrong and for an `as_of` in the future.
     """
     if as_of is not None:
         end = last_day(as_of)
+        now = max(today(), *(first_day(row.date) for row in rows))
+        if first_day(as_of) > now:
+            raise InputError(
+                f"read {as_of!r}: prices of the future are not known",
+                field="--as-of",
+                accepted=f"{now} or earlier",
+            )
         rows = tuple(row for row in rows if first_day(row.date) <= end)
         purchases = tuple(row for row in purchases if first_day(row.date) <= end)
     known = tuple(chips)

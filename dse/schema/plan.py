@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Literal
 
-from dse.schema.axes import AXES
+from dse.schema.axes import AXES, POOL_AXES
 from dse.schema.catalog import Source
 from dse.schema.costs import Costs
 from dse.schema.dtypes import DTYPES
 from dse.schema.loader import did_you_mean
 from dse.schema.owning import YEAR_HOURS, Owning
+from dse.schema.prices import PRICE_TIERS
 from dse.schema.reader import (
     Field,
     Flag,
@@ -45,7 +46,7 @@ class DemandClass:
     percentile of requests that arrive at random, in each of their streams. `most_loss` is the
     quality floor. Formats, `draft_tokens` and `redundant_experts` are to choose from: the
     checkpoint's own, none and those that are tried where empty. `details` holds what was written of
-    `dse.schema.workloads.SERVED`."""
+    `dse.schema.workloads.SERVED`, `pools` the axes that a worker of either pool may have."""
 
     name: str
     models: tuple[str, ...]
@@ -59,6 +60,9 @@ class DemandClass:
     draft_tokens: tuple[int, ...] = ()
     redundant_experts: tuple[int, ...] = ()
     details: Mapping[str, float] = field(default_factory=dict)
+    pools: Mapping[str, Mapping[str, tuple[Any, ...]]] = field(
+        default_factory=lambda: {pool: {} for pool in POOL_AXES}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,8 @@ class Offer:
     """One way to get a chip. `usd` is per chip-hour of rent, or the capital of a chip bought (with
     its share of server and network), in the first quarter; it changes by `price_change` a quarter
     and is fixed when ordered. What is ordered in quarter q serves from q + lead_quarters on: rented
-    for `term_quarters`, bought for `life_quarters`."""
+    for `term_quarters`, bought for `life_quarters`. `basis` is empty for a price of the plan's own.
+    """
 
     chip: str
     way: Literal["rent", "buy"]
@@ -79,6 +84,7 @@ class Offer:
     chips_per_quarter: float = math.inf
     price_change: float = 0.0
     on_site: bool = True
+    basis: str = ""
 
     @property
     def usd_per_chip_hour(self) -> float:
@@ -123,7 +129,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`discount_rate` is per year. `costs` are those of what is owned; nothing of it is spread over
+    """`discount_rate` is per year; `used_after_end` the share of what is signed beyond the last
+    quarter that is of use then. `costs` are those of what is owned; nothing of it is spread over
     the hours that it serves, as the fleet counts what is idle. `own` has the files and the date
     that the prices rest on."""
 
@@ -145,6 +152,7 @@ class Plan:
     limits: Limits
     own: Source
     assumed: tuple[str, ...] = ()
+    used_after_end: float = 0.0
 
     @property
     def busy(self) -> float:
@@ -167,16 +175,7 @@ class Plan:
 
 
 # Quarters for which a rent on a basis is signed; a basis that is not here must say so itself.
-TERMS = {
-    "on_demand": 1,
-    "on_demand_marketplace": 1,
-    "spot": 1,
-    "capacity_block": 1,
-    "rental_1yr": 4,
-    "reserved_1yr": 4,
-    "rental_3yr": 12,
-    "reserved_3yr": 12,
-}
+TERMS = {basis: quarters for basis, (_, quarters) in PRICE_TIERS.items() if quarters is not None}
 DAY_S = 86400.0
 LENGTHS, RATES = ("prompt_tokens", "output_tokens"), ("requests_per_second", "tokens_per_day")
 FROM_TRACE = (*RATES, *LENGTHS, "peak_over_average", "prefix_hit_rate")  # what a trace stands for
@@ -241,11 +240,16 @@ _TIME = Quantity("s", "a time above 0")
 _PRICE = Quantity("usd/h", "a price above 0; what is owned already is `stock`")
 
 
-def _choice(axis: str, otherwise: str) -> Field:
+def _choice(axis: str, meaning: str) -> Field:
     """An axis of a deployment that the plan may choose on."""
     rule = AXES[axis]
-    kind = Word(DTYPES) if rule.kind == "dtype" else Whole(rule.least, rule.most)
-    return Field(axis, Listed(kind, one=True), None, meaning=f"to choose from; {otherwise}")
+    kinds = {"dtype": Word(DTYPES), "chip": Text()}
+    kind = kinds.get(rule.kind, Whole(rule.least, rule.most))
+    return Field(axis, Listed(kind, one=True), None, meaning=meaning)
+
+
+def _given(**row: tuple[Any, ...] | None) -> dict[str, tuple[Any, ...]]:
+    return {axis: values for axis, values in row.items() if values is not None}
 
 
 # Axes of a deployment that a plan chooses on, and what holds where it says nothing of one.
@@ -255,6 +259,8 @@ CHOICES = {
     "draft_tokens": "none",
     "redundant_experts": "the fewest that divide, and one more a rank",
 }
+# Axes of a worker of a pool of its own.
+_OF_WORKER = [axis for axis in POOL_AXES["prefill"] if axis in POOL_AXES["decode"]]
 _FOLLOWS = "is no field of a plan: it follows from the demand"
 _TRIED = "is no field of a plan: every division up to `largest_instance` is tried"
 _POOLED = "is no field of a plan: `disaggregated: true` tries pools of all its chips"
@@ -264,12 +270,17 @@ NOT_OF_A_PLAN = {
     **dict.fromkeys(("chips", "replicas", "concurrency"), _FOLLOWS),
     "serving": "is no field of a plan: `percentile` says whether requests come at random",
     **{f"{one}_parallel": _TRIED for one in ("tensor", "pipeline", "data", "expert")},
-    **dict.fromkeys(("prefill", "decode", "pools", "pool_chips", "busy_percent"), _POOLED),
+    **dict.fromkeys(("pools", "pool_chips", "busy_percent"), _POOLED),
     "scale_up_domain": _SPACE,
     "offload_tier": _SPACE,
     "weights_offloaded_percent": _SPACE,
     "kv_offloaded_percent": _SPACE,
 }
+_WORKER = Table(
+    *(_choice(axis, AXES[axis].meaning) for axis in _OF_WORKER),
+    make=_given,
+    elsewhere=NOT_OF_A_PLAN,
+)
 _DEMAND = Table(
     Field("name", Text(1, 40)),
     Field("model", Text(), None, meaning="that serves the class"),
@@ -288,7 +299,11 @@ _DEMAND = Table(
     Field("peak_over_average", Number(1.0, 1000.0), 1.0),
     Field("growth_per_quarter", Percent(-0.9), 0.0),
     Field("predicted_loss_at_most", Number(above=0.0), None, meaning="the quality floor"),
-    *(_choice(axis, otherwise) for axis, otherwise in CHOICES.items()),
+    *(_choice(axis, f"to choose from; {otherwise}") for axis, otherwise in CHOICES.items()),
+    *(
+        Field(pool, _WORKER, {}, meaning=f"what workers of a {pool} pool may be; else all")
+        for pool in POOL_AXES
+    ),
     *SERVED,
     make=_class,
     elsewhere=NOT_OF_A_PLAN
@@ -379,10 +394,18 @@ def _plan(**written: Any) -> SimpleNamespace:
             said = f"{row.chip!r} is not among `chips`{near}"
             raise Refused(said, ", ".join(chips), "stock", k, "chip")
     for k, row in enumerate(one.demand):
+        for pool in POOL_AXES:
+            own = getattr(row, pool)
+            if own and not one.disaggregated:
+                raise Refused("of one pool", "also `disaggregated: true`", "demand", k, pool)
+            for name in own.get("chip", ()):
+                if name not in chips:
+                    said = f"{name!r} is not among `chips`{did_you_mean(name, chips)}"
+                    raise Refused(said, ", ".join(chips), "demand", k, pool, "chip")
         if row.percentile is not None and one.disaggregated:
             raise Refused(
                 "pools of their own for prefill and decode are sized for a steady load",
-                "no percentile, or no `disaggregated`",
+                "no percentile (--percentile steady), or no `disaggregated`",
                 *("demand", k, "percentile"),
             )
     for k, row in enumerate(one.chips):
@@ -401,6 +424,7 @@ PLAN = Table(
     Field("price_basis", Text(), meaning="of what is rented"),
     Field("backend", Text(), "current"),
     Field("discount_rate", Percent(), None, meaning="a year; the cost of capital where left out"),
+    Field("used_after_end", Percent(0.0, 1.0), 0.0, meaning="of rents and purchases; else lost"),
     Field("costs", Raw(), None, meaning="in place of lines of hardware/costs.yaml"),
     Field("disaggregated", Flag(), False, meaning="pools of their own for prefill and decode"),
     Field("largest_instance", Whole(1, 1024), 16, meaning="chips"),

@@ -10,7 +10,9 @@ from typing import Any
 from dse import units
 from dse.data import search_spaces_dir
 from dse.errors import InputError
+from dse.schema.axes import POOL_AXES
 from dse.schema.catalog import Catalog
+from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import Cost, Costs, check_chips, read_costs
 from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml
 from dse.schema.model_catalog import resolve_model
@@ -94,8 +96,9 @@ class _Reader:
         if one.discount_rate is None:
             one.discount_rate = costs.value("cost_of_capital")
         kept = ("name", "title", "quarters", "price_basis", "discount_rate", "disaggregated")
+        kept += ("largest_instance", "limits", "used_after_end")
         plan = Plan(
-            **{name: getattr(one, name) for name in (*kept, "largest_instance", "limits")},
+            **{name: getattr(one, name) for name in kept},
             **one.spares,
             description=one.description.strip(),
             file=self.document.file,
@@ -151,6 +154,10 @@ class _Reader:
             except InputError as error:
                 accepted = error.accepted or "a model"
                 raise self._wrong((*at, row.named_by), error.message, accepted) from None
+            for pool in () if resolve_model(name).experts else POOL_AXES:
+                if max(getattr(row, pool).get("expert_parallel", (1,))) > 1:
+                    path = (*at, pool, "expert_parallel")
+                    raise self._wrong(path, f"{name} has no experts", "no such line")
         traffic = replace(row.traffic or self._trace(at, row), growth=row.growth)
         least = min(traffic.mean_per_s(q) for q in (0, self.written.quarters - 1))
         if least < LEAST_PER_S:
@@ -172,6 +179,7 @@ class _Reader:
             draft_tokens=self._drafts(at, row),
             redundant_experts=self._copies(at, row),
             details=row.details,
+            pools={pool: getattr(row, pool) for pool in POOL_AXES},
         )
 
     def _drafts(self, at: KeyPath, row: Any) -> tuple[int, ...]:
@@ -279,6 +287,8 @@ class _Reader:
         path = (*at, "rent")
         if not rents and row.buy is None and not stock:
             rents, path = [NO_TERMS], at
+        elif row.rent is None:
+            self._no_rent(row.chip)
         offers = [
             self._rent((*path, i) if listed else path, row.chip, one) for i, one in enumerate(rents)
         ]
@@ -289,6 +299,17 @@ class _Reader:
             if label in labels[:i]:
                 raise self._wrong((*path, i), f"{label} is offered twice", "each basis once")
         return tuple(offers)
+
+    def _no_rent(self, chip: str) -> None:
+        """Says that a chip that is owned or bought is not rented beside, where it has a price."""
+        basis = self.written.price_basis
+        rents = {} if basis in COMPUTED else self.catalog.prices.select(basis)
+        if chip in rents:
+            usd = rents[chip].usd_per_chip_hour
+            self.assumed.append(
+                f"{chip} is owned or bought alone: `rent: {{}}` of its line offers it at "
+                f"{usd:.4g} USD/h, too"
+            )
 
     def _rent(self, at: KeyPath, chip: str, one: Any) -> Offer:
         basis = one.basis or self.written.price_basis
@@ -308,8 +329,7 @@ class _Reader:
                     + (f"; it has {', '.join(has)}" if has else ""),
                 )
             usd = price.usd_per_chip_hour
-            dated = "" if price.newest_date in price.rule else f", newest {price.newest_date}"
-            words = f"{usd:.4g} USD/h ({basis}, {price.rule}{dated})"
+            words = f"{usd:.4g} USD/h ({basis}, {price.rule})"
             name = basis
         term = one.term_quarters or TERMS.get(basis)
         if term is None:
@@ -321,6 +341,7 @@ class _Reader:
             usd,
             words,
             term_quarters=term,
+            basis="" if one.price is not None else basis,
             on_site=one.site == "own",
             **self._terms(at, one),
         )
@@ -344,6 +365,7 @@ class _Reader:
             owned.capital_usd,
             words,
             life_quarters=life.value / HOUR / QUARTER_HOURS,
+            basis=OWNED,
             **self._terms(at, one),
         )
 

@@ -29,6 +29,22 @@ from dse.schema.reader import (
 
 # Bases that are computed (`dse.economics.tco`): no row of a file is on them.
 COMPUTED = ("owned_tco",)
+# How a chip is had on a basis, and the quarters that a rent on it is signed for, where it is known.
+PRICE_TIERS: dict[str, tuple[str, int | None]] = {
+    "spot": ("spot", 1),
+    "on_demand": ("on demand", 1),
+    "on_demand_marketplace": ("on demand, market", 1),
+    "provider_average": ("on demand, by provider", None),
+    "market_index": ("index of rents", None),
+    "capacity_block": ("days to months", 1),
+    "rental_1yr": ("one year", 4),
+    "reserved_1yr": ("one year", 4),
+    "rental_3yr": ("three years", 12),
+    "reserved_3yr": ("three years", 12),
+    "owned_tco_neocloud": ("owned by a provider", None),
+    "owned_tco_hyperscaler": ("owned by a hyperscaler", None),
+    "owned_tco": ("owned, by parts", None),
+}
 # A row whose note starts so is kept for the record and priced with nothing.
 SUPERSEDED = "superseded"
 DATES = "2025, 2025-Q2, 2025-06 or 2025-06-30"
@@ -74,6 +90,11 @@ class Price:
     newest_date: str
     sources: tuple[str, ...]
     rule: str
+
+    @property
+    def dates(self) -> str:
+        """Of its rows: `2026-04-03`, or `2025-10 to 2026-10-24`."""
+        return dates_of([row.date for row in self.rows])
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -196,6 +217,12 @@ def first_day(date: str) -> str:
     return f"{year}-{month}-{day or '01'}"
 
 
+def dates_of(dates: Iterable[str]) -> str:
+    """The oldest and the newest of some dates."""
+    ends = sorted(dates, key=first_day)
+    return " to ".join(dict.fromkeys((ends[0], ends[-1])))
+
+
 def _price(rows: list[PriceRow]) -> Price:
     one = len(rows) == 1
     newest = max(row.date for row in rows)
@@ -206,7 +233,7 @@ def _price(rows: list[PriceRow]) -> Price:
         sources=tuple(dict.fromkeys(row.source for row in rows)),
         rule=", ".join(filter(None, (rows[0].provider, newest)))
         if one
-        else f"median of {len(rows)} prices",
+        else f"median of {len(rows)} prices, {dates_of(row.date for row in rows)}",
     )
 
 

@@ -1,14 +1,16 @@
 """A trace of requests: one row each, with when it came and how long it was.
 
-Columns `time` (seconds from any origin, not falling), `prompt` and `output` (tokens), and, where it
-is known, `cached` (tokens of the prompt whose keys and values were cached). Other columns are
-ignored.
+Columns `time` (seconds from any origin, not falling; or `time_ms`; or dates of ISO 8601; or
+milliseconds and finer since 1970, which are too large for seconds), `prompt` and `output` (tokens),
+and, where it is known, `cached` (tokens of the prompt whose keys and values were cached). Other
+columns are ignored.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,8 @@ from dse.schema.loader import csv_rows, did_you_mean
 
 Floats = NDArray[np.float64]
 NEEDED, CACHED = ("time", "prompt", "output"), "cached"
+MILLI = "time_ms"  # in place of `time`
+EARLIEST_S = 1e8  # since 1970, of a date that is counted in a finer unit
 MOST_ROWS, MOST_TOKENS = 5_000_000, 10**8
 
 
@@ -49,6 +53,9 @@ def read_trace(path: Path) -> Trace:
 
 def _read(reader: Iterator[list[str]], file: str) -> Trace:
     header = [name.strip().lower() for name in next(reader, [])]
+    scale = 1.0
+    if "time" not in header and MILLI in header:
+        header[header.index(MILLI)], scale = "time", 1e-3
     for name in NEEDED:
         if name not in header:
             raise InputError(
@@ -77,25 +84,45 @@ def _read(reader: Iterator[list[str]], file: str) -> Trace:
         raise InputError(said, file=file, accepted="two requests or more")
     table = np.array(rows).T
     cached = table[3] if CACHED in columns else np.zeros(len(rows))
-    trace = Trace(file, table[0], table[1], table[2], cached)
+    trace = Trace(file, _seconds(table[0] * scale), table[1], table[2], cached)
     _check(trace, lines)
     return trace
+
+
+def _seconds(time: Floats) -> Floats:
+    """What is too large for seconds since 1970 as the milliseconds, microseconds or nanoseconds
+    that it is."""
+    for unit in (1e-9, 1e-6, 1e-3):
+        if len(time) and time.min() > EARLIEST_S / unit:
+            return (time - time.min()) * unit
+    return time
 
 
 def _number(text: str, name: str, file: str, line: int) -> float:
     try:
         value = float(text)
     except ValueError:
-        value = math.nan
+        value = _moment(text) if name == "time" else math.nan
     if not math.isfinite(value):
         raise InputError(
             f"read {text[:40]!r}",
             file=file,
             line=line,
             field=name,
-            accepted="seconds, such as 12.5" if name == "time" else "tokens, such as 1024",
+            accepted="seconds, such as 12.5, or 2026-11-23T10:00:00"
+            if name == "time"
+            else "tokens, such as 1024",
         )
     return value
+
+
+def _moment(text: str) -> float:
+    """Seconds since 1970 of a date and time of ISO 8601, UTC where it names no zone."""
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return math.nan
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
 def _check(trace: Trace, lines: Sequence[int]) -> None:

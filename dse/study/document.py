@@ -48,7 +48,7 @@ from dse.study.drawn import Drawn, drawn
 from dse.study.landmarks import QUALITY, compute_multiples, landmarks
 from dse.study.next_run import describe_loss_runs
 from dse.study.robust import front_probability
-from dse.study.sources import price_parts, price_rows, source_rows
+from dse.study.sources import price_evidence, price_parts, price_rows, source_rows
 from dse.study.unseen import unseen
 from dse.study.untried import describe_untried
 
@@ -174,6 +174,7 @@ def describe(
         "price": {
             "basis": study.price_basis,
             "rows": price_rows(catalog, problem),
+            "evidence": price_evidence(catalog, problem),
             **({"breakdowns": price_parts(catalog, problem)} if study.costs else {}),
         },
         "left_out": _left_out(study.why_left_out),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dse.catalog import Catalog
+from dse.economics.evidence import evidence_rows
 from dse.economics.tco import usd_per_chip_hour
 from dse.problem.objective import PhysicsProblem
 
@@ -19,7 +20,7 @@ def price_rows(catalog: Catalog, problem: PhysicsProblem) -> list[dict[str, Any]
         {
             "chip": chip,
             "usd_per_chip_hour": price.usd_per_chip_hour,
-            "date": str(price.newest_date),
+            "date": price.dates,
             "source": "; ".join(price.sources),
             "rule": price.rule,
             "note": "; ".join(price.notes),
@@ -27,6 +28,13 @@ def price_rows(catalog: Catalog, problem: PhysicsProblem) -> list[dict[str, Any]
         for chip in problem.machines.ids
         for price in (prices[chip],)
     ]
+
+
+def price_evidence(catalog: Catalog, problem: PhysicsProblem) -> list[dict[str, Any]]:
+    """What each of these prices rests on."""
+    study = problem.study
+    priced = [(chip, study.price_basis) for chip in problem.machines.ids]
+    return evidence_rows(catalog, priced, study.costs)
 
 
 def price_parts(catalog: Catalog, problem: PhysicsProblem) -> list[dict[str, Any]]:

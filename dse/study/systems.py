@@ -14,7 +14,6 @@ import numpy as np
 from dse.answer.numbers import number
 from dse.catalog import Catalog
 from dse.economics.tco import usd_per_chip_hour
-from dse.problem.describe import describe_deployment
 from dse.problem.objective import PhysicsProblem
 from dse.problem.words import short_deployment
 from dse.schema.calibration import KINDS
@@ -173,12 +172,11 @@ def _best(
     if row is None:
         return None
     index = problem.space.unrank(front.ids[row : row + 1])
-    metrics, batch = problem.metrics(index), problem.batch(index)
-    deployment = describe_deployment(batch, 0, problem.machines)
+    metrics = problem.metrics(index)
     shown = (cost, SPEED, "ttft_s", "output_tokens_per_s_per_chip", "chips", "chip_usd_per_hour")
     values = {name: number(metrics.values[name][0]) for name in shown}
     return {
-        "deployment": short_deployment(deployment),
+        "deployment": short_deployment(problem.deployments(index)[0]),
         "kernels": KINDS[int(metrics.provenance[0])],
         "metrics": values,
         "usd_per_hour": float(metrics.values["chips"][0] * metrics.values["chip_usd_per_hour"][0]),

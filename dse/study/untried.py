@@ -33,7 +33,7 @@ from dse.space.candidates import CandidateBatch, Floats
 
 LOSS = "predicted_loss"
 SPEED, FIRST = "tpot_s", "ttft_s"
-STEPS = 8  # loads to a doubling
+LOADS = 4_000  # that are tried from the least to the most
 LEAST = 5e-3  # of a metric: what is less is no gain
 POOL_SIZES = (2, 3, 4, 6, 8)  # instances of two pools together
 CHUNK, MOST = 10_000, 40_000  # deployments at a time, and in all
@@ -75,14 +75,14 @@ class _Case:
             yield self.problem.batch(index[first : first + CHUNK])
 
     def at_loads(self) -> CandidateBatch:
-        """The design with requests in flight, STEPS to a doubling, from the least to the most of
-        the space."""
+        """The design with requests in flight from the least to the most of the space: every whole
+        number, or LOADS steps of one ratio where they are finer."""
         axis = {one.name: one for one in self.problem.space.axes}["concurrency"]
         values = () if axis.ratio_of is not None else axis.values
         sizes = [float(self.own.concurrency[0])]
         sizes += [float(value) for value in values if isinstance(value, int)]
-        steps = np.arange(STEPS * np.log2(max(sizes) / min(sizes)) + 1)
-        loads = np.unique([*sizes, *np.floor(min(sizes) * np.exp2(steps / STEPS))])
+        steps = np.round(np.geomspace(min(sizes), max(sizes), LOADS))
+        loads = np.unique([*sizes, *steps])
         if any(share.workload.serving == POISSON for share in self.problem.mix):
             return self.own
         return replace(self.own[np.zeros(len(loads), dtype=np.intp)], concurrency=loads)

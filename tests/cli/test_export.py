@@ -186,7 +186,8 @@ BAD = [
     (("no-study", "1", "--format", "hf"), "not a finished study"),
     (("no-study", "--format", "hf"), "which point?"),
     (("--model", "llama-3-8b", "--format", "hf", "--out", ""), "--out: read ''"),
-    ((*POINT, "--format", "vllm", "--serving", "disaggregated"), "--serving"),
+    ((*POINT, "--format", "hf", "--serving", "disaggregated"), "holds a shape"),
+    ((*POINT, "--format", "vllm", "--prefill-tp", 2), "it takes --serving disaggregated"),
     ((*POINT, "--format", "vllm", "--kv-offload", 0.5), "memory tier"),
     ((*POINT, "--format", "vllm", "--kv-dtype", "fp9"), "fp9"),
     (("no-study", "1", "--format", "hf", "--model", "llama-3-8b"), "--model does not go with"),
@@ -214,3 +215,15 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path):
     assert ended.code == 4
     assert "cannot be written" in ended.err
     assert (tmp_path / "taken").read_text() == "a file"
+
+
+def test_pools_of_flags_are_written_with_their_router(tmp_path: Path):
+    asked = ("export", "--model", "deepseek-v3", "--chip", "h200_sxm", "--dp", 8, "--ep", 8)
+    pooled = (*asked, "--serving", "disaggregated", "--prefill-tp", 8, "--prefill-workers", 2)
+    said = dse(*pooled, "--format", "sglang", "--out", tmp_path)
+    assert said.code == 0, said.err
+    written = {path.name for path in tmp_path.iterdir()}
+    assert written == {"prefill.sh", "decode.sh", "router.sh", "config.json"}
+    said = dse(*asked, "--prefill-tp", 8, "--format", "sglang")
+    assert said.code == 2
+    assert "--serving disaggregated" in said.err

@@ -119,7 +119,15 @@ def test_each_pool_is_paid_at_its_own_price() -> None:
     assert other["prefill_s"] < same["prefill_s"]
 
 
-@pytest.mark.parametrize("flags", [("--replicas", 2), ("--requests-per-second", 2), ("--pp", 2)])
+def test_stages_of_the_decode_pool_are_those_of_pp() -> None:
+    one, two = (dse(*POOLS, "--pp", n, "--prefill-pp", 1, "--json").json() for n in (1, 2))
+    pools = ("prefill_pool", "decode_pool")
+    stages = [two[pool]["deployment"]["pipeline_parallel"] for pool in pools]
+    assert stages == [1, 2]
+    assert two["chips"] - one["chips"] == one["decode_pool"]["deployment"]["chips"]
+
+
+@pytest.mark.parametrize("flags", [("--replicas", 2), ("--requests-per-second", 2)])
 def test_pools_refuse_what_they_do_not_take(flags) -> None:
     said = dse(*POOLS, *flags)
     assert said.code == 2
@@ -320,10 +328,9 @@ def test_a_cache_cannot_cross_a_link_without_a_figure() -> None:
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
-        ((*POOLS, "--pp", 2), "no pipeline stages"),
         ((*POOLS, "--replicas", 2), "--prefill-workers and --decode-workers"),
         ((*POOLS, "--detail"), "two pools"),
-        (("export", *POOLS[1:7], "--format", "vllm"), "estimated alone"),
+        (("export", *POOLS[1:7], "--format", "vllm", "--replicas", 2), "--prefill-workers"),
     ],
 )
 def test_pools_are_refused_with_the_reason(flags, named) -> None:

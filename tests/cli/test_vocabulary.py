@@ -83,7 +83,7 @@ def test_every_verb_has_the_options_of_a_deployment(verb: str):
 
 @pytest.mark.parametrize(
     ("field", "reason"),
-    [("tensor_parallel", "every division"), ("backend", "beside"), ("prefill", "disaggregated")],
+    [("tensor_parallel", "every division"), ("backend", "beside"), ("pool_chips", "disaggregated")],
 )
 def test_a_plan_says_why_it_does_not_take_a_field(tmp_path: Path, field: str, reason: str):
     demand = {field: 8} if field != "backend" else {}
@@ -110,6 +110,54 @@ def test_fields_of_a_deployment_move_a_plan_as_they_must(tmp_path: Path):
     assert "drafted" in drafted["instances"][0]["formats"]
     copies = fleet_of(tmp_path, redundant_experts=[32])
     assert any("+32" in one["division"] for one in copies["options"])
+
+
+def test_workers_of_the_pools_of_a_plan_are_those_that_it_names(tmp_path: Path):
+    pools = {"disaggregated": True, "largest_instance": 8}
+    free = fleet_of(tmp_path, **pools)
+    bound = fleet_of(tmp_path, **pools, prefill={"tensor_parallel": 8, "pipeline_parallel": 1})
+    for answer, every in ((free, False), (bound, True)):
+        split = [one["division"] for one in answer["options"] if "prefill" in one["division"]]
+        assert split
+        assert all("x (tp8" in one.split(", decode")[0] for one in split) is every
+    assert rate(free) >= rate(bound)
+    said = fleet_of(tmp_path, code=2, prefill={"tensor_parallel": 8})
+    assert "demand[0].prefill: of one pool" in said
+    said = fleet_of(tmp_path, code=2, disaggregated=True, decode={"chip": "h200"})
+    assert "demand[0].decode.chip: 'h200' is not among `chips`; did you mean h200_sxm?" in said
+    said = fleet_of(tmp_path, code=2, disaggregated=True, prefill={"tensor_paralel": 8})
+    assert "did you mean tensor_parallel?" in said
+
+
+def test_whatif_and_scale_take_pools_of_their_own():
+    model = ("--model", "llama-3-70b", "--chip", "h100_sxm")
+    pools = ("--disaggregated", "--prefill-tp", "4")
+    one, two = (
+        json.loads(dse("whatif", *model, "--tp", "8", *more, "--json").out)["winner"]
+        for more in ((), pools)
+    )
+    cost = "usd_per_million_total_tokens"
+    assert two["metrics"][cost] < one["metrics"][cost]
+    assert two["deployment"]["prefill"]["tensor_parallel"] == 4
+    assert " -> " in two["words"]
+    scaled = dse("scale", *model, "--chips-up-to", "32", *pools, "--json").json()
+    rows = scaled["chips"][0]["pools"]
+    assert rows
+    assert all(row["prefill_division"].startswith("tp4") for row in rows)
+    assert all(row["used"] <= row["chips"] for row in rows)
+    assert all(row["tpot_s"] <= 0.05 and row["ttft_s"] <= 2.0 for row in rows)
+    for verb in ("whatif", "scale", "fleet"):
+        steady = ("--demand", "1B/day", *LENGTHS[:4], "--percentile", "steady")
+        more = steady if verb == "fleet" else ()
+        said = dse(verb, *model, *more, "--prefill-tp", "4")
+        assert said.code == 2
+        assert "--prefill-tp: given for one pool (accepted: also --disaggregated)" in said.err
+        said = dse(verb, *model, *more, "--prefill-ep", "8", "--disaggregated")
+        assert said.code == 2
+        assert "--prefill-ep: " in said.err
+        assert "no experts" in said.err
+    said = dse("whatif", *model, "--disaggregated", "--prefill-chip", "h100")
+    assert "--prefill-chip: read 'h100'; did you mean h100_sxm?" in said.err
 
 
 def test_what_a_model_cannot_be_served_with_is_refused(tmp_path: Path):
@@ -158,7 +206,7 @@ def test_what_a_study_did_not_search_is_what_its_front_gives_when_it_may(tmp_pat
     told = start[cost] * (1.0 - rows["drafts of 1 token"]["saves"])
     _, free = study_of(tmp_path, "free", draft_tokens=[0, 1], concurrency=list(range(1, 257)))
     found = [one["metrics"][cost] for one in free if one["metrics"][speed] <= 1.005 * start[speed]]
-    assert min(found) == pytest.approx(told, rel=0.05)
+    assert min(found) == pytest.approx(told, rel=0.03)
 
 
 def test_a_study_that_varies_all_of_it_says_nothing(tmp_path: Path):

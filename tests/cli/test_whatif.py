@@ -21,7 +21,7 @@ def test_help_is_short_and_has_examples():
     assert said.code == 0
     assert "dse whatif deploy-llama-3-70b --set chip.h100_sxm.price=-30%" in said.out
     assert fits(said.out, 100)
-    assert len(said.out.splitlines()) < 100
+    assert len(said.out.splitlines()) < 80
 
 
 def test_without_a_question_the_winner_and_every_input(space: Callable[..., Path]):

@@ -28,9 +28,10 @@ from dse.questions.check.words import answer as check_sentence
 from dse.questions.check.words import rule_lines
 from dse.questions.estimate.point import Estimate, estimate
 from dse.questions.export import STACKS, export_arguments, export_command
-from dse.questions.fleet import options as fleet_options
+from dse.questions.fleet import subjects as fleet_subjects
 from dse.questions.fleet.arrivals import at_rate
-from dse.questions.fleet.options import options_of, workload_of
+from dse.questions.fleet.options import options_of
+from dse.questions.fleet.subjects import workload_of
 from dse.questions.scale import sizes
 from dse.questions.train.answer import train
 from dse.questions.train.words import sentences
@@ -427,7 +428,7 @@ def test_scale_and_fleet_refuse_the_same_instances(rule: str, monkeypatch: pytes
     with pytest.raises(NothingFeasible) as refused:
         sizes.instance_sizes(subject, chips_up_to=chips)
     assert says in str(refused.value)
-    monkeypatch.setattr(fleet_options, "resolve_model", lambda name: one.shape)
+    monkeypatch.setattr(fleet_subjects, "resolve_model", lambda name: one.shape)
     options, reasons = options_of(posed, catalog())
     assert not options
     (reason,) = (row.reason for row in reasons)

@@ -54,6 +54,7 @@ def test_a_stock_launch_is_slower_on_the_device_alone(concurrency: int) -> None:
         gap_s_per_step=0.0,
         host_s_per_request=0.0,
         first_token_s=0.0,
+        launch_s=0.0,
         stock_steps=1.5,
     )
     times = ("decode_step_s", "tpot_s", "ttft_s")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dse import units
-from dse.accuracy.claims.joules import SPLIT, energy_ratios, growth, performance_per_watt
+from dse.accuracy.claims.evidence import energy
 from dse.catalog import load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError
@@ -354,32 +353,10 @@ def test_every_device_memory_of_the_catalog_has_a_figure() -> None:
     ("memory", "ratio"), [("1 MB SRAM", 25), ("HBM2", 446), ("HBM2, upper", 804), ("DDR4", 2321)]
 )
 def test_reading_against_multiplying(memory: str, ratio: float) -> None:
-    rows = [r for r in energy_ratios(CATALOG) if r["memory"] == memory and r["node"] == "7 nm"]
-    found = {r["multiply"]: r["ratio"] for r in rows}
-    assert found["int8 multiply"] == pytest.approx(ratio, rel=0.01)
-    assert found["fp32 multiply"] < found["fp16 multiply"] < found["int8 multiply"]
-
-
-def test_performance_per_watt_by_year() -> None:
-    rows = performance_per_watt(CATALOG, ("NVIDIA",))
-    chips = {row["chip"]: CATALOG.chips[row["chip"]] for row in rows}
-    assert [row["year"] for row in rows] == sorted(row["year"] for row in rows)
-    for row in rows:
-        chip = chips[row["chip"]]
-        assert row["reached_flop_per_j"] < chip.peak_flops_per_s["bf16"] / row["watts"]
-        peak = chip.peak_flops_per_s[row["narrow_dtype"]]
-        assert row["narrow_peak_flop_per_j"] == pytest.approx(peak / row["watts"])
-    found = growth(rows, "tokens_per_j")
-    assert found is not None
-    assert all(math.isfinite(each) and each > 0.0 for each in found)
-    # The best so far, over the years on either side.
-    made_up = [
-        {"year": SPLIT - 2, "x": 1.0},
-        {"year": SPLIT, "x": 4.0},
-        {"year": SPLIT + 3, "x": 32.0},
-    ]
-    assert growth(made_up, "x") == pytest.approx((2.0, 2.0))
-    assert growth(made_up[:2], "x") is None
+    found = energy(catalog=CATALOG)
+    int8, fp16, fp32 = (found[f"{one} multiply, 7 nm"][memory] for one in ("int8", "fp16", "fp32"))
+    assert int8 == pytest.approx(ratio, rel=0.01)
+    assert fp32 < fp16 < int8
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp8"])

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from dse.economics.fleet_cost import (
     count,
     discount,
     electricity_usd,
+    end_usd,
     upkeep_usd,
 )
 from dse.economics.tco import usd_per_chip_hour
@@ -96,6 +98,7 @@ def plan(*chips: FleetChip, **more) -> Plan:
         "spare_share": 0.0,
         "demand": (demand(),),
         "limits": Limits(),
+        "used_after_end": 1.0,
     } | more
     return Plan(
         name="t",
@@ -228,9 +231,12 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("used", [1.0, 0.4, 0.0])
 @pytest.mark.parametrize("name", CASES)
-def test_the_program_is_as_cheap_as_every_mix_tried(name: str):
+def test_the_program_is_as_cheap_as_every_mix_tried(name: str, used: float):
+    """Whatever share of what is signed beyond the end is of use then."""
     one, options = CASES[name]
+    one = replace(one, used_after_end=used)
     found = solve(one, options)
     assert found.mix is not None
     assert found.status == "optimal"
@@ -288,6 +294,66 @@ def test_capital_is_repaid_with_interest_over_its_life():
     assert worth == pytest.approx(1000.0)
     free = replace(one, costs=COSTS.changed({"cost_of_capital": 0.0}))
     assert capital_usd(free, offer, 0) == pytest.approx(1000.0 / 16.0)
+
+
+def test_a_rent_signed_beyond_the_end_costs_the_plan_its_whole_term():
+    whole = plan(chip("a", rent("a", 2.0)), discount_rate=0.0, used_after_end=0.0)
+    options = [option({"a": 2}, 4.0)]
+    found = answer_of(whole, options)
+    assert found.solved.usd == pytest.approx(3 * 2 * 2.0 * QUARTER_HOURS * 12)
+    assert found.counted is not None
+    assert found.counted.written_off_usd == found.counted.committed_usd
+    assert found.counted.signed_usd == pytest.approx(found.solved.usd)
+    said = lead(found)[0]
+    assert said.index("signed for in all") < said.index("2 quarters")
+
+
+def test_falling_demand_signs_no_more_years_than_every_order_tried():
+    """Demand falls by 30% a quarter: one instance of 2 chips a server, 4 requests a second, for
+    three years at 1.30 or a quarter at 4.29. Every number of three-year orders in every quarter is
+    counted by itself, quarterly ones fill up: the program is within 1%. Where what is signed beyond
+    the end weighed nothing, the orders would cost 15% more."""
+    quarters, years, days, rate = 4, 1.3, 4.29, 0.1
+    one = plan(
+        chip("a", rent("a", years), replace(rent("a", days, term_quarters=1), label="daily")),
+        quarters=quarters,
+        discount_rate=rate,
+        demand=(demand(per_s=32.0, growth=-0.3),),
+        used_after_end=0.0,
+    )
+    needed = np.ceil(32.0 * 0.7 ** np.arange(quarters) / 4.0 - 1e-9)
+    signed = np.stack(np.meshgrid(*[np.arange(needed[0] + 1)] * quarters, indexing="ij"), -1)
+    signed = signed.reshape(-1, quarters)
+    worth = (1.0 + rate) ** (-np.arange(quarters + 12) / 4.0)
+    each = [worth[q : q + 12].sum() for q in range(quarters)]
+    short = np.maximum(needed - np.cumsum(signed, axis=1), 0.0)
+    usd = 2.0 * QUARTER_HOURS * (years * signed @ each + days * short @ worth[:quarters])
+    options = [option({"a": 2}, 4.0)]
+    found = solve(one, options)
+    assert usd.min() == pytest.approx(found.usd, rel=1e-9)
+    unweighed = solve(replace(one, used_after_end=1.0), options)
+    assert unweighed.mix is not None
+    assert count(one, options, unweighed.mix).usd > 1.1 * found.usd
+
+
+def test_what_is_bought_is_worth_less_than_is_owed_on_it_and_nothing_at_the_end():
+    """Paid back with interest, sold at its worth: buying costs the price less the sale."""
+    offer = buy("a", 1000.0)
+    costs = COSTS.changed({"worth_after_3_years": 0.3})
+    for quarters in (1, 6, 12, 15):
+        one = plan(
+            chip("a", offer),
+            quarters=quarters,
+            discount_rate=0.08,
+            costs=costs,
+            used_after_end=0.0,
+        )
+        paid = sum(discount(one, q) * capital_usd(one, offer, 0) for q in range(quarters))
+        # Payments flow through a quarter; the plan discounts each quarter from its start.
+        flow = math.log(1.08) / 4.0 / -math.expm1(-math.log(1.08) / 4.0)
+        sold = 0.3 ** (quarters / 12.0) * 1.08 ** (-quarters / 4.0)
+        assert paid / flow + end_usd(one, offer, 0) == pytest.approx(1000.0 * (1.0 - sold))
+    assert end_usd(replace(one, quarters=16), offer, 0) == 0.0
 
 
 @pytest.mark.parametrize("name", ["h100_sxm", "b200_sxm", "gb200_nvl72"])
@@ -481,6 +547,7 @@ def test_what_changes_a_large_fleet_is_no_gap_of_the_solver():
     H200 is bought is the one on either side of which a program solved to the end does without."""
     catalog = load_catalog()
     one = load_plan(Path("search_spaces/plans/a100-owner-grows.yaml"), catalog)
+    one = replace(one, used_after_end=1.0)
     options, _ = options_of(one, catalog)
     base, whole = solve(one, options, split=True), solve(one, options)
     free = replace(one, limits=Limits())

@@ -13,7 +13,7 @@ import dse
 from dse.blocks.moe import busiest_rank
 from dse.catalog import load_catalog
 from dse.errors import InputErrors
-from dse.physics.overlap import sent_outside
+from dse.physics.overlap import sent_outside, taking_turns
 from dse.physics.phases import case_of, decode_step, prefill_step
 from dse.physics.speculative import Speculation
 from dse.schema.study import load_study
@@ -29,16 +29,29 @@ def wide(chip="h100_sxm", **axes):
     return replace(batch, redundant_experts=np.full(len(batch), copies))
 
 
+def taking(share):
+    """SGLang whose messages take a share of the arithmetic; of all of it, none can be hidden."""
+    return replace(SGLANG, overlap=replace(SGLANG.overlap, decode_taken=share, prefill_taken=share))
+
+
+def test_turns_of_two_micro_batches() -> None:
+    """A layer of both takes max(A, C) + max(A, D) + max(E, D) + max(E, C) of their halves."""
+    attention, experts, dispatch, combine = 6.0, 2.0, 4.0, 8.0
+    both = (6 + 2 + 4 + 8) - (8 + 6 + 4 + 8) / 2
+    device, *turns = (np.array([x]) for x in (attention + experts, experts, dispatch, combine))
+    assert taking_turns(device, *turns, 0.0)[0] == both
+    # What computes beside messages that take a quarter of the arithmetic ends so much later.
+    assert taking_turns(device, *turns, 0.25)[0] == (6 + 3 + 2 + 2) / 2
+
+
 @settings(max_examples=25, deadline=None)
-@given(rows=st.floats(1.0, 400.0), share=st.floats(0.0, 1.0))
-def test_overlap_hides_no_more_than_the_shorter(rows: float, share: float) -> None:
+@given(rows=st.floats(1.0, 400.0), taken=st.floats(0.0, 1.0))
+def test_overlap_hides_no_more_than_the_shorter(rows: float, taken: float) -> None:
     """Whatever is hidden, a step takes as long as its network and as its other time alone."""
-    backend = replace(SGLANG, overlap=replace(SGLANG.overlap, hidden=share))
-    batch, load = wide(), replace(LOAD, backend=backend)
+    batch, load = wide(), replace(LOAD, backend=taking(taken))
     _, found = decode_step(case_of(batch, load, machines()), np.array([rows]))
-    none = replace(backend, overlap=replace(backend.overlap, hidden=0.0))
     _, split = decode_step(
-        case_of(batch, replace(load, backend=none), machines()), np.array([rows])
+        case_of(batch, replace(load, backend=taking(1.0)), machines()), np.array([rows])
     )
     network, whole = split.ledger.network_s, split.ledger.seconds
     assert found.seconds <= whole
@@ -92,7 +105,7 @@ def test_a_candidate_is_the_same_among_others_that_are_split() -> None:
 
 def test_halves_cost_what_they_read_twice() -> None:
     """Without anything hidden, two micro-batches are slower than one, and the floor is not."""
-    backend = replace(SGLANG, overlap=replace(SGLANG.overlap, hidden=0.0))
+    backend = taking(1.0)
     whole, halves = (
         decode_step(case_of(wide(), load, machines()), np.array([256.0]))[1]
         for load in (replace(LOAD, network_overlap=0.0), replace(LOAD, backend=backend))

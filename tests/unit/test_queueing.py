@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -122,3 +124,26 @@ def test_a_run_that_ends_goes_through_in_whole_rounds() -> None:
     """1,500 requests where 1,000 fit: two rounds of 750; without an end, as many as fit."""
     found = evened(np.array([1500.0, 0.0, 500.0]), np.array([1000.0, 1000.0, 1000.0]))
     assert found.tolist() == [750.0, 1000.0, 500.0]
+
+
+@pytest.mark.parametrize("scheduler", ["mixed", "prefill_first"])
+@pytest.mark.parametrize("poll", [10, 30])
+def test_requests_wait_for_the_next_look(scheduler, poll) -> None:
+    ttft = []
+    for prompt, output in [(1024, 1024), (8192, 1024), (1024, 8192)]:
+        for n in (4, 16, 64):
+            m = n * 14
+            served = simulation.closed_loop(
+                law,
+                lengths(prompt, 0.111, m, 1),
+                lengths(output, 0.111, m, 2),
+                n,
+                budget=2 * BUDGET,
+                policy=scheduler,
+                poll=poll,
+            )
+            one = replace(rank(n, prompt, output, scheduler, 2 * BUDGET), poll_steps=float(poll))
+            form = closed_loop(one, np.inf, np.zeros(1))
+            ttft.append(abs(form.ttft_s[0] / served.ttft_s[5 * n : 13 * n].mean() - 1))
+    assert np.median(ttft) < 0.12
+    assert max(ttft) < 0.30

@@ -235,6 +235,27 @@ HEAD = "time,prompt,output,cached\n"
 
 
 @pytest.mark.parametrize(
+    "rows",
+    [
+        ("time", "0", "1.5", "4"),
+        ("time", "1700000000", "1700000001.5", "1700000004"),
+        ("time_ms", "0", "1500", "4000"),
+        ("time", "1700000000000", "1700000001500", "1700000004000"),
+        ("time", "1700000000000000000", "1700000001500000000", "1700000004000000000"),
+        ("time", "2026-11-23T10:00:00", "2026-11-23T10:00:01.5", "2026-11-23T10:00:04"),
+        ("time", "2026-11-23 11:00:00+01:00", "2026-11-23T10:00:01.500Z", "2026-11-23T10:00:04Z"),
+    ],
+)
+def test_times_are_read_in_the_unit_that_they_are_in(tmp_path: Path, rows: tuple[str, ...]) -> None:
+    """Four seconds, however they are written."""
+    head, *times = rows
+    path = tmp_path / "trace.csv"
+    path.write_text(f"{head},prompt,output\n" + "".join(f"{t},9,9\n" for t in times), "utf-8")
+    found = read_trace(path).time_s
+    assert found - found[0] == pytest.approx([0.0, 1.5, 4.0])
+
+
+@pytest.mark.parametrize(
     ("text", "line", "told"),
     [
         ("", 1, "time"),

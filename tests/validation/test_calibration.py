@@ -95,7 +95,7 @@ def test_a_factor_moves_its_own_law_alone(machines: Machines, parameter: str) ->
         "gemm": ["gemm"], "gemm_narrow": ["gemm"], "experts": ["experts"],
         "prefill_attention": ["prefill_attention", "mla_prefill_attention"],
         "decode_attention": ["decode_attention", "mla_decode_attention"],
-        "cdna3_experts": ["experts"], "cdna3_block": ["gemm"],
+        "cdna3_experts": ["experts"], "cdna3_block": ["gemm"], "experts_unpacked": ["experts"],
         "all_reduce": ["all_reduce"], "exchange": ["all_gather", "all_to_all"],
     }.get(owner, list(machines.laws))  # fmt: skip
     expected = {f"{law} {field}" for law in laws}
@@ -111,6 +111,10 @@ def test_a_factor_moves_its_own_law_alone(machines: Machines, parameter: str) ->
             assert ((ratio[unpacked] >= low - 1e-12) & (ratio[unpacked] <= high + 1e-12)).all()
             ratio = ratio[machines.native_dtype]
         assert set(np.unique(ratio.round(12))) <= {1.0, slower}
+        if owner == "experts_unpacked":
+            whole = arrays(after)[name] / arrays(machines)[name]
+            assert (whole[machines.native_dtype] == 1.0).all()
+            assert (whole[~machines.native_dtype] > 1.0).any()
         if owner.startswith("class_"):
             rows = [f"class_{'trainium' if 'trn' in c else 'gaudi'}" for c in CHIPS]
             mine = np.array([c in ("trn1", "gaudi2") for c in CHIPS]) & (np.array(rows) == owner)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.blocks.moe import ROUTING_SKEW, busiest_rank, distinct_experts
+from dse.blocks.moe import ROUTING_SKEW, busiest_rank, distinct_experts, most_distinct
 from dse.data import hardware_dir
 from dse.measure.fitting import fit
 from dse.physics.step import computed_rows
@@ -270,6 +270,20 @@ def test_skewed_routing_reads_fewer_experts_and_waits_for_the_busiest_rank():
         off[skew] = np.median(np.abs(took / (skewed * 1e-6) - 1))
     assert off[ROUTING_SKEW] < 0.12
     assert off[ROUTING_SKEW] < 0.6 * off[0.0]
+
+
+@pytest.mark.parametrize("tokens", [4, 16, 64, 256])
+@pytest.mark.parametrize("ranks", [4, 8, 32])
+def test_most_distinct_experts_of_a_rank_against_drawn_popularities(tokens, ranks):
+    """Tokens choose 8 of 256 experts whose popularities are drawn from a gamma distribution of
+    skew 1: the rank that touches most, of ranks with as many experts each."""
+    rng = np.random.default_rng(5)
+    popularity = rng.gamma(1.0, 1.0, (600, 256))
+    chosen = rng.poisson(popularity / popularity.mean(axis=1, keepdims=True) * tokens / 32.0)
+    touched = (chosen > 0).reshape(600, ranks, -1).sum(axis=2)
+    one = np.ones(1)
+    found = most_distinct(touched.mean() * one, ranks * one, 256 / ranks * one)
+    assert found[0] == pytest.approx(touched.max(axis=1).mean(), rel=0.12)
 
 
 @pytest.mark.parametrize("skew", [0.5, 1.0, 1.5])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from dse.accuracy.claims.engine import CONFIRMED, CONTRADICTED, QUALIFIED, claim
 
 from dse.accuracy.claims import training_memory
-from dse.accuracy.claims.engine import CONFIRMED, CONTRADICTED, QUALIFIED, claim
 
 
 def known(number: int) -> dict[str, float]:

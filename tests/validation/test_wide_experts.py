@@ -89,10 +89,10 @@ def test_what_uneven_experts_cost():
 
 def test_rebalancing_is_worth_its_copies():
     """LMSYS: 1.49 times the prefill rate and 2.54 times the decode rate; here no less than 1.25
-    and 1.4, for without rebalancing experts are not more uneven than by the routing skew."""
+    and 1.35, for without rebalancing experts are not more uneven than by the routing skew."""
     assert 1.25 < prefill("h100_sxm", 4096, None) / prefill("h100_sxm", 4096, None, copies=0) < 1.7
     even = decode("h100_sxm", 72, 256, 2000, 32, None)
-    assert 1.4 < even / decode("h100_sxm", 64, 256, 2000, 0, None) < 2.8
+    assert 1.35 < even / decode("h100_sxm", 64, 256, 2000, 0, None) < 2.8
 
 
 def test_two_batches_pay_for_themselves_on_large_batches_alone():
@@ -102,7 +102,7 @@ def test_two_batches_pay_for_themselves_on_large_batches_alone():
     for requests in (32, 64):
         assert decode(*h100, requests, *rest) == decode(*h100, requests, *rest, network_overlap=0)
     large = decode(*h100, 256, *rest)
-    assert 1.2 < large / decode(*h100, 256, *rest, network_overlap=0) < 1.45
+    assert 1.2 < large / decode(*h100, 256, *rest, network_overlap=0) < 1.3
     # Each micro-batch reads the weights of its own: less than the ideal.
     assert large < decode(*h100, 256, *rest, network_overlap=0.95)
 

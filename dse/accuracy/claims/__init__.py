@@ -1,6 +1,5 @@
-"""The claims that people make about models and hardware, each as a number of this model.
+"""Claims that people make about models and hardware, judged by what `dse` answers.
 
-A claim is a file of search_spaces/claims/, read by `dse.accuracy.claims.engine`; the other modules
-of this package compute. `dse validate --claims` prints them; `tools.claims_page` makes
-docs/claims.md of the same table.
+A claim is a file (search_spaces/claims/, or one's own): `dse.accuracy.claims.claim` reads it,
+`asked` asks the questions behind it, `judge` gives the verdicts, `present` shows them.
 """

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from dse.accuracy.claims.points import predicted_rows
+from dse.accuracy import measurements
 from dse.accuracy.scores import SAME
 from dse.catalog import load_catalog
 from dse.schema.dtypes import arithmetic
@@ -21,7 +21,8 @@ def matched(metrics: tuple[str, ...] = DECODE) -> pd.DataFrame:
     formats, lengths, concurrency and backend, b the later chip: `speed` of b over a as
     measured, `predicted` the same as predicted, `bandwidth` and `flops` the ratios of the chips'
     figures (dense peak of the arithmetic of the weights)."""
-    rows, chips = predicted_rows(), load_catalog().chips
+    rows = measurements.covered(measurements.predict(measurements.shipped()[0]))
+    chips = load_catalog().chips
     rows = rows[rows["metric"].isin(metrics)]
     same = [name for name in SAME if name in rows]
     kept = rows[[*same, "chip", "value", "predicted"]].copy()

@@ -1,106 +1,133 @@
-"""Claims as an Answer: all of them, or one with its evidence."""
+"""Claims as an Answer: the verdicts of many, or one with its parts."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
-from operator import itemgetter
 from typing import Any
 
-from dse.accuracy.claims.engine import VERDICTS, Claim, Finding
-from dse.accuracy.claims.engine import Table as Evidence
-from dse.answer.answer import Answer, Column, Commands, Table
-from dse.answer.numbers import NONE
+from dse.accuracy.claims.claim import Claim
+from dse.accuracy.claims.judge import VERDICTS, Case, Finding
+from dse.answer.answer import Answer, Column, Commands, Figure, Section, Table
+from dse.answer.numbers import show_as
+from dse.answer.palette import BLUE, VERMILION, plain
+from dse.answer.plots import bars, names_axis, upright
 
-Found = Sequence[tuple[Claim, Finding]]
+Judged = Sequence[tuple[Claim, tuple[Finding, ...]]]
+CASES = (
+    Column("case", "case"),
+    Column("number", "number", right=True),
+    Column("holds", "holds"),
+)
+FEW = 3  # cases from which on a picture says more
 
 
-def document(found: Found) -> list[dict[str, Any]]:
-    """What `dse validate --claims --json` prints: one item a claim."""
-    return [
-        {
-            "claim": claim.number,
-            "text": claim.text,
-            "verdict": finding.verdict,
-            "number": finding.number,
-            "figures": dict(finding.figures),
-            "commands": list(claim.commands),
-            "rule": claim.rule,
-            "conditions": finding.conditions,
-            "kinds": finding.kinds,
-            "unknown": finding.unknown,
-            "tables": [asdict(table) for table in finding.tables],
-        }
-        for claim, finding in found
+def document(claim: Claim, findings: Sequence[Finding]) -> dict[str, Any]:
+    """One claim as `dse claims check --json` prints it."""
+    return {
+        "claim": claim.name,
+        "title": claim.title,
+        "statement": claim.statement,
+        "about": claim.about,
+        "parts": [_part(finding) for finding in findings],
+    }
+
+
+def _part(finding: Finding) -> dict[str, Any]:
+    part = finding.part
+    said = {"says": part.says, "rule": part.rule, "holds": part.holds.text}
+    cases = [
+        {"name": one.name, "value": one.value, "holds": one.holds, "why": one.why or None}
+        | {"command": one.command or None}
+        for one in finding.cases
     ]
+    verdict = {"verdict": finding.verdict, "condition": finding.condition or None}
+    return said | verdict | {"number": finding.number, "cases": cases}
 
 
-def claims_answer(found: Found, command: str = "") -> Answer:
-    """A line for each claim."""
-    counts = Counter(finding.verdict for _, finding in found)
+def claims_answer(judged: Judged, command: str = "") -> Answer:
+    """A row for each part of each claim."""
+    rows = [
+        {
+            "claim": claim.name if k == 0 else "",
+            "title": claim.title if k == 0 else "",
+            "part": finding.part.says,
+            "verdict": finding.words,
+            "number": finding.number,
+        }
+        for claim, findings in judged
+        for k, finding in enumerate(findings)
+    ]
+    counts = Counter(finding.verdict for _, findings in judged for finding in findings)
     tally = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+    columns = [
+        Column(key, title) for key, title in (("claim", ""), ("title", "claim"), ("part", "part"))
+    ]
+    columns += [Column("verdict", "verdict"), Column("number", "number", right=True)]
     return Answer(
         question="claims",
         title="Claims",
-        headline=f"Of {len(found)} claims about models and hardware: {tally}.",
-        sentences=["Each verdict follows from the numbers by a rule, and changes when they do."],
-        blocks=[
-            Table.of(
-                "claims",
-                "Verdicts",
-                found,
-                (
-                    Column("claim", "", "count", of=lambda one: one[0].number),
-                    Column("text", "claim", of=lambda one: one[0].text),
-                    Column("verdict", "verdict", of=lambda one: one[1].verdict),
-                    Column("number", "in numbers", of=lambda one: one[1].number),
-                ),
-                notes=("dse validate --claims N prints the rule and the evidence of one.",),
-            ),
-        ],
-        document=document(found),
+        headline=f"Of {len(rows)} parts of {len(judged)} claims: {tally}.",
+        sentences=["Each rule is stated before its number; dse claims check N prints both."],
+        blocks=[Table("claims", "Verdicts", columns, rows)],
+        document=[document(claim, findings) for claim, findings in judged],
         command=command,
     )
 
 
-def claim_answer(one: Claim, finding: Finding, command: str = "") -> Answer:
-    """One claim with its rule and its evidence."""
-    said = (
-        ("Rule", one.rule),
-        ("Holds for", finding.conditions),
-        ("What the numbers are", finding.kinds),
-        ("Not known", finding.unknown),
-    )
+def claim_answer(claim: Claim, findings: Sequence[Finding], command: str = "") -> Answer:
+    """One claim: its parts, the rule of each, the number of each case."""
+    lines = dict.fromkeys(one.command for finding in findings for one in finding.cases[:1])
     return Answer(
         question="claim",
-        title=f"Claim {one.number}",
-        asked=f"Claim {one.number}: {one.text}",
-        headline=f"{finding.verdict.capitalize()}: {finding.number}.",
-        sentences=[f"{name}: {text}" for name, text in said if text],
+        title=f"Claim {claim.name}: {claim.title}",
+        asked=claim.statement,
+        headline="; ".join(f"{one.part.says}: {one.words}" for one in findings) + ".",
+        sentences=[claim.about] if claim.about else [],
         blocks=[
-            *(_evidence(f"table {k}", table) for k, table in enumerate(finding.tables, 1)),
-            *([Commands("Commands", one.commands[1:])] if one.commands[1:] else []),
+            *(_section(k, finding) for k, finding in enumerate(findings, 1)),
+            Commands("Commands", [line for line in lines if line]),
         ],
-        document=document([(one, finding)])[0],
+        document=document(claim, findings),
         command=command,
     )
 
 
-def _evidence(name: str, table: Evidence) -> Table:
-    """Columns whose cells start with a digit, or hold no number at all, are aligned to the right.
-    Titles may repeat."""
-    columns = [
-        Column(
-            f"{k} {title}",
-            title,
-            right=k > 0 and all(_is_number(row[k]) for row in table.rows),
-            of=itemgetter(k),
+def _section(k: int, finding: Finding) -> Section:
+    part = finding.part
+    rows = [_row(finding, one) for one in finding.cases]
+    table = Table(f"part {k}", f"Holds where the number is {part.holds.text}", CASES, rows)
+    about = [f"Rule: {part.rule}.", f"Verdict: {finding.words}."]
+    blocks = [table]
+    if len(rows) >= FEW:
+        blocks = [picture(f"picture {k}", finding), table]
+    return Section(part.says, blocks, about)
+
+
+def _row(finding: Finding, case: Case) -> dict[str, Any]:
+    holds = {True: "yes", False: "no", None: case.why}[case.holds]
+    number = show_as(finding.part.show, case.value)
+    return {"case": case.name or finding.part.says, "number": number, "holds": holds}
+
+
+def picture(name: str, finding: Finding) -> Figure:
+    """A bar for each case, by whether the part holds for it, and lines at the threshold."""
+    part, title = finding.part, finding.part.says
+    known = [one for one in finding.cases if one.value is not None]
+    names = [plain(one.name) for one in known][::-1]
+    data = [
+        bars(
+            words,
+            [one.value if one.holds is holds else None for one in known][::-1],
+            names,
+            colour,
         )
-        for k, title in enumerate(table.head)
+        for words, holds, colour in (("holds", True, BLUE), ("does not", False, VERMILION))
     ]
-    return Table.of(name, table.title, table.rows, columns)
-
-
-def _is_number(cell: str) -> bool:
-    return cell == NONE or cell.lstrip("$-")[:1].isdigit()
+    layout = {
+        "barmode": "overlay",
+        "yaxis": names_axis(names),
+        "shapes": [upright(bound) for _, bound in part.holds.bounds],
+    }
+    shows = f"A bar for each case; the part holds where the number is {part.holds.text}."
+    return Figure(name, title, {"data": data, "layout": layout}, shows)

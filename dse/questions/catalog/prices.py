@@ -7,14 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 from dse.answer.answer import Answer, Block, Column, Table, table_of
+from dse.answer.numbers import significant
 from dse.answer.sentences import Sources
 from dse.catalog import Catalog
+from dse.economics.evidence import STALE_DAYS, catalog_day, evidence_rows
 from dse.economics.priced import price_parts, price_tables, rests_on
 from dse.economics.tco import usd_per_chip_hour, with_basis
 from dse.errors import InputError
 from dse.questions.compare.prices import change, moved, price_pairs, price_table
 from dse.schema.own_prices import last_day
-from dse.schema.prices import COMPUTED, PriceRow, first_day
+from dse.schema.prices import COMPUTED, PRICE_TIERS, PriceRow, first_day
 
 MEDIAN = (
     "A chip with several prices costs their median, of a provider the newest. It also moves where "
@@ -74,6 +76,51 @@ def list_prices(
         },
         data=(table_of("data", prices),),
     )
+
+
+def show_prices(catalog: Catalog, chip: str) -> Answer:
+    """What a chip costs on every basis, the shortest commitment first, and what each price rests
+    on. Raises InputError for an unknown chip and for one without a price."""
+    catalog, chip = catalog.with_chip(chip)
+    catalog = _computed(catalog, [chip], None)
+    known = [basis for basis in PRICE_TIERS if basis in catalog.prices.bases()]
+    rows = evidence_rows(catalog, [(chip, basis) for basis in known])
+    if not rows:
+        raise _none(catalog, [chip], None)
+    day = catalog_day(catalog)
+    return Answer(
+        question="prices",
+        title=f"Prices of {chip} by commitment",
+        headline=f"{chip} as of {day}, by how long one commits; each with its dates.",
+        blocks=[
+            Table.of(
+                "tiers",
+                "Dollars an hour of a chip",
+                rows,
+                (
+                    Column("basis", "basis"),
+                    Column("tier", "how it is had"),
+                    Column("usd_per_chip_hour", "paid", "dollars"),
+                    Column("range", "quotes", right=True, of=_range),
+                    Column("providers", "providers", "count"),
+                    Column("dates", "of"),
+                    Column("check", "check", of=lambda row: ", ".join(row["warnings"])),
+                ),
+                (
+                    "Paid: the median of the quotes, of a provider the newest. On owned_tco quotes "
+                    f"are of the chip bought. Old: none within {STALE_DAYS} days. Below owning: "
+                    "the lower of owned_tco and owned_tco_neocloud.",
+                ),
+            )
+        ],
+        document={"chip": chip, "as_of": day, "prices": rows},
+        data=(table_of("data", rows),),
+    )
+
+
+def _range(row: dict[str, Any]) -> str:
+    ends = dict.fromkeys(significant(row[key]) for key in ("low_usd", "high_usd"))
+    return f"{row['quotes']}: {' to '.join(ends)}"
 
 
 def _published(prices: list[dict[str, Any]], paid: list[dict[str, Any]]) -> list[Table]:

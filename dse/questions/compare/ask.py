@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +20,7 @@ from dse.questions.compare.merged import merge as merge_studies
 from dse.questions.compare.merged import merged_answer
 from dse.questions.compare.studies import compare as compare_studies
 from dse.questions.compare.tables import studies_answer
-from dse.questions.estimate.ask import estimate
+from dse.questions.estimate.ask import DEFAULTS
 from dse.questions.fleet.ask import fleet
 from dse.questions.rediscovery import rediscover
 from dse.questions.rediscovery.present import design_answer, designs_answer
@@ -38,11 +37,7 @@ from dse.study.run import run
 Kind = Literal["studies", "merged", "plans", "dates", "chips", "by chip", "design", "model"]
 Say = Callable[[str], None]
 CASES = "rediscovery"  # all shipped cases; before a slash, one of them
-POINT = {
-    name: one.default
-    for name, one in signature(estimate).parameters.items()
-    if one.kind is Parameter.KEYWORD_ONLY and name not in ("catalog", "law")
-}
+POINT = {name: default for name, default in DEFAULTS.items() if name != "law"}
 
 
 def compare(

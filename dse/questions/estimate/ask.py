@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from inspect import signature
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from dse import units
 from dse.answer.answer import Answer
@@ -24,10 +24,10 @@ from dse.questions.estimate.fit import fit
 from dse.questions.estimate.fit_answer import fit_answer
 from dse.questions.estimate.point import Estimate
 from dse.questions.estimate.point import estimate as estimate_point
-from dse.questions.estimate.pools import pools
 from dse.questions.estimate.present import PointAnswer, point_answer, pools_answer
 from dse.schema.backend import find_backend
 from dse.schema.costs import costs_of
+from dse.schema.deployed import Served, full
 from dse.schema.derive import derive
 from dse.schema.dtypes import ALIASES, DTYPES
 from dse.schema.efficiency import load_efficiency
@@ -59,26 +59,15 @@ def estimate(
     dp: int = 1,
     ep: int = 1,
     replicas: int = 1,
-    weight_dtype: str | None = None,
-    kv_dtype: str | None = None,
     prompt_tokens: int = 2048,
     output_tokens: int = 512,
     concurrency: int = 32,
     workloads: Sequence[Mapping[str, Any]] = (),
     serving: str = "continuous",
-    backend: str | None = None,
     requests_per_second: float | None = None,
-    prefix_hit_rate: float | None = None,
-    draft_tokens: int | None = None,
-    acceptance: float | None = None,
-    draft_share: float | None = None,
-    network_overlap: float | None = None,
-    max_running_requests: int | None = None,
-    tuning: str | None = None,
     settings: Sequence[str] = (),
     domain: int | None = None,
     rack: str | None = None,
-    redundant_experts: int | None = None,
     routing_skew: float | None = None,
     weights_offload: float | None = None,
     kv_offload: float | None = None,
@@ -93,15 +82,16 @@ def estimate(
     law: str | None = None,
     loss_runs: str | Path | None = None,
     prefill_chip: str | None = None,
-    prefill_tp: int = 1,
+    prefill_tp: int | None = None,
     prefill_pp: int | None = None,
-    prefill_dp: int = 1,
-    prefill_ep: int = 1,
+    prefill_dp: int | None = None,
+    prefill_ep: int | None = None,
     prefill_workers: int = 1,
     decode_workers: int = 1,
     detail: bool = False,
     energy_by_batch: bool = False,
     catalog: Catalog | None = None,
+    **deployed: Unpack[Served],
 ) -> PointAnswer:
     """Predicts one point: latency, throughput, memory, cost, energy and quality.
 
@@ -124,14 +114,16 @@ def estimate(
     A point that is not feasible is an answer: `e.feasible` is False and `e.violations` says why.
     Raises InputError for what cannot be read.
     """
-    flags = {name: value for name, value in locals().items() if name != "catalog"}
+    given = locals()
+    flags = {name: given[name] for name in DEFAULTS if name in given} | full(deployed, Served)
+    flags |= {"model": model, "chip": chip}
     catalog = catalog or load_catalog()
     folder = study_folder(model)
     if folder is not None:
         _refuse_beside_study(flags)
         found = estimate_again(folder, str(chip), catalog, keep=detail, law=law)
         if found.prefill is not None:
-            return pools_answer(pools(found.prefill, found))
+            return pools_answer(found)
         return point_answer(found, detail=detail, by_batch=energy_by_batch)
     if serving == "disaggregated":
         return pools_answer(_pools(catalog, flags))
@@ -139,26 +131,33 @@ def estimate(
     return point_answer(found, detail=detail, by_batch=energy_by_batch)
 
 
+# What an argument of `estimate` is that is not given.
+DEFAULTS: Mapping[str, Any] = {
+    **{
+        name: one.default
+        for name, one in signature(estimate).parameters.items()
+        if one.kind is Parameter.KEYWORD_ONLY and name != "catalog"
+    },
+    **full({}, Served),
+}
+
+
 def _refuse_beside_study(flags: Mapping[str, Any]) -> None:
     """Raises InputError for what a point of a study says by itself."""
-    taken = ("model", "chip", "detail", "energy_by_batch", "law")
-    for name, parameter in signature(estimate).parameters.items():
-        if name in flags and name not in taken and flags[name] != parameter.default:
-            raise InputError(
-                "a point of a study is given", field=name, accepted=", ".join(taken[2:])
-            )
+    taken = ("detail", "energy_by_batch", "law")
+    for name, default in DEFAULTS.items():
+        if name not in taken and flags[name] != default:
+            raise InputError("a point of a study is given", field=name, accepted=", ".join(taken))
 
 
-def _pools(catalog: Catalog, flags: dict[str, Any]) -> dict[str, Any]:
-    """The document of prefill and decode on pools of their own."""
+def _pools(catalog: Catalog, flags: dict[str, Any]) -> Estimate:
+    """The decode pool with its `prefill`."""
     flags = flags | {"serving": "continuous"}
-    first = {axis: flags[f"prefill_{axis}"] for axis in ("tp", "dp", "ep")}
+    first = {axis: flags[f"prefill_{axis}"] or 1 for axis in ("tp", "dp", "ep")}
     first["pp"] = flags["prefill_pp"] or flags["pp"]
     first |= {"chip": flags["prefill_chip"] or flags["chip"], "replicas": flags["prefill_workers"]}
-    return pools(
-        point_of(catalog, flags | first),
-        point_of(catalog, flags | {"replicas": flags["decode_workers"]}),
-    )
+    decode = point_of(catalog, flags | {"replicas": flags["decode_workers"]})
+    return replace(decode, prefill=point_of(catalog, flags | first))
 
 
 def fewest_chips(
@@ -179,7 +178,7 @@ def fewest_chips(
 ) -> Answer:
     """The fewest chips that hold a model with `concurrency` requests, and what more of them bring.
 
-        fewest_chips("llama-3-70b", "groq_lpu_v1", weight_dtype="int8").document["fewest"]
+        dse.fewest_chips("llama-3-70b", "groq_lpu_v1", weight_dtype="int8").document["fewest"]
 
     All splits of one instance of at most `most_chips` are tried. The other arguments are those of
     `estimate`. Raises InputError for what cannot be read.

@@ -13,6 +13,7 @@ import numpy as np
 from dse.answer.layers import layers_in_words
 from dse.blocks.moe import ROUTING_SKEW
 from dse.catalog import Catalog
+from dse.economics.evidence import evidence_rows
 from dse.economics.load import Load, at_load, total_tokens_per_s
 from dse.economics.priced import price_assumptions
 from dse.economics.tco import Breakdown, usd_per_chip_hour
@@ -77,6 +78,7 @@ class Estimate:
     held: float | None = None  # requests that a worker of it decodes at once, of a point of a study
     own_law: Mapping[str, Any] | None = None  # `dse.problem.own_law.describe_own_law`
     running: tuple[str, ...] = ()  # how the requests of one pool run
+    priced: tuple[Mapping[str, Any], ...] = ()  # `dse.economics.evidence.evidence_rows`
 
     @property
     def conditions(self) -> dict[str, Any]:
@@ -105,6 +107,7 @@ class Estimate:
             "deployment": describe_deployment(self.batch, 0, self.machines),
             "workload": one_load([load_row(share) for share in self.mix]),
             "price_basis": self.price_basis,
+            "price_evidence": list(self.priced),
             "quality_law_fit": fit_ranges(
                 self.metrics.quality.law, quantised=bool(described["quantisation_loss"])
             ),
@@ -195,6 +198,7 @@ def estimate(
         price,
         load,
         running=tuple(running),
+        priced=tuple(evidence_rows(catalog, [(chip, price_basis)])),
     )
 
 

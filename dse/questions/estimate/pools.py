@@ -111,6 +111,10 @@ def pools(prefill: Estimate, decode: Estimate) -> dict[str, Any]:
         "workload": (one_load([load_row(share) for share in decode.mix]) or {})
         | {"serving": "disaggregated"},
         "price_basis": decode.price_basis,
+        "price_evidence": [
+            *decode.priced,
+            *(row for row in prefill.priced if row not in decode.priced),
+        ],
         **decode.conditions,
     }
 

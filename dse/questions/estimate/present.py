@@ -8,6 +8,7 @@ from typing import Any
 
 from dse.answer.answer import Answer, Block, Cell, Column, Table, table_of
 from dse.answer.numbers import show
+from dse.economics.evidence import evidence_words
 from dse.economics.priced import price_tables
 from dse.problem.loads import held
 from dse.problem.own_law import own_law_words
@@ -27,6 +28,7 @@ from dse.problem.words import (
 from dse.questions.estimate.detail import batch_table, detail_blocks
 from dse.questions.estimate.energy import energy_by_batch
 from dse.questions.estimate.point import Estimate
+from dse.questions.estimate.pools import pools
 from dse.schema.metrics import EVERY
 
 WORKLOAD_COLUMNS = (
@@ -49,7 +51,7 @@ ARRIVAL_COLUMNS = (
 @dataclass(frozen=True, repr=False)
 class PointAnswer(Answer):
     """The answer of one point. Every key of its document is an attribute: `e.tpot_s`,
-    `e.provenance`, `e.feasible`. `point` has the arrays behind it; None for pools."""
+    `e.provenance`, `e.feasible`. `point` has the arrays behind it, of pools those of decode."""
 
     point: Estimate | None = None
 
@@ -105,8 +107,11 @@ def point_answer(
     )
 
 
-def pools_answer(document: dict[str, Any], command: str = "") -> PointAnswer:
-    """The answer of disaggregated prefill and decode (`dse.questions.estimate.pools`)."""
+def pools_answer(found: Estimate, command: str = "") -> PointAnswer:
+    """The answer of disaggregated prefill and decode (`dse.questions.estimate.pools`), of a decode
+    pool with its `prefill`."""
+    assert found.prefill is not None
+    document = pools(found.prefill, found)
     first, *rest = _lead(document)
     return PointAnswer(
         question="estimate",
@@ -119,6 +124,7 @@ def pools_answer(document: dict[str, Any], command: str = "") -> PointAnswer:
         command=command,
         document=document,
         data=(data_table(document),),
+        point=found,
     )
 
 
@@ -131,12 +137,14 @@ def _lead(document: Mapping[str, Any]) -> list[str]:
     money = document["usd_per_million_total_tokens"]
     usd = show("usd_per_million_total_tokens", money)
     cost = "" if money is None else f", {usd} per million tokens"
+    check = [] if money is None else evidence_words(document["price_evidence"])
     return [
         f"Feasible. {show('tpot_s', document['tpot_s'])} per output token, "
         f"{show('ttft_s', document['ttft_s'])} to the first token, "
         f"{show('output_tokens_per_s', document['output_tokens_per_s'])} output tokens per second"
         f"{cost}.",
         *bound,
+        *check,
     ]
 
 

@@ -54,9 +54,9 @@ def _overlap(load: Workload, decode: Ledger, prefill: Ledger) -> Iterator[str]:
     split = [name for name, ledger in phases if np.any(ledger.hidden_share)]
     if split:
         yield (
-            f"{' and '.join(split)} in two micro-batches that hide {usual.hidden:.0%} of the "
-            f"shorter of network and device time, as {load.backend.id} does where experts lie "
-            f"outside the domain ({usual.kind}); --network-overlap 0 is without"
+            f"{' and '.join(split)} in two micro-batches, each computing while the other exchanges "
+            f"tokens, as {load.backend.id} does where experts lie outside the domain "
+            f"({usual.kind}); --network-overlap 0 is without"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,10 +21,10 @@ from dse.questions.estimate.point import Estimate
 from dse.questions.export import megatron
 from dse.questions.export.classes import as_published, class_notes
 from dse.questions.export.files import argument_list, config_text, script
-from dse.questions.export.flags import flags_of, nested, stated
+from dse.questions.export.flags import Flags, flags_of, nested, stated
 from dse.questions.export.legal import refuse_illegal
-from dse.questions.export.point import Point, point_of
-from dse.questions.export.stacks import STACKS
+from dse.questions.export.point import Point, point_of, refused
+from dse.questions.export.stacks import DECODE, PREFILL, STACKS
 from dse.rules.case import Case
 from dse.rules.kinds import MEGATRON
 from dse.rules.registry import broken_rows, judge
@@ -32,7 +33,7 @@ from dse.schema.model import Model
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
 from dse.space.candidates import CandidateBatch, Floats
 
-CONFIG, SCRIPT, ARGUMENTS = "config.json", "serve.sh", "megatron.sh"
+CONFIG, ARGUMENTS = "config.json", "megatron.sh"
 
 
 @dataclass(frozen=True, repr=False)
@@ -151,43 +152,100 @@ def export_command(
     checkpoint: str | None = None,
     architecture: str | None = None,
 ) -> Export:
-    """The point as the command of a server, beside the `config.json` of the class it runs."""
+    """The point as the command of a server, or as those of the workers of two pools and of their
+    router, beside the `config.json` of the class it runs."""
     stack = STACKS[format_]
-    point = point_of(answer, stack, catalog, architecture, checkpoint)
-    notes, settings = point.said, stated(stack.flags, point)
+    asked = (stack, catalog, architecture, checkpoint)
+    if answer.prefill is None:
+        points = [point_of(answer, *asked)]
+    else:
+        decode = point_of(answer, *asked, pool=DECODE)
+        drafted = decode.drafted  # the modules keep a cache, which prefill hands over, too
+        points = [point_of(answer.prefill, *asked, pool=PREFILL, drafted=drafted), decode]
+        for where, reason in stack.router.cannot:
+            if where(*points):
+                raise refused(stack, reason, "prefill and decode on pools of their own")
+    model, written = answer.model, points[-1].written
+    document: dict[str, Any] = {
+        "format": format_,
+        "checked_with": f"{stack.title} {stack.version}",
+        **_class_words(model, written),
+    }
+    files: dict[str, str] = {}
+    said = [_worker(point, document, files) for point in points]
+    if answer.prefill is not None:
+        document["router"] = {"command": _router(points, files)}
+        said.append([ROUTED])
+    files[CONFIG] = config_text(written.config)
+    return _exported(document, files, list(dict.fromkeys(itertools.chain(*said))))
+
+
+ROUTED = (
+    "prefill-1, decode-1 and so on are the first hosts of the workers, on any network that joins "
+    "them; workers that share a host take other ports (behind the script: --port N) and chips of "
+    "their own"
+)
+
+
+def _worker(point: Point, document: dict[str, Any], files: dict[str, str]) -> list[str]:
+    """Adds the server of one instance, or of a worker of a pool, to the document and its files;
+    what a reader has to know of it."""
+    stack = point.stack
+    settings = stated(stack.flags, point)
     program, others = stack.program(point), stack.others if point.hosts > 1 else ()
-    flags, files = flags_of(stack.flags, point), {}
-    if stack.file:
-        flags = stack.file_flags
-        files = {stack.file: yaml.safe_dump(nested(settings), sort_keys=False)}
-    model, written = answer.model, point.written
-    notes += [*class_notes(written), *point.notes]
+    flags, options = flags_of(stack.file_flags or stack.flags, point), ""
+    if stack.file_flags:
+        options = yaml.safe_dump(nested(settings), sort_keys=False)
+    notes = [*point.said, *class_notes(point.written), *point.notes]
+    unit = f"{point.pool} workers" if point.pool else "instances"
     if point.instances > 1:
         notes.insert(
             0,
-            f"{point.instances} instances: run the command once for each, every one on "
+            f"{point.instances} {unit}: run the command once for each, every one on "
             f"{point.chips} chips and a port of its own",
         )
     if point.hosts > 1:
         notes.insert(0, _hosts_words(point, program, others))
-    document = {
-        "format": format_,
-        "checked_with": f"{stack.title} {stack.version}",
-        **_class_words(model, written),
+    one = f"{point.pool} worker" if point.pool else "instance"
+    comments = (
+        f"{point.model.name} on {point.chips} x {point.chip}, one {one} of {point.instances}",
+        f"flags of {stack.title} {stack.version}, written by dse {__version__}; "
+        f"the shape as {point.written.architecture}",
+        *notes,
+    )
+    needs = stack.router.needs if point.pool else None
+    files[f"{point.pool or 'serve'}.sh"] = script(comments, program, flags, others, needs)
+    if options:
+        files[point.options_file] = options
+    described = {
         "chip": point.chip,
         "instances": point.instances,
         "chips_per_instance": point.chips,
         "hosts_per_instance": point.hosts,
-        "command": [*program, *(part for flag in flags for part in flag if part)],
+        "command": _words(program, flags),
     }
-    comments = (
-        f"{model.name} on {point.chips} x {point.chip}, one instance of {point.instances}",
-        f"flags of {stack.title} {stack.version}, written by dse {__version__}; "
-        f"the shape as {written.architecture}",
-        *notes,
-    )
-    text = script(comments, program, flags, others)
-    return _exported(document, {SCRIPT: text, **files, CONFIG: config_text(written.config)}, notes)
+    document |= {f"{point.pool}_pool": described} if point.pool else described
+    return notes
+
+
+def _router(points: Sequence[Point], files: dict[str, str]) -> list[str]:
+    """The command that joins the workers of two pools, whose files are added."""
+    stack = points[0].stack
+    router = stack.router
+    urls = [
+        [f"{point.pool}-{k}:{router.port}" for k in range(1, point.instances + 1)]
+        for point in points
+    ]
+    flags = router.flags(*urls)
+    title = f"hands requests to the workers of both pools, for {stack.title} {stack.version}"
+    files["router.sh"] = script((title, ROUTED), router.program, flags)
+    if router.options is not None:
+        files["router.yaml"] = yaml.safe_dump(router.options(*urls), sort_keys=False)
+    return _words(router.program, flags)
+
+
+def _words(program: Sequence[str], flags: Flags) -> list[str]:
+    return [*program, *(part for flag in flags for part in flag if part)]
 
 
 def _hosts_words(point: Point, program: Sequence[str], others: Sequence[str]) -> str:

@@ -51,13 +51,6 @@ def export(
         if folder is not None:
             catalog = catalog.over(read_study(folder)[0])
             answer = estimate_again(folder, str(point), catalog)
-            if answer.prefill is not None:
-                raise InputError(
-                    f"point {point} has prefill and decode on pools of their own: a router between "
-                    "two servers, which no file of one server says",
-                    field="POINT",
-                    accepted="an aggregated point, or --format hf or megatron (its shape)",
-                )
         elif chip is None:
             raise InputError(
                 "--chip is missing", accepted="an id that `dse catalog chips list` prints"
@@ -66,12 +59,7 @@ def export(
             catalog, chip = catalog.with_chip(chip)
             options = {"backend": format, **options}
             answer = estimate(subject, chip, catalog=catalog, **options).point
-            if answer is None:
-                raise InputError(
-                    "pools of their own for prefill and decode are estimated alone",
-                    field="--serving",
-                    accepted="another kind of serving",
-                )
+            assert answer is not None
         return export_command(
             answer, format, catalog, checkpoint=checkpoint, architecture=architecture
         )

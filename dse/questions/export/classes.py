@@ -11,13 +11,14 @@ from dse.schema.model_catalog import load_models
 
 
 def as_published(model: Model) -> Model:
-    """The model with the class that it is published as. A point of a study has lost it, and is the
+    """The model with the class that it is published as and what drafts for it. A point of a study
+    has lost these, and is the
     catalog's model where name and layers are the same."""
     if model.architecture is not None:
         return model
     for known in load_models().values():
         if known.name == model.name and known.blocks == model.blocks:
-            return replace(model, architecture=known.architecture)
+            return replace(model, architecture=known.architecture, drafted_by=known.drafted_by)
     return model
 
 

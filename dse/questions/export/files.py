@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import shlex
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dse.questions.export.flags import Flags
@@ -21,19 +21,26 @@ class Variable(str):
 
 
 RANK, HEAD = Variable("$NODE_RANK"), Variable("$MASTER_ADDR")
+OF_HOSTS = {"NODE_RANK": "number of this host, from 0", "MASTER_ADDR": "address of host 0"}
 
 
 def script(
-    comments: Iterable[str], program: Sequence[str], flags: Flags, others: Sequence[str] = ()
+    comments: Iterable[str],
+    program: Sequence[str],
+    flags: Flags,
+    others: Sequence[str] = (),
+    needs: Mapping[str, str] | None = None,
 ) -> str:
-    """A shell script of one command, a flag a line. `others`: flags of hosts beside the first."""
+    """A shell script of one command, a flag a line. `others`: flags of hosts beside the first;
+    `needs`: variables that the caller of a worker's script sets, with their meaning. What these are
+    called with comes behind their flags."""
     command = [shlex.join(program), *(_flag(*flag) for flag in flags)]
     lines = ["#!/bin/sh", *_comment(comments)]
-    if any(isinstance(value, Variable) for _, value in flags):
-        lines.append(': "${NODE_RANK:?number of this host, from 0}"')
-        lines.append(': "${MASTER_ADDR:?address of host 0}"')
+    hosts = OF_HOSTS if any(isinstance(value, Variable) for _, value in flags) else {}
+    lines += [f': "${{{name}:?{what}}}"' for name, what in {**hosts, **(needs or {})}.items()]
     if others:
         lines.append(f'[ "$NODE_RANK" = 0 ] || set -- {shlex.join(others)} "$@"')
+    if others or needs is not None:
         command.append('"$@"')
     return "\n".join([*lines, "exec " + " \\\n  ".join(command)]) + "\n"
 

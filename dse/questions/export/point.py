@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from dse.catalog import Catalog
 from dse.errors import InputError
+from dse.physics.speculative import drafts_of
 from dse.physics.workload import POISSON, Workload
 from dse.problem.describe import violations
 from dse.problem.evaluate import Metrics
@@ -16,7 +16,7 @@ from dse.questions.estimate.point import Estimate
 from dse.questions.estimate.running import cap_of
 from dse.questions.export.classes import as_published
 from dse.questions.export.legal import refuse_illegal
-from dse.questions.export.stacks import Stack
+from dse.questions.export.stacks import PREFILL, Stack
 from dse.rules.case import servers_on
 from dse.rules.families import UNKNOWN, family_of
 from dse.rules.registry import rebind
@@ -29,12 +29,14 @@ from dse.space.candidates import CandidateBatch
 # Chips of a host: a box has those of its scale-up domain; one of a rack is a tray of it, four chips
 # in GB200 NVL72 (assumed of the others).
 LARGEST_HOST, TRAY = 8, 4
+MTP = "mtp"  # `Model.drafted_by` of its own modules
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One instance of a deployment, under the names of the command line. `requests` run on it at
-    once; `longest` and `prompt` are tokens of the longest request and prompt."""
+    """One instance of a deployment, or a worker of a `pool` of its own, under the names of the
+    command line. `requests` run on it at once; `longest` and `prompt` are tokens of the longest
+    request and prompt; `drafted` those that its own modules draft a step."""
 
     stack: Stack
     model: Model
@@ -54,6 +56,8 @@ class Point:
     prompt: int
     backend: Backend
     hosts: int
+    drafted: int
+    pool: str
     notes: tuple[str, ...]
 
     @property
@@ -83,6 +87,10 @@ class Point:
         """Experts and copies of them; None without copies."""
         copies = self.redundant_experts
         return max(self.model.experts) + copies if copies else None
+
+    @property
+    def options_file(self) -> str:
+        return f"{self.pool or 'options'}.yaml"
 
     @property
     def chunk(self) -> int:
@@ -128,9 +136,13 @@ def point_of(
     catalog: Catalog,
     architecture: str | None = None,
     checkpoint: str | None = None,
+    *,
+    pool: str = "",
+    drafted: int | None = None,
 ) -> Point:
-    """The point as `stack` would serve it. Raises InputError, with the reason, for a point that
-    breaks a rule and for what the stack cannot run or this export does not write."""
+    """The point as `stack` would serve it; of a worker of a `pool`, drafts of the other pool may be
+    given. Raises InputError, with the reason, for a point that breaks a rule and for what the stack
+    cannot run or this export does not write."""
     document = answer.as_json()
     deployment = document["deployment"]
     chip = catalog.chip(deployment["chip"])
@@ -139,8 +151,9 @@ def point_of(
     case = metrics.case.under(stack.title)
     named = replace(metrics, case=case, violations=rebind(case, metrics.violations))
     refuse_illegal(violations(named, 0), batch, stack.title, stack.version)
-    _refuse_unwritten(answer, deployment, stack)
-    loads = [share.workload for share in answer.mix]
+    if deployment.get("offload_tier") is not None:
+        raise refused(stack, "is not given weights or cache in a memory tier here", "offload")
+    loads, model = [share.workload for share in answer.mix], as_published(answer.model)
     backend = loads[0].backend
     notes = (*of_chip, *_notes(loads, stack, answer))
     if not _is(backend, stack):
@@ -148,11 +161,11 @@ def point_of(
         backend = catalog.backends[stack.id]
     hosts, said = _hosts(batch, catalog.systems[chip.system].levels[0].size)
     notes += said
-    return Point(
+    found = Point(
         stack=stack,
         model=answer.model,
         checkpoint=checkpoint or answer.model.id,
-        written=_class_of(as_published(answer.model), stack, architecture, _longest(loads)),
+        written=_class_of(model, stack, architecture, _longest(loads)),
         chip=chip.id,
         tensor=int(batch.tensor_parallel[0]),
         pipeline=int(batch.pipeline_parallel[0]),
@@ -162,15 +175,19 @@ def point_of(
         redundant_experts=int(deployment.get("redundant_experts", 0)),
         weight_dtypes=deployment["weight_dtypes"],
         kv_dtype=deployment["kv_dtype"],
-        requests=max(
-            _requests(metrics, load) for metrics, load in zip(_each(answer), loads, strict=True)
-        ),
+        requests=_running(answer, loads, backend, pool),
         longest=_longest(loads),
         prompt=max(math.ceil(load.prompt_tokens[0]) for load in loads),
         backend=backend,
         hosts=hosts,
+        drafted=_drafted(answer, model, loads, stack) if drafted is None else drafted,
+        pool=pool,
         notes=notes,
     )
+    for where, reason in stack.cannot:
+        if where(found):
+            raise refused(stack, reason, chip.id)
+    return found
 
 
 def _hosts(batch: CandidateBatch, domain: int | None) -> tuple[int, tuple[str, ...]]:
@@ -195,10 +212,28 @@ def _longest(loads: list[Workload]) -> int:
     return max(math.ceil(load.prompt_tokens[0] + load.output_tokens[0]) for load in loads)
 
 
-def _each(answer: Estimate) -> list[Metrics]:
-    """The metrics of every workload."""
+def _running(answer: Estimate, loads: Sequence[Workload], backend: Backend, pool: str) -> int:
+    """Requests that an instance has to admit at once, the most of its workloads. Of a prefill
+    worker: prompts that fill a chunk on each rank."""
+    if pool == PREFILL:
+        prompts = math.ceil(backend.chunk_tokens / min(load.prompt_tokens[0] for load in loads))
+        return prompts * int(answer.batch.data_parallel[0])
+    if answer.held is not None:
+        return math.ceil(answer.held)
     members = answer.metrics.members
-    return [member.metrics for member in members] if members else [answer.metrics]
+    each = [member.metrics for member in members] if members else [answer.metrics]
+    return max(_requests(metrics, load) for metrics, load in zip(each, loads, strict=True))
+
+
+def _drafted(answer: Estimate, model: Model, loads: Sequence[Workload], stack: Stack) -> int:
+    """Tokens that the model's own modules draft a step. Raises InputError for another drafter."""
+    drafts = [drafts_of(answer.batch, load.speculation) for load in loads]
+    tokens = max((int(one.tokens[0]) for one in drafts if one is not None), default=0)
+    own = model.prediction_layers or model.drafted_by == MTP
+    if tokens and (not own or any(one is not None and one.share is not None for one in drafts)):
+        reason = "needs the draft model of speculative decoding, which no point names"
+        raise refused(stack, reason, "--draft-tokens")
+    return tokens
 
 
 def _requests(metrics: Metrics, load: Workload) -> int:
@@ -229,7 +264,7 @@ def _class_of(model: Model, stack: Stack, asked: str | None, longest: int) -> Wr
             return write_config(model, architecture=name, context=longest)
     names = ", ".join((best.architecture, *best.others))
     what = "no model" if pattern is None else "no model with these sliding windows"
-    raise _refuse(stack, f"has {what} for this shape", names)
+    raise refused(stack, f"has {what} for this shape", names)
 
 
 def _pattern(model: Model) -> str | None:
@@ -241,18 +276,6 @@ def _pattern(model: Model) -> str | None:
     if windowed == layers:
         return "all"
     return "turns" if layers - windowed == layers // 2 else "some"
-
-
-def _refuse_unwritten(answer: Estimate, deployment: Mapping[str, Any], stack: Stack) -> None:
-    """What the point has and no command here says."""
-    if deployment.get("offload_tier") is not None:
-        raise _refuse(stack, "is not given weights or cache in a memory tier here", "offload")
-    if any(share.workload.speculation is not None for share in answer.mix):
-        raise _refuse(
-            stack,
-            "needs the draft model of speculative decoding, which no point names",
-            "--draft-tokens",
-        )
 
 
 def _notes(loads: list[Workload], stack: Stack, answer: Estimate) -> tuple[str, ...]:
@@ -276,7 +299,7 @@ def _of_chip(chip: Chip, stack: Stack) -> tuple[str, ...]:
     if stack.title not in servers_on(chip.family) and (
         family is not UNKNOWN or chip.backend != GENERIC
     ):
-        raise _refuse(stack, f"does not run on chips of {chip.vendor}", chip.id)
+        raise refused(stack, f"does not run on chips of {chip.vendor}", chip.id)
     if family is UNKNOWN:
         return (f"whether {stack.title} runs on {chip.id} was not checked",)
     if family.tiles:
@@ -287,7 +310,7 @@ def _of_chip(chip: Chip, stack: Stack) -> tuple[str, ...]:
     )
 
 
-def _refuse(stack: Stack, reason: str, read: str) -> InputError:
+def refused(stack: Stack, reason: str, read: str) -> InputError:
     return InputError(
         f"{stack.title} {stack.version} {reason} ({read})",
         field="--format",

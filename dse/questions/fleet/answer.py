@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from dse.catalog import Catalog
+from dse.economics.evidence import evidence_rows
 from dse.economics.fleet import Solved, many, settled, solve
 from dse.economics.fleet_cost import Counted, Option, count
 from dse.economics.priced import unsold
@@ -39,7 +41,8 @@ class Solution:
     quarter and one class, `alone` is each chip by itself, the cheapest first, and `by_means` the
     chips that would be ordered for requests of mean lengths at the mean rate. `unsold` are
     those that are not on general sale, with what their files say; `untried` what the plan did not
-    choose from and would pay."""
+    choose from and would pay; `priced` what the prices of its offers rest on
+    (`dse.economics.evidence`)."""
 
     plan: Plan
     options: tuple[Option, ...]
@@ -55,6 +58,7 @@ class Solution:
     by_means: int | None = None
     unsold: Mapping[str, str] = field(default_factory=dict)
     untried: tuple[Untried, ...] = ()
+    priced: tuple[Mapping[str, Any], ...] = ()
 
 
 def answered(plan: Plan, catalog: Catalog, progress: Progress = lambda _: None) -> Solution:
@@ -62,7 +66,12 @@ def answered(plan: Plan, catalog: Catalog, progress: Progress = lambda _: None) 
     the program, are not what the program says: a fault of this software."""
     options, refused = options_of(plan, catalog, progress)
     found = answer_of(plan, options, refused, progress)
-    found = replace(found, unsold=unsold(catalog, [chip.chip for chip in plan.chips]))
+    priced = [(offer.chip, offer.basis) for offer in plan.offers if offer.basis]
+    found = replace(
+        found,
+        unsold=unsold(catalog, [chip.chip for chip in plan.chips]),
+        priced=tuple(evidence_rows(catalog, priced, plan.costs)),
+    )
     if found.counted is None or not found.alone or not plan.demand[0].traffic.source:
         return found
     return replace(found, by_means=_by_means(plan, catalog, found.counted))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from dse.answer.answer import Answer, table_of
 from dse.catalog import Catalog, load_catalog
@@ -19,6 +19,7 @@ from dse.questions.fleet.tables import data_table, tables
 from dse.questions.fleet.untried import with_untried
 from dse.questions.fleet.words import WORDS, asked_words, assumptions, lead
 from dse.schema.costs import BASIS as OWNED
+from dse.schema.deployed import OPTIONS, Choices, full, prefill_of
 from dse.schema.load import read_demand
 from dse.schema.owning import lacks_for_owning, lacks_power
 from dse.schema.plan import CHOICES, DAY_S, TERMS
@@ -30,6 +31,7 @@ ALL = "all"  # every chip that has a price and the other figures
 NAME = "requests"  # of the one class of a plan that is made from arguments
 # Lines of that plan whose option has another name.
 _OPTIONS = {"ttft": "--ttft-limit", "tpot": "--tpot-limit", "tokens_per_day": "--demand"}
+_OPTIONS |= OPTIONS
 
 
 def fleet(
@@ -49,23 +51,12 @@ def fleet(
     window: str = "60s",
     windows: float = 1.0,
     lengths: int | None = None,
-    weight_dtype: str | Sequence[str] | None = None,
-    kv_dtype: str | Sequence[str] | None = None,
-    draft_tokens: int | Sequence[int] | None = None,
-    redundant_experts: int | Sequence[int] | None = None,
-    acceptance: float | None = None,
-    draft_share: float | None = None,
-    prefix_hit_rate: float | None = None,
-    network_overlap: float | None = None,
-    max_running_requests: int | None = None,
-    tuning: str | None = None,
-    backend: str | None = None,
-    disaggregated: bool = False,
     largest_instance: int = 16,
     price_basis: str = "rental_3yr",
     command: str = "",
     catalog: Catalog | None = None,
     progress: Callable[[str], None] = lambda _: None,
+    **deployed: Unpack[Choices],
 ) -> Answer:
     """The cheapest mix of chips for a plan: what to buy or rent, how much of it, and when.
 
@@ -81,7 +72,7 @@ def fleet(
     Where nothing keeps the plan, the document of the answer has `feasible` false. Raises InputError
     for what cannot be read.
     """
-    flags = dict(locals())
+    flags = full(deployed, Choices)
     catalog = catalog or load_catalog()
     if plan is not None:
         found = load_plan(find_plan(str(plan)) if isinstance(plan, str | Path) else plan, catalog)
@@ -97,6 +88,7 @@ def fleet(
         "percentile": percentile,
         **{name: _listed(flags[name]) for name in CHOICES},
         **{field.name: flags[field.name] for field in SERVED},
+        "prefill": {axis: [value] for axis, value in prefill_of(flags).items()} or None,
         **_load(trace, requests_per_second, demand, prompt_tokens, output_tokens),
     }
     if trace is not None:
@@ -108,9 +100,10 @@ def fleet(
         "name": "requests",
         "title": f"{model} for {what}",
         "quarters": 1,
+        "used_after_end": "100%",
         "price_basis": price_basis,
-        "backend": backend or "current",
-        "disaggregated": disaggregated,
+        "backend": flags["backend"] or "current",
+        "disaggregated": bool(flags["disaggregated"]),
         "largest_instance": largest_instance,
         "demand": [{key: value for key, value in one.items() if value is not None}],
         "chips": [_offered(name, catalog, price_basis) for name in chips],

@@ -10,7 +10,7 @@ what is bought also moves the maintenance of as many chips that are owned alread
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dse.economics.fleet import (
@@ -73,12 +73,15 @@ def loosened(
     split = many(plan, options)
     base = solve(plan, options, split=True) if split else solved
     found = []
-    for what, value in limits_of(plan).items():
+    values = {what: (value, _more(plan, what, value)) for what, value in limits_of(plan).items()}
+    caps = [what for what in values if not what.startswith(DEMAND)]
+    idle = len(caps) > 1 and _idle(plan, options, base, {what: values[what][1] for what in caps})
+    for what, (value, more) in values.items():
+        kind = what.partition(" ")[0]
+        if idle and kind != DEMAND:
+            found.append(Loosened(what, value, more, 0.0, base.status))
+            continue
         progress(f"{MORE:.0%} more: {what}")
-        kind, _, name = what.partition(" ")
-        more = value * (1.0 + MORE)
-        if kind == SUPPLY:
-            more = max(more, value + plan.chip(plan.offer(name).chip).server)
         again = solve(with_limit(plan, what, more), options, nodes=QUICK, split=split)
         usd = None if again.gap > LOOSE else again.usd - base.usd
         if usd is not None and (abs(usd) < TIGHT * solved.usd or (usd > 0.0) != (kind == DEMAND)):
@@ -87,6 +90,24 @@ def loosened(
             usd = None  # either may still be as much cheaper
         found.append(Loosened(what, value, more, usd, again.status))
     return found
+
+
+def _more(plan: Plan, what: str, value: float) -> float:
+    """A tenth more, of a supply a server at least."""
+    kind, _, name = what.partition(" ")
+    more = value * (1.0 + MORE)
+    if kind == SUPPLY:
+        more = max(more, value + plan.chip(plan.offer(name).chip).server)
+    return more
+
+
+def _idle(plan: Plan, options: Sequence[Option], base: Solved, caps: Mapping[str, float]) -> bool:
+    """Whether more of every limit and supply at once saves nothing: then none alone does."""
+    for what, more in caps.items():
+        plan = with_limit(plan, what, more)
+    split = many(plan, options)
+    again = solve(plan, options, nodes=QUICK, split=split)
+    return again.gap <= LOOSE and base.usd - again.usd < TIGHT * base.usd
 
 
 def entries(

@@ -11,22 +11,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-import numpy as np
-
 from dse.catalog import Catalog
 from dse.economics.fleet_cost import Option
-from dse.errors import InputError, NothingFeasible
-from dse.physics.workload import Workload
-from dse.problem.evaluate import evaluate
-from dse.problem.instances import Subject, subject_of
-from dse.problem.loads import served
+from dse.errors import NothingFeasible
+from dse.problem.instances import Subject
 from dse.questions.fleet.arrivals import NONE, poisson_points
 from dse.questions.fleet.pools import pool_options
+from dse.questions.fleet.subjects import below_floor, drafts_of, subject_of_class
 from dse.questions.scale.sizes import Point, Progress, instance_sizes
-from dse.schema.backend import find_backend
-from dse.schema.model_catalog import resolve_model
 from dse.schema.plan import DemandClass, Plan
-from dse.schema.workloads import CURRENT_BACKEND
+from dse.space.deployments import powers_of_two
 
 EVEN = 0.005  # of the rate: a larger option that is better by less is left out
 
@@ -74,7 +68,7 @@ def options_of(
         if point.chips in sizes[row.subject.chip]
     ]
     if plan.disaggregated:
-        options += pool_options(served, sizes, progress)
+        options += pool_options(plan, catalog, sizes, progress)
     return _efficient(options), refused
 
 
@@ -86,40 +80,16 @@ def _triples(plan: Plan) -> Iterator[tuple[DemandClass, str, str]]:
                     yield one, model, chip.chip
 
 
-def workload_of(plan: Plan, catalog: Catalog, one: DemandClass, chip: str) -> Workload:
-    """Served by the software of the plan, or the chip's own where it leaves that open."""
-    backend = plan.backend if plan.backend != CURRENT_BACKEND else catalog.chip(chip).backend
-    mean = one.traffic.mean
-    return Workload.of(
-        mean.prompt_tokens,
-        mean.output_tokens,
-        "continuous",
-        find_backend(catalog.backends, backend),
-        prefix_hit_rate=mean.prefix_hit_rate,
-        **served(one.details),
-    )
-
-
 def _served(
     plan: Plan, catalog: Catalog, one: DemandClass, model: str, chip: str
 ) -> tuple[list[Served], str]:
     """Every format of a model on a chip that serves the class, and why there is none."""
     found: list[Served] = []
     reason = ""
-    choices = product(one.weight_dtypes or (None,), one.kv_dtypes or (None,), _drafts(one))
+    choices = product(one.weight_dtypes or (None,), one.kv_dtypes or (None,), drafts_of(one))
     for weight, kv, drafted in choices:
-        subject = subject_of(
-            catalog,
-            resolve_model(model),
-            chip,
-            workload_of(plan, catalog, one, chip),
-            weight_dtype=weight,
-            kv_dtype=kv,
-            price_basis=plan.price_basis,
-            draft_tokens=drafted,
-            redundant_experts=one.redundant_experts,
-        )
-        lost = _below_floor(one, model, subject)
+        subject = subject_of_class(plan, catalog, one, model, chip, weight, kv, drafted)
+        lost = below_floor(one, model, subject)
         if lost:
             reason = lost
             continue
@@ -146,30 +116,6 @@ def _served(
     return found, reason
 
 
-def _drafts(one: DemandClass) -> tuple[int | None, ...]:
-    """Tokens drafted a step, to choose from; None where none are."""
-    return tuple(count or None for count in one.draft_tokens) or (None,)
-
-
-def _below_floor(one: DemandClass, model: str, subject: Subject) -> str | None:
-    """Why the quality floor refuses the model; None where it does not. Raises InputError where the
-    loss of the model cannot be predicted."""
-    if not np.isfinite(one.most_loss):
-        return None
-    loss = float(
-        evaluate(subject.one, subject.workload, subject.machines).values["predicted_loss"][0]
-    )
-    if not np.isfinite(loss):
-        raise InputError(
-            f"{one.name}: {model} has no predicted loss: its training tokens are not known",
-            field="predicted_loss_at_most",
-            accepted="a model with known training tokens, or no floor",
-        )
-    if loss <= one.most_loss:
-        return None
-    return f"its predicted loss, {loss:.3f}, is above the floor of {one.most_loss:.3f}"
-
-
 def _nested(served: Sequence[Served], server: int) -> set[int]:
     """Sizes that divide each other and the server, or are whole servers; the best first."""
     best: dict[int, float] = {}
@@ -178,6 +124,8 @@ def _nested(served: Sequence[Served], server: int) -> set[int]:
         for point in row.points:
             share = point.output_tokens_per_s_per_chip / most
             best[point.chips] = max(best.get(point.chips, 0.0), share)
+    if not best:  # a chip of one of two pools alone
+        return {int(size) for size in powers_of_two(server) if server % size == 0}
     chain = [server]
     for size in sorted(best, key=lambda size: (-round(best[size], 3), size)):
         if all(size % other == 0 or other % size == 0 for other in chain):

@@ -1,118 +1,130 @@
 """Options whose prefill and decode are on pools of their own, of one chip or of two
-(`dse.physics.disaggregated`): small pools, which the program takes as many times as it needs."""
+(`dse.problem.paired`): small pools, which the program takes as many times as it needs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dse.catalog import Catalog
 from dse.economics.fleet_cost import Option
-from dse.physics.collectives import network_of
-from dse.physics.disaggregated import predict_disaggregated
-from dse.problem.instances import Subject, batch_at
-from dse.questions.scale.sizes import Progress, divisions
-from dse.space.candidates import Floats
-from dse.space.deployments import Deployments
+from dse.problem.paired import Pair, Pool, best_pairs, decode_pool, prefill_pool, with_degrees
+from dse.questions.fleet.subjects import below_floor, drafts_of, subject_of_class
+from dse.questions.scale.sizes import Progress, division_of
+from dse.schema.calibration import KINDS
+from dse.schema.metrics import Limit
+from dse.schema.plan import DemandClass, Plan
 
-if TYPE_CHECKING:
-    from dse.questions.fleet.options import Served
+WORKERS = (2, 3, 4)  # times a worker's chips: of both pools at most
+EVEN = 0.02  # of the rate a chip: a larger pool that is better by less is left out
+KEPT = 5  # pools of a pair of chips that the program may choose from
+MAKES = {"prefill": prefill_pool, "decode": decode_pool}
 
-WORKERS = (1, 2, 3)
-LOADS = 14  # doublings of the requests in flight that are tried
-KEPT = 8  # pools of a pair of chips that the program may choose from
+
+@dataclass(frozen=True, slots=True)
+class _Workers:
+    """The workers of a pool of a class, one model and formats on a chip."""
+
+    chip: str
+    weights: str | None
+    cache: str | None
+    drafted: int | None
+    pool: Pool[Any]
 
 
 def pool_options(
-    served: Sequence[Served], sizes: Mapping[str, set[int]], progress: Progress
+    plan: Plan, catalog: Catalog, sizes: Mapping[str, set[int]], progress: Progress
 ) -> list[Option]:
     """For every class, model, formats and ordered pair of chips, at most KEPT pools of workers of
     `sizes` by chip."""
     found: list[Option] = []
-    for first, second in product(served, served):
-        same = first.klass is second.klass and first.formats == second.formats
-        if same and first.subject.model is second.subject.model:
-            progress(f"{first.klass.name}: {first.subject.chip} before {second.subject.chip}")
-            found += _pair(first, second, sizes)
-    return found
-
-
-def _pair(first: Served, second: Served, sizes: Mapping[str, set[int]]) -> list[Option]:
-    one = first.klass
-    points = [
-        [point for point in row.points if point.chips in sizes[row.subject.chip]]
-        for row in (first, second)
-    ]
-    if not all(points):
-        return []
-    before, after = map(divisions, points)
-    pools = Deployments.of(
-        prefill=range(len(before)),
-        decode=range(len(after)),
-        prefill_workers=WORKERS,
-        decode_workers=WORKERS,
-    )
-    pools = pools.where(lambda t: np.gcd(t["prefill_workers"], t["decode_workers"]) == 1)
-    pools = pools.cross(per_rank=np.exp2(np.arange(LOADS)))
-    before, after = before.take(pools["prefill"]), after.take(pools["decode"])
-    workers, others = pools["prefill_workers"], pools["decode_workers"]
-    load = others * after["data_parallel"] * pools["per_rank"]
-    prefill = batch_at(first.subject, before, load, workers)
-    decode = batch_at(second.subject, after, load, others)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        of = predict_disaggregated(
-            prefill, decode, first.subject.workload, first.subject.machines, second.subject.machines
+    for one in plan.demand:
+        limits = (
+            Limit("ttft_s", "<=", one.ttft_s, "ttft"),
+            Limit("tpot_s", "<=", one.tpot_s, "tpot"),
         )
-    within = (of.ttft_s <= one.ttft_s) & (of.tpot_s <= one.tpot_s)
-    within &= np.isfinite(of.requests_per_s)
-    chips = prefill.chips + decode.chips
-    within &= _joined(first.subject, chips) & _joined(second.subject, chips)
-    order = np.argsort(-np.where(within, of.requests_per_s / chips, -1.0), kind="stable")
-    found: list[Option] = []
-    seen: set[tuple[int, int]] = set()
-    for i in order[within[order]]:
-        split = int(prefill.chips[i]), int(decode.chips[i])
-        if split in seen:
-            continue
-        seen.add(split)
-        a, b = points[0][pools["prefill"][i]], points[1][pools["decode"][i]]
-        uses: dict[str, int] = {}
-        for row, n in zip((first, second), split, strict=True):
-            uses[row.subject.chip] = uses.get(row.subject.chip, 0) + n
-        found.append(
-            Option(
-                klass=one.name,
-                model=first.subject.model.name,
-                chips=uses,
-                requests_per_s=float(of.requests_per_s[i]),
-                ttft_s=float(of.ttft_s[i]),
-                tpot_s=float(of.tpot_s[i]),
-                label=(
-                    f"prefill on {split[0]} x {first.subject.chip}, decode on "
-                    f"{split[1]} x {second.subject.chip}"
-                ),
-                detail={
-                    "percentile": None,
-                    "formats": first.formats,
-                    "division": (
-                        f"prefill {workers[i]} x ({a.division}), "
-                        f"decode {others[i]} x ({b.division})"
-                    ),
-                    "concurrency": int(load[i]),
-                    "bound": "pools",
-                    "kind": a.kind if a.kind == b.kind else f"{a.kind}, {b.kind}",
-                },
+        mixed = "weight_dtype" in {**one.pools["prefill"], **one.pools["decode"]}
+        for model in one.models:
+            progress(f"{one.name}: pools of {model}")
+            first, second = (
+                list(_workers(plan, catalog, one, model, pool, sizes, limits)) for pool in MAKES
             )
-        )
-        if len(found) == KEPT:
-            break
+            for before, after in product(first, second):
+                same = (before.cache, before.drafted) == (after.cache, after.drafted)
+                if same and (mixed or before.weights == after.weights):
+                    found += _pair(one, before, after, limits)
     return found
 
 
-def _joined(subject: Subject, chips: Floats) -> NDArray[np.bool_]:
-    """(n,) whether the network that the cache crosses has a bandwidth."""
-    chip = np.zeros(len(chips), dtype=np.intp)
-    return network_of(subject.machines.fabric, chip, chips)[1] > 0.0
+def _workers(
+    plan: Plan,
+    catalog: Catalog,
+    one: DemandClass,
+    model: str,
+    pool: str,
+    sizes: Mapping[str, set[int]],
+    limits: Sequence[Limit],
+) -> Iterator[_Workers]:
+    """Of every chip and format that a pool of the class may have."""
+    own = one.pools[pool]
+    chips = [row.chip for row in plan.chips if not row.classes or one.name in row.classes]
+    for chip, weights, cache, drafted in product(
+        [chip for chip in chips if chip in own.get("chip", chips)],
+        own.get("weight_dtype", one.weight_dtypes) or (None,),
+        own.get("kv_dtype", one.kv_dtypes) or (None,),
+        drafts_of(one),
+    ):
+        subject = subject_of_class(plan, catalog, one, model, chip, weights, cache, drafted)
+        if below_floor(one, model, subject) is None:
+            table = with_degrees(subject.divided(sorted(sizes[chip])), own)
+            made = MAKES[pool](subject, table, limits)
+            if len(made.table):
+                yield _Workers(chip, weights, cache, drafted, made)
+
+
+def _pair(
+    one: DemandClass, first: _Workers, second: _Workers, limits: Sequence[Limit]
+) -> list[Option]:
+    sizes = {int(n) for workers in (first, second) for n in workers.pool.table.chips}
+    most = sorted({n * chips for chips in sizes for n in WORKERS})
+    kept: list[Pair] = []
+    for pair in best_pairs(first.pool, second.pool, most, limits):
+        # The program takes small pools more often: a larger one must serve more a chip.
+        if pair is not None and (not kept or _rate(pair) > (1.0 + EVEN) * _rate(kept[-1])):
+            kept.append(pair)
+    return [_option(one, first, second, pair) for pair in kept[-KEPT:]]
+
+
+def _rate(pair: Pair) -> float:
+    return pair.requests_per_s / pair.chips
+
+
+def _option(one: DemandClass, first: _Workers, second: _Workers, pair: Pair) -> Option:
+    rows = ((first, pair.prefill, pair.a), (second, pair.decode, pair.b))
+    chips = [int(w.pool.table.chips[row]) * count for w, row, count in rows]
+    uses: dict[str, int] = {}
+    for workers, n in zip((first, second), chips, strict=True):
+        uses[workers.chip] = uses.get(workers.chip, 0) + n
+    split = [f"{n} x ({division_of(w.pool.table, row)})" for w, row, n in rows]
+    weights = dict.fromkeys(w.weights or "checkpoint format" for w in (first, second))
+    words = f"{' and '.join(weights)}, {second.cache or 'its own'} cache"
+    kinds = dict.fromkeys(KINDS[int(w.pool.side.known[row])] for w, row, _ in rows)
+    return Option(
+        klass=one.name,
+        model=second.pool.subject.model.name,
+        chips=uses,
+        requests_per_s=pair.requests_per_s,
+        ttft_s=pair.ttft_s,
+        tpot_s=pair.tpot_s,
+        label=f"prefill on {chips[0]} x {first.chip}, decode on {chips[1]} x {second.chip}",
+        detail={
+            "percentile": None,
+            "formats": words + (f", {second.drafted} drafted" if second.drafted else ""),
+            "division": f"prefill {split[0]}, decode {split[1]}",
+            "concurrency": int(pair.in_flight),
+            "bound": "pools",
+            "kind": ", ".join(kinds),
+        },
+    )

@@ -25,7 +25,8 @@ from dse.problem.usual import (
 )
 from dse.questions.fleet.answer import Solution
 from dse.questions.fleet.changes import LOOSE, QUICK, Progress
-from dse.questions.fleet.options import options_of, workload_of
+from dse.questions.fleet.options import options_of
+from dse.questions.fleet.subjects import workload_of
 from dse.schema.model import Model
 from dse.schema.model_catalog import resolve_model
 from dse.schema.plan import DemandClass, FleetChip, Plan

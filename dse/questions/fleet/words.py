@@ -5,6 +5,7 @@ from __future__ import annotations
 from dse import units
 from dse.answer.numbers import dollars, share, significant, tenths, time
 from dse.answer.sentences import listed
+from dse.economics.evidence import evidence_words
 from dse.economics.fleet import DEMAND, MANY, SUPPLY
 from dse.economics.fleet_cost import Counted, Mix
 from dse.economics.priced import as_of_words, unsold_rests, unsold_sentences
@@ -62,8 +63,10 @@ def lead(found: Solution) -> list[str]:
     ordered = {label for label, _ in found.solved.mix.orders}
     chips = dict.fromkeys(offer.chip for offer in found.plan.offers if offer.label in ordered)
     unsold = unsold_sentences(found.unsold, chips)
+    taken = {(offer.chip, offer.basis) for offer in found.plan.offers if offer.label in ordered}
+    check = evidence_words([row for row in found.priced if (row["chip"], row["basis"]) in taken])
     more = (*sentence(found.untried), *_traffic(found), *_how_sure(found), *_changes(found))
-    return [_what(found), *unsold, *more]
+    return [_what(found), *unsold, *check, *more]
 
 
 def price(way: str, usd: float | None) -> str | None:
@@ -125,11 +128,15 @@ def _what(found: Solution) -> str:
     what = listed(parts) or "order nothing"
     if on := [_on(chip, counted) for chip in plan.chips if chip.stock]:
         what += f"; {listed(on)}"
-    cost = sum(one.usd for one in counted.quarters)
-    return (
-        f"{upper(what)}: {dollars(cost)} over {_several(plan.quarters, 'quarter')}, "
-        f"{dollars(per_million(plan, counted))} per million tokens."
-    )
+    within = _several(plan.quarters, "quarter")
+    cost = f"{dollars(counted.within_usd)} over {within}"
+    if counted.signed_usd > counted.within_usd * (1.0 + ROUNDING):
+        cost = (
+            f"{dollars(counted.signed_usd)} signed for in all, {dollars(counted.within_usd)} of it "
+            f"the cost of the {within}"
+        )
+    each = dollars(per_million(plan, counted))
+    return f"{upper(what)}: {cost}, {each} per million tokens."
 
 
 def _on(chip: FleetChip, counted: Counted) -> str:
@@ -223,7 +230,22 @@ def _how_sure(found: Solution) -> list[str]:
             f"The rental contracts run on after the last quarter and cost "
             f"{dollars(counted.committed_usd)} more."
         )
-    return sentences
+    return [*sentences, *_at_the_end(found.plan, counted)]
+
+
+def _at_the_end(plan: Plan, counted: Counted) -> list[str]:
+    """What the end of the plan writes off, and how to say that it is of use then."""
+    lost = counted.written_off_usd
+    if abs(lost) <= ROUNDING * counted.usd:
+        return []
+    kept = f"{plan.used_after_end:.0%} of" if plan.used_after_end else "nothing of"
+    what = ["rents to the end of their term"] * (counted.committed_usd > 0.0)
+    what += ["what is owed on purchases over their worth by then"] * (counted.bought_usd > 0.0)
+    said = f"{dollars(lost)} is written off" if lost > 0.0 else f"{dollars(-lost)} is gained"
+    return [
+        f"Of the discounted cost, {said} when the plan ends ({listed(what)}): "
+        f"{kept} it is taken to be of use after that (`used_after_end`)."
+    ]
 
 
 def _changes(found: Solution) -> list[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dse.problem.instances import Subject, with_routing_skew
@@ -12,6 +12,7 @@ from dse.problem.mix import Share, alone
 from dse.questions.estimate.point import assumptions
 from dse.questions.scale.experts import ExpertGroup, expert_domain
 from dse.questions.scale.pipeline import Stages, pipeline_latency
+from dse.questions.scale.pools import Pooled, pooled
 from dse.questions.scale.sizes import (
     Ceiling,
     Point,
@@ -26,6 +27,7 @@ from dse.questions.scale.sizes import (
 from dse.questions.scale.uniform import DISTRIBUTION, JITTERS_S, Evenness, JitterLimit, jitter_limit
 from dse.questions.scale.uniform import evenness as evenness_of
 from dse.schema.calibration import KINDS
+from dse.schema.metrics import Limit
 
 # How sentences of `assumptions` begin that concern no number here.
 UNUSED = ("power is the chip's rated power",)
@@ -42,6 +44,14 @@ class Asked:
     jitters_s: tuple[float, ...] = JITTERS_S
     distribution: str = DISTRIBUTION
     requests_per_chip: int = 32
+    prefill: Mapping[str, Any] = field(default_factory=dict)  # degrees of a prefill worker
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        return (
+            Limit("ttft_s", "<=", self.ttft_limit_s, "ttft"),
+            Limit("tpot_s", "<=", self.tpot_limit_s, "tpot"),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +71,7 @@ class Scaled:
     jitter: list[JitterLimit]
     evenness: list[Evenness]
     stages: list[Stages]
+    pools: list[Pooled]
 
     @property
     def assumed(self) -> list[str]:
@@ -92,8 +103,14 @@ class Scaled:
         ]
 
 
-def scaled(subject: Subject, asked: Asked, progress: Progress = lambda _: None) -> Scaled:
-    """Every question for one chip. Raises NothingFeasible where the model fits no size."""
+def scaled(
+    subject: Subject,
+    asked: Asked,
+    progress: Progress = lambda _: None,
+    prefill: Subject | None = None,
+) -> Scaled:
+    """Every question for one chip; with `prefill`, also pools of their own, whose prefill workers
+    that is. Raises NothingFeasible where the model fits no size."""
 
     def sizes_of(one: Subject) -> list[Size]:
         return instance_sizes(
@@ -138,6 +155,9 @@ def scaled(subject: Subject, asked: Asked, progress: Progress = lambda _: None) 
             distribution=asked.distribution,
         ),
         stages=pipeline_latency(subject),
+        pools=[]
+        if prefill is None
+        else pooled(prefill, subject, asked.prefill, rows, asked.limits),
     )
 
 
@@ -183,5 +203,6 @@ def _entry(answer: Scaled) -> dict[str, Any]:
         "jitter": [asdict(row) for row in answer.jitter],
         "evenness": [asdict(row) for row in answer.evenness],
         "pipeline": [asdict(row) for row in answer.stages],
+        "pools": [asdict(row) for row in answer.pools],
         "assumed": answer.assumed,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from dse import units
 from dse.answer.answer import Answer, Opening
@@ -12,7 +12,7 @@ from dse.catalog import Catalog, load_catalog
 from dse.economics.tco import with_basis
 from dse.errors import InputError
 from dse.physics.workload import Workload
-from dse.problem.instances import subject_of
+from dse.problem.instances import Subject, subject_of
 from dse.problem.loads import served
 from dse.questions.estimate.ask import known_dtypes, published_drafts
 from dse.questions.scale.answer import Asked, Scaled, document, scaled
@@ -20,6 +20,7 @@ from dse.questions.scale.figures import figures
 from dse.questions.scale.tables import beside, size_data, tables
 from dse.questions.scale.words import WORDS, asked_words, how_sure, lead
 from dse.schema.backend import find_backend
+from dse.schema.deployed import ServedOrPooled, full, prefill_of
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_model
 from dse.space.batches import EXPERT_AXES
@@ -36,26 +37,16 @@ def scale(
     output_tokens: int = 512,
     tpot_limit: str = "50ms",
     ttft_limit: str = "2s",
-    weight_dtype: str | None = None,
-    kv_dtype: str | None = None,
     routing_skew: float | None = None,
     requests_per_chip: int = 32,
     jitters: str = "0,1us,3us,10us,30us,100us,300us",
     distribution: str = "exponential",
-    redundant_experts: int | None = None,
-    draft_tokens: int | None = None,
-    acceptance: float | None = None,
-    draft_share: float | None = None,
-    prefix_hit_rate: float | None = None,
-    network_overlap: float | None = None,
-    max_running_requests: int | None = None,
-    tuning: str | None = None,
-    backend: str | None = None,
     price_basis: str = "rental_3yr",
     pipeline: bool = False,
     command: str = "",
     catalog: Catalog | None = None,
     progress: Callable[[str], None] = lambda _: None,
+    **deployed: Unpack[ServedOrPooled],
 ) -> Answer:
     """How large one instance should be on a chip, and on the chip `against` it.
 
@@ -65,7 +56,7 @@ def scale(
     arguments are the options of `dse scale`; `command` is how the answer is made again. Raises
     InputError for what cannot be read, NothingFeasible where the model fits no size.
     """
-    flags = dict(locals())
+    flags = full(deployed, ServedOrPooled)
     for value, needed, listed in ((model, "model", "models"), (chip, "chip", "chips")):
         if not value:
             raise InputError(
@@ -73,6 +64,8 @@ def scale(
             )
     assert model is not None
     known_dtypes(flags)
+    found = load_model(model)
+    prefill = prefill_of(flags, bool(found.experts))
     asked = Asked(
         chips_up_to=chips_up_to,
         demand=demand or chips_up_to,
@@ -81,6 +74,7 @@ def scale(
         jitters_s=_jitters(jitters),
         distribution=distribution,
         requests_per_chip=requests_per_chip,
+        prefill=prefill,
     )
     catalog = catalog or load_catalog()
     chips = []
@@ -89,11 +83,14 @@ def scale(
         chips.append(name)
     if len(set(chips)) < len(chips):
         raise InputError(f"read {chips[1]!r} twice", field="--against", accepted="another chip")
+    first = ""
+    if "chip" in prefill:
+        catalog, first = catalog.with_chip(prefill["chip"])
     catalog = with_basis(catalog, price_basis)
-    found = load_model(model)
-    _refuse(found, flags)
-    subjects = [
-        subject_of(
+    _refuse(found, {**flags, "routing_skew": routing_skew})
+
+    def subject(name: str) -> Subject:
+        return subject_of(
             catalog,
             found,
             name,
@@ -101,20 +98,22 @@ def scale(
                 prompt_tokens,
                 output_tokens,
                 "continuous",
-                find_backend(catalog.backends, backend or catalog.chip(name).backend),
-                prefix_hit_rate=prefix_hit_rate or 0.0,
+                find_backend(catalog.backends, flags["backend"] or catalog.chip(name).backend),
+                prefix_hit_rate=flags["prefix_hit_rate"] or 0.0,
                 **served(flags),
             ),
             weight_dtype=flags["weight_dtype"],
             kv_dtype=flags["kv_dtype"],
             price_basis=price_basis,
             routing_skew=routing_skew,
-            draft_tokens=draft_tokens or None,
-            redundant_experts=() if redundant_experts is None else (redundant_experts,),
+            draft_tokens=flags["draft_tokens"] or None,
+            redundant_experts=() if (copies := flags["redundant_experts"]) is None else (copies,),
         )
-        for name in chips
-    ]
-    answers = [scaled(one, asked, progress) for one in subjects]
+
+    def before(name: str) -> Subject | None:
+        return subject(first or name) if flags["disaggregated"] else None
+
+    answers = [scaled(subject(name), asked, progress, before(name)) for name in chips]
     return _answer(answers, with_stages=pipeline, command=command)
 
 

@@ -81,13 +81,18 @@ class Point:
     @property
     def division(self) -> str:
         """`tp8 pp2`; degrees of 1 are left out."""
-        parts = [
-            f"{name[0]}p{degree}"
-            for name in ("tensor", "pipeline", "data", "expert")
-            if (degree := getattr(self, f"{name}_parallel")) > 1
-        ]
-        copies = f"+{self.redundant_experts}" if self.redundant_experts else ""
-        return " ".join(parts) + copies if parts else "one chip"
+        return division_of(divisions([self]), 0)
+
+
+def division_of(table: Deployments, row: int) -> str:
+    """`Point.division` of a row of a table with the columns DIVIDED."""
+    parts = [
+        f"{name[0]}p{degree}"
+        for name in ("tensor", "pipeline", "data", "expert")
+        if (degree := int(table[f"{name}_parallel"][row])) > 1
+    ]
+    copies = int(table["redundant_experts"][row])
+    return " ".join(parts) + (f"+{copies}" if copies else "") if parts else "one chip"
 
 
 def divisions(points: Sequence[Point]) -> Deployments:
@@ -278,6 +283,7 @@ class Ceiling:
     bound: str
     network_share: float
     group_chips: int
+    speedup: float  # the smallest size's time over the lowest
     gain_per_doubling: float = GAIN_PER_DOUBLING
 
 
@@ -311,6 +317,7 @@ def ceiling(rows: Sequence[Size]) -> Ceiling:
         bound=runs[best][1].bound,
         network_share=runs[best][1].network_share,
         group_chips=used.tensor_parallel * used.data_parallel,
+        speedup=runs[0][1].tpot_s / runs[best][1].tpot_s,
     )
 
 

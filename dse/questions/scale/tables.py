@@ -38,6 +38,8 @@ def tables(answer: Scaled, *, with_stages: bool = False) -> list[Table]:
     """Every table of one chip, in the order of the questions; `with_stages`: the console has that
     of pipeline stages too."""
     made = [_sizes(answer), _replicas(answer)]
+    if answer.pools:
+        made.append(_pools(answer))
     if answer.experts:
         made.append(_experts(answer))
     return [*made, _jitter(answer), _evenness(answer), _stages(answer, with_stages)]
@@ -145,6 +147,32 @@ def _replicas(answer: Scaled) -> Table:
             Column("ttft_s", "first token", "ttft_s"),
         ),
         ("Idle chips are paid for.",),
+    )
+
+
+def _pools(answer: Scaled) -> Table:
+    def split(pool: str) -> Callable[[Any], Cell]:
+        return lambda row: (
+            f"{getattr(row, f'{pool}_workers')} x ({getattr(row, f'{pool}_division')})"
+        )
+
+    return Table.of(
+        f"pools {answer.subject.chip}",
+        f"Prefill and decode on pools of their own ({answer.subject.chip})",
+        answer.pools,
+        (
+            Column("chips", "chips at most", "count"),
+            Column("used", "taken", "count"),
+            Column("prefill", "prefill", of=split("prefill")),
+            Column("decode", "decode", of=split("decode")),
+            Column("in_flight", "in flight", "count", of=lambda row: round(row.in_flight)),
+            Column(RATE, "tokens/s a chip", RATE),
+            Column("of_best", "of one pool", "share"),
+            Column(PRICE, "$/M tokens", PRICE),
+            Column("tpot_s", "a token", "tpot_s"),
+            Column("ttft_s", "first token", "ttft_s"),
+        ),
+        ("Of one pool: against the best instance of as many chips at most that does both.",),
     )
 
 

@@ -52,8 +52,24 @@ def lead(answers: Sequence[Scaled]) -> list[str]:
     for other in others:
         sentences += _against(first, other)
     for answer in answers:
-        sentences += [_one_user(answer), *_limits(answer), *_experts(answer), *_jitter(answer)]
+        sentences += [_one_user(answer), *_limits(answer), *_pools(answer), *_experts(answer)]
+        sentences += _jitter(answer)
     return sentences
+
+
+def _pools(answer: Scaled) -> list[str]:
+    """What pools of their own give, and from how many chips on they are better."""
+    if not answer.pools:
+        return []
+    best = max(answer.pools, key=lambda row: row.output_tokens_per_s_per_chip)
+    better = [row.chips for row in answer.pools if (row.of_best or 2.0) > 1.0]
+    from_on = f"better than one pool from {min(better)} chips on" if better else "never better here"
+    return [
+        f"Prefill and decode on pools of their own ({answer.subject.chip}): {from_on}; at best "
+        f"{best.prefill_workers} x ({best.prefill_division}) before {best.decode_workers} x "
+        f"({best.decode_division}) give {plain(best.output_tokens_per_s_per_chip)} output tokens/s "
+        f"a chip on {best.used} chips."
+    ]
 
 
 def _summary(answer: Scaled) -> str:

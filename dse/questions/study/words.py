@@ -8,6 +8,7 @@ from dse.answer.answer import Column, Table
 from dse.answer.labels import BASES, BOUNDS, label
 from dse.answer.numbers import show, show_as, significant
 from dse.answer.sentences import listed
+from dse.economics.evidence import evidence_words
 from dse.problem.describe import pools_of
 from dse.problem.loads import held, loads_of
 from dse.problem.usual import Untried, sentence
@@ -30,6 +31,7 @@ from dse.questions.study.landmarks import QUALITY, beside
 from dse.questions.study.sure import percent
 from dse.questions.study.systems import software_words, system_answers, unpriced
 from dse.questions.study.views import view_answers
+from dse.schema.prices import dates_of
 
 CERTAINTY = ("measured", "fitted", "derived", "spec", "estimated", "claimed", "assumed")
 ASKED = "asked for"  # `why_engine` where it was not auto that chose
@@ -44,6 +46,7 @@ def lead(folder: StudyFolder) -> list[str]:
         *view_answers(study),
         f"{start_words(folder)}{how_sure(folder)}.",
         " ".join([f"Bound by {bottleneck(first)}", *basis(first, folder.wanted)]),
+        *evidence_words(study["price"].get("evidence", ())),
         *_not_searched(study),
         *_untrained(folder),
         *unpriced(study),
@@ -199,8 +202,8 @@ def price_basis(folder: StudyFolder) -> str:
         )
         said += f", over {life / YEAR:.3g} years of which they serve {busy:.0%}, at ${usd:.3g} per "
         said += "kWh"
-    dates = [row["date"] for row in price["rows"] if row.get("date")]
-    return f"{said}, US dollars{f'; newest price of {max(dates)}' if dates else ''}"
+    dates = [end for row in price["rows"] if row.get("date") for end in row["date"].split(" to ")]
+    return f"{said}, US dollars{f'; prices of {dates_of(dates)}' if dates else ''}"
 
 
 def training(folder: StudyFolder) -> str:

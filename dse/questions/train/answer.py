@@ -13,8 +13,10 @@ from dse.economics.priced import price_documents
 from dse.errors import InputError
 from dse.physics.parameters import Parameters, parameters
 from dse.physics.training.at_scale import LOSSES_AT_SCALE
+from dse.physics.training.deployed import TrainingDeployed
 from dse.physics.training.intervals import law_kind, usual_over_best
 from dse.physics.training.memory import MOMENT_BYTES
+from dse.physics.training.passes import Pass
 from dse.physics.training.plan import MEMORY_PARTS, OPTIMIZERS, RECOMPUTES, SCHEDULES
 from dse.problem.describe import number
 from dse.problem.training.assumed import assumptions
@@ -77,6 +79,7 @@ class Training:
             "days": best["days"],
             "chip_hours": hours,
             "goodput": best["goodput"],
+            "backward_over_forward": self.backward_over_forward(),
             "usd": number(hours * price),
             "kwh": number(watts.whole[0] * hours / 1e3),
             "watts_per_chip": number(watts.chip[0]),
@@ -164,6 +167,14 @@ class Training:
     def mfu(self, i: int) -> float:
         """Of plan `i`, all losses of its step counted, interruptions not."""
         return self._slower(i) * float(self.plans.metrics.mfu[i])
+
+    def backward_over_forward(self) -> float:
+        """Device seconds of all layers of a micro-batch of the best plan, backward over forward,
+        without what is recomputed."""
+        layers = Pass(
+            TrainingDeployed(self.plans.batch[0:1], self.trainer.machines, self.trainer.stack)
+        ).layers
+        return float((layers.backward / layers.forward)[0])
 
     def unsharded(self) -> dict[str, float]:
         """Bytes of weights, gradients and optimizer states of the whole model in one place: 16-bit

@@ -13,6 +13,7 @@ from dse.catalog import Catalog, load_catalog
 from dse.economics.tco import with_basis
 from dse.errors import InputError
 from dse.questions.train.answer import train as train_on
+from dse.questions.train.observed import observed, written
 from dse.questions.train.present import train_answer
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_model
@@ -37,6 +38,7 @@ def train(
     tokens: str | None = None,
     price_basis: str = "rental_3yr",
     only_memory: bool = False,
+    observed_mfu: str | None = None,
     catalog: Catalog | None = None,
     **options: Any,
 ) -> Answer:
@@ -47,7 +49,8 @@ def train(
 
     `model` is a catalog id, the path of a config.json, or what such a file says. `tokens` are those
     that it was trained on where none are given. `options` are the other options of `dse train`,
-    with _ for - (tp, precision, global_batch_tokens, ...). Raises InputError for what cannot be
+    with _ for - (tp, precision, global_batch_tokens, ...). `observed_mfu` (11%) asks which causes
+    explain it and what mending each would save. Raises InputError for what cannot be
     read or divided.
     """
     catalog, chip = (catalog or load_catalog()).with_chip(chip)
@@ -76,4 +79,5 @@ def train(
     if tokens is None and not only_memory:
         said = f"{amount:.4g} tokens, those that {found.name} was trained on: none were given"
         answer = replace(answer, assumed=(said, *answer.assumed))
-    return train_answer(answer, only_memory=only_memory)
+    why = None if observed_mfu is None else observed(answer, catalog, written(observed_mfu))
+    return train_answer(answer, only_memory=only_memory, why=why)

@@ -14,6 +14,7 @@ from dse.questions.train.words import (
     SHORT_LOSSES,
     heading,
     memory_sentences,
+    observed_words,
     plan_words,
     sentences,
 )
@@ -21,10 +22,21 @@ from dse.questions.train.words import (
 LEAST_SHARE = 0.0005  # of a step, below which a loss is not shown
 
 
-def train_answer(found: Training, *, only_memory: bool = False, command: str = "") -> Answer:
-    """The answer of a run; with `only_memory` that of its memory, of the model whole and a chip."""
-    document = found.as_json()
+def train_answer(
+    found: Training,
+    *,
+    only_memory: bool = False,
+    why: Mapping[str, Any] | None = None,
+    command: str = "",
+) -> Answer:
+    """The answer of a run; with `only_memory` that of its memory, of the model whole and a chip;
+    with `why` (dse.questions.train.observed) the causes of an observed MFU first."""
+    document: dict[str, Any] = found.as_json()
+    if why is not None:
+        document["observed"] = why
     first, *rest = memory_sentences(document) if only_memory else sentences(document)
+    if why is not None:
+        first, rest = observed_words(why), [first, *rest]
     blocks: list[Block] = [memory_table(document)]
     if only_memory:
         blocks.insert(0, whole_table(document))
@@ -34,6 +46,8 @@ def train_answer(found: Training, *, only_memory: bool = False, command: str = "
             blocks.append(next_table(document))
     if not only_memory:
         blocks += price_tables(document["price"]) if "price" in document else []
+    if why is not None:
+        blocks.insert(0, causes_table(why))
     return Answer(
         question="train",
         title=f"Training {document['model']} on {document['chips']:,} x {document['chip']}",
@@ -44,6 +58,22 @@ def train_answer(found: Training, *, only_memory: bool = False, command: str = "
         rests=document["assumed"],
         command=command,
         document=document,
+    )
+
+
+def causes_table(why: Mapping[str, Any]) -> Table:
+    return Table.of(
+        "causes",
+        "What alone explains the observed MFU, and what mending it saves",
+        why["causes"],
+        (
+            Column("cause", "cause"),
+            Column("mfu", "MFU with it", "training_mfu"),
+            Column("explains", "of the gap", "share"),
+            Column("saves_days", "saves", "training_days"),
+            Column("saves_usd", "saves", "training_usd"),
+        ),
+        ("Each alone, the rest the best that is left; input and late ranks are sized for all.",),
     )
 
 

@@ -108,6 +108,19 @@ def _usual(answer: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def observed_words(why: Mapping[str, Any]) -> str:
+    """What the observed MFU costs, and the cause with a fixed size that explains most."""
+    money = "" if why["usd"] is None else f" and {show('training_usd', why['usd'])}"
+    sized = next((row for row in why["causes"] if row["mfu"] > why["mfu"]), None)
+    said = ""
+    if sized is not None:
+        said = f" Of fixed causes most by itself: {sized['cause']} ({share(sized['explains'])})."
+    return (
+        f"At {share(why['mfu'])} MFU, where the best plan reaches {share(why['best_mfu'])}, the "
+        f"run takes {show('training_days', why['days'])}{money}.{said}"
+    )
+
+
 def _waiting(answer: Mapping[str, Any]) -> list[str]:
     """Where a small batch makes pipeline stages wait."""
     if (bubble := answer["loss_shares"]["bubble"]) < LARGE_BUBBLE:

@@ -27,7 +27,7 @@ from dse.questions.whatif.subject import Subject
 from dse.schema.calibration import KINDS
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.load import demand_words
-from dse.study.sources import price_rows
+from dse.study.sources import price_evidence, price_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,7 @@ def answer(
     document["assumed"] = _rests_on(subject, chosen)
     chips = dict.fromkeys(point["chip"] for point in chosen)
     catalog = on_terms(subject.catalog, study)
+    document["price_evidence"] = price_evidence(catalog, problem)
     document["prices"] = price_documents(catalog, chips, study.price_basis)
     if document["prices"]:
         document["assumed"] += inputs_words(document["prices"])

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dse.answer.answer import Answer, Block, Column, Notes, Section, Table, long_table
+from dse.economics.evidence import evidence_words
 from dse.economics.priced import price_parts
 from dse.problem.words import DEPLOYMENT_KEY, HELD_KEY
 from dse.questions.whatif import breakeven, change, equal, sensitivity
@@ -34,13 +35,17 @@ def whatif_answer(document: Mapping[str, Any], command: str = "") -> Answer:
 
 
 def sentences(document: Json) -> list[str]:
-    """The winner as things stand first, then the answers in the order of the questions."""
+    """The winner as things stand first, then the answers in the order of the questions, then what
+    is to be checked of the winner's price."""
+    chip = document["winner"]["chip"]
+    priced = [row for row in document["price_evidence"] if row["chip"] == chip]
     found = [winner_words(document), *demand_words(document), *change.sentences(document)]
     if document["sensitivities"] is not None:
         found += sensitivity.sentences(document)
     if document["break_even"] is not None:
         found += breakeven.sentences(document["break_even"])
-    return found + [equal.sentence(row) for row in document["equal"]]
+    found += [equal.sentence(row) for row in document["equal"]]
+    return [*found, *evidence_words(priced)]
 
 
 def _sections(document: Json) -> list[Block]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError, InputErrors
 from dse.questions.whatif.demand import TOTAL as COST
+from dse.schema.axes import POOL_AXES
 from dse.schema.catalog import is_chip_file
+from dse.schema.deployed import NO_EXPERTS, OPTIONS, Choices, full, prefill_of
 from dse.schema.dtypes import ALIASES
 from dse.schema.metrics import METRICS
 from dse.schema.model_catalog import resolve_model
@@ -30,6 +32,8 @@ SPARSE = {
     "concurrency": {"from": 1, "to": 8192, "powers_of": 2},
 }
 MOST_CHIPS = 72
+POOL_CHIPS = [8, 24, MOST_CHIPS]  # of prefill and decode on pools of their own together, at most
+BUSY = [60, 80, 100]  # percent of the time that prefill workers are, at most
 LIMITS = ("ttft_s <= 2 s", "tpot_s <= 50 ms")
 # Axes and sections of a space, as flags.
 FLAGS = {
@@ -52,24 +56,14 @@ def space_of_model(
     ep: int | None = None,
     replicas: int | None = None,
     concurrency: int | None = None,
-    weight_dtype: str | Sequence[str] | None = None,
-    kv_dtype: str | Sequence[str] | None = None,
-    draft_tokens: int | Sequence[int] | None = None,
-    redundant_experts: int | Sequence[int] | None = None,
     prompt_tokens: int = 2048,
     output_tokens: int = 512,
-    acceptance: float | None = None,
-    draft_share: float | None = None,
-    prefix_hit_rate: float | None = None,
-    network_overlap: float | None = None,
-    max_running_requests: int | None = None,
-    tuning: str | None = None,
     requests_per_second: float | None = None,
-    backend: str | None = None,
     price_basis: str = "rental_3yr",
     limits: Sequence[str] = (),
     objective: str | None = None,
     catalog: Catalog | None = None,
+    **deployed: Unpack[Choices],
 ) -> dict[str, Any]:
     """A space of the deployments of a model on one chip or several, for `dse.whatif`, `dse.risk`
     and `dse.run`.
@@ -79,9 +73,10 @@ def space_of_model(
     `model` is a catalog id or the path of a config.json, `chips` are ids or paths of chip files.
     Degrees and `concurrency` that are None are looked for; formats, drafts and copies of experts
     are one or several to choose from, formats else the checkpoint's; `limits` are LIMITS unless
-    given. Raises InputError for what no space can say.
+    given. With `disaggregated`, prefill and decode on pools of their own stand beside an instance
+    that does both. Raises InputError for what no space can say.
     """
-    flags = dict(locals())
+    flags = full(deployed, Choices)
     for name, listed, given in (("model", "models", model), ("chip", "chips", chips)):
         if not given:
             ids = f"ids that `dse catalog {listed} list` prints"
@@ -111,11 +106,20 @@ def space_of_model(
     given["kv_dtype"] = given["kv_dtype"] or resolved.kv_dtype or "bf16"
     axes = {**(SPARSE if sparse else DENSE)}
     axes |= {axis: value for axis, value in given.items() if value is not None}
+    where, prefill = {"chip": [_place(one) for one in chips]}, prefill_of(flags, sparse)
+    if not sparse and (ep or 1) > 1:
+        raise InputError(NO_EXPERTS, field="--ep", accepted="no such flag")
+    if flags["disaggregated"]:
+        if requests_per_second is not None or axes["replicas"] != 1:
+            option = "--replicas" if requests_per_second is None else "--requests-per-second"
+            accepted = "a closed loop, of one instance beside the pools"
+            raise InputError("with --disaggregated", field=option, accepted=accepted)
+        axes |= _pools({**(SPARSE if sparse else DENSE)}, axes, prefill)
     workload: dict[str, Any] = {
         "prompt_tokens": prompt_tokens,
         "output_tokens": output_tokens,
         "serving": "continuous",
-        "backend": backend or "current",
+        "backend": flags["backend"] or "current",
     }
     workload |= {one.name: flags[one.name] for one in SERVED if flags[one.name] is not None}
     if requests_per_second is not None:
@@ -129,10 +133,7 @@ def space_of_model(
         "workload": workload,
         "price_basis": price_basis,
         "model": str(path.resolve()) if path.exists() else str(model),
-        "deployment": {
-            "chip": [str(Path(one).resolve()) if is_chip_file(one) else one for one in chips],
-            **axes,
-        },
+        "deployment": where | axes,
         "objectives": _objectives(objective),
         "constraints": [
             *(limits or LIMITS),
@@ -150,6 +151,27 @@ def space_of_model(
             accepted="another --chip or --price-basis",
         )
     return space
+
+
+def _place(chip: str) -> str:
+    """A chip file by its whole path."""
+    return str(Path(chip).resolve()) if is_chip_file(chip) else chip
+
+
+def _pools(
+    free: Mapping[str, Any], axes: Mapping[str, Any], prefill: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Workers of prefill and decode beside an instance with these `axes`: decode as that instance,
+    prefill with its stages, formats and copies, and with `free` degrees unless they are given."""
+    own = {**prefill, "busy_percent": BUSY}
+    if "chip" in prefill:
+        own["chip"] = _place(prefill["chip"])
+    first = {**axes, **free, **own}
+    workers = {"prefill": first, "decode": axes}
+    return {"pool_chips": POOL_CHIPS} | {
+        pool: {name: one[name] for name in POOL_AXES[pool] if name in one}
+        for pool, one in workers.items()
+    }
 
 
 def _one(given: Any) -> Any:
@@ -172,7 +194,6 @@ def _as_flags(error: InputError) -> InputError:
     """A mistake of the space that was made of flags, as one of the flags."""
     first = error.errors[0] if isinstance(error, InputErrors) else error
     section, _, name = (first.field or "").partition(".")
-    name = re.split(r"[.\[]", name or section)[0]
-    return InputError(
-        first.message, field=f"--{FLAGS.get(name, name).replace('_', '-')}", accepted=first.accepted
-    )
+    name = re.split(r"(?<!prefill)[.\[]", (name or section).removeprefix("decode."))[0]
+    flag = OPTIONS.get(name, f"--{FLAGS.get(name, name).replace('_', '-')}")
+    return InputError(first.message, field=flag, accepted=first.accepted)

@@ -21,7 +21,7 @@ from dse.answer.numbers import number, significant
 from dse.errors import NothingFeasible
 from dse.pareto import Archive
 from dse.physics.workload import POISSON
-from dse.problem.describe import describe_deployment, describe_metrics
+from dse.problem.describe import describe_metrics
 from dse.problem.evaluate import Metrics
 from dse.problem.objective import KNOWN
 from dse.problem.protocol import Evaluation
@@ -290,8 +290,8 @@ def describe(problem: Demanded, ids: Ids, asked: tuple[str, ...] = ()) -> list[d
     )
     held = all(share.workload.serving != POISSON for share in problem.mix)
     found = []
-    for i, point in enumerate(ids):
-        deployment = describe_deployment(batch, i, problem.machines)
+    deployments = problem.deployments(index)
+    for i, (point, deployment) in enumerate(zip(ids, deployments, strict=True)):
         shape = None
         if problem.model is None:
             shape = short_shape(config_of(model_at(batch, i, "", None)))

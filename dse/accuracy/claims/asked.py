@@ -1,0 +1,116 @@
+"""The questions that a claim may ask: calls of the library by name, each giving one document."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import shlex
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from dse.catalog import Catalog, load_catalog
+from dse.errors import InputError
+
+_EVIDENCE = "dse.accuracy.claims.evidence"
+# By name, the module of the function.
+ASKED: Mapping[str, str] = {
+    "check": "dse.questions.check.ask",
+    "estimate": "dse.questions.estimate.ask",
+    "fewest_chips": "dse.questions.estimate.ask",
+    "levers": "dse.questions.levers.ask",
+    "rack_bounds": "dse.questions.scale.rack",
+    "scale": "dse.questions.scale.ask",
+    "train": "dse.questions.train.ask",
+    **dict.fromkeys(("chip", "energy", "measured", "pairs"), _EVIDENCE),
+}
+
+
+# Arguments whose option has another name.
+FLAGS = {"jitters": "--jitter", "only_memory": "--memory", "settings": "--set"}
+
+
+class Asker:
+    """Asks each question once, of one catalog."""
+
+    def __init__(self, catalog: Catalog | None = None) -> None:
+        self.catalog = catalog or load_catalog()
+        self._known: dict[str, Any] = {}
+
+    def document(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        """What the call answers. Raises InputError for arguments that it does not have, and for
+        what it refuses."""
+        key = f"{name} {json.dumps(arguments, sort_keys=True, default=str)}"
+        if key not in self._known:
+            self._known[key] = self._ask(name, arguments)
+        return self._known[key]
+
+    @staticmethod
+    def known(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments that the call has."""
+        return {key: value for key, value in arguments.items() if key in _parameters(name)}
+
+    def _ask(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        call = getattr(import_module(ASKED[name]), name)
+        known = _parameters(name)
+        given = {key: value for key, value in arguments.items() if value is not None}
+        if "catalog" in known:
+            given["catalog"] = self.catalog
+        try:
+            inspect.signature(call).bind(**given)
+        except TypeError as error:
+            raise InputError(f"{name}: {error}", field="with", accepted=", ".join(known)) from None
+        answer = call(**given)
+        return getattr(answer, "document", answer)
+
+
+@cache
+def _parameters(name: str) -> tuple[str, ...]:
+    return tuple(inspect.signature(getattr(import_module(ASKED[name]), name)).parameters)
+
+
+def at(document: Any, path: str) -> Any:
+    """The value at a place of a document: keys with dots between, a number for an item of a list,
+    `key=value` for the first item that has it. None where there is none."""
+    found = document
+    for step in path.split("."):
+        if isinstance(found, Mapping):
+            found = found.get(step)
+        elif isinstance(found, list | tuple):
+            found = _item(found, step)
+        else:
+            return None
+    return found
+
+
+def _item(items: Any, step: str) -> Any:
+    key, equals, value = step.partition("=")
+    if equals:
+        return next((one for one in items if _same(one.get(key), value)), None)
+    return items[int(step)] if step.lstrip("-").isdigit() and int(step) < len(items) else None
+
+
+def _same(found: Any, written: str) -> bool:
+    number = isinstance(found, int | float) and written.replace(".", "", 1).isdigit()
+    return found == float(written) if number else str(found) == written
+
+
+def command(name: str, arguments: Mapping[str, Any]) -> str:
+    """The command line that asks the same; empty where there is none."""
+    given = {key: value for key, value in arguments.items() if value is not None}
+    verb = {"fewest_chips": "estimate", "rack_bounds": "scale"}.get(name, name)
+    given |= {"fit": True} if name == "fewest_chips" else {}
+    if name == "chip":
+        settings = "".join(f" --set {one}" for one in given.get("settings", ()))
+        return f"dse catalog chips {'derive' if settings else 'show'} {given['chip']}{settings}"
+    if ASKED[name] == _EVIDENCE:
+        return ""
+    words = ["dse", verb, *given.pop("models", ())]
+    if name in ("train", "check"):
+        words.append(str(given.pop("model", "")))
+    for key, value in given.items():
+        flag = FLAGS.get(key, f"--{key.replace('_', '-')}")
+        for one in value if isinstance(value, list) else (value,):
+            words += [flag] if one is True else [flag, str(one)] if one is not False else []
+    return shlex.join(words)

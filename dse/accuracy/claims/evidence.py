@@ -1,0 +1,87 @@
+"""Figures that claims rest on and no verb prints as one number: shipped rows, figures of a chip,
+joules of an access against a multiply, measured pairs of chips."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dse.accuracy.claims.matched import DECODE, matched
+from dse.catalog import MEASUREMENTS, Catalog
+from dse.data import hardware_dir
+from dse.errors import InputError
+from dse.questions.catalog.chips import show_chip
+from dse.schema.catalog import with_own_chips
+from dse.schema.derive import derive
+
+
+def chip(chip: str, settings: Sequence[str] = (), *, catalog: Catalog) -> dict[str, Any]:
+    """Figures of a chip by name (`peak_bf16`, `tdp`), its memory tiers and year; `settings` as
+    those of `dse estimate`."""
+    if settings:
+        own = derive(catalog, chip, settings)
+        catalog, chip = with_own_chips(catalog, [own]), own.chip.id
+    found = show_chip(catalog, chip).document
+    spec = catalog.chip(found["id"])
+    own_memory = {"bytes": spec.capacity_bytes, "bytes_per_s": spec.memories[0].bytes_per_s}
+    return {
+        **{row["name"]: row["value"] for row in found["figures"]},
+        "memory": own_memory,
+        "tier": {tier["name"]: tier for tier in found["tiers"]},
+        "year": found["year"],
+    }
+
+
+def energy(*, catalog: Catalog) -> dict[str, dict[str, float]]:
+    """Joules to read the bits of a number over those of its multiply: by node and multiply, by
+    memory (hardware/energy.yaml)."""
+    found: dict[str, dict[str, float]] = {}
+    operations = catalog.energy.operations
+    for multiply in (one for one in operations if one.name.endswith("multiply")):
+        ratios = found.setdefault(f"{multiply.name}, {multiply.node}", {})
+        for access in operations:
+            if access.node == multiply.node and not access.name.endswith("multiply"):
+                ratios[access.name] = access.j_per_bit * multiply.bits / multiply.figure.value
+    return found
+
+
+def measured(file: str, where: Mapping[str, Any], column: str = "value") -> dict[str, float | None]:
+    """`least`, `median`, `most` and number of `rows` of a column of a shipped file of measurements,
+    of the rows that have the values of `where`."""
+    path = hardware_dir() / MEASUREMENTS / Path(file).name
+    if not path.is_file():
+        listed = ", ".join(sorted(one.name for one in path.parent.glob("*.csv")))
+        raise InputError(f"no file {file!r}", field="file", accepted=listed)
+    table = pd.read_csv(path, dtype=str)
+    if missing := {column, *where} - set(table.columns):
+        raise InputError(f"no column {missing.pop()!r}", accepted=", ".join(table.columns))
+    for name, value in where.items():
+        known = [str(one) for one in (value if isinstance(value, list) else [value])]
+        table = table[table[name].isin(known)]
+    return _ends(table[column].astype(float).to_numpy())
+
+
+def pairs(
+    before: str = "", after: str = "", concurrency: int = 0, by: str = "speed"
+) -> dict[str, Any]:
+    """Measured decode speed of a later chip over an earlier one, of rows that share all but the
+    chip (those of `before` and `after` alone, up to `concurrency` requests): its `speed`, and how
+    far the ratio `by` (bandwidth, flops, predicted) is off it, as a factor minus one."""
+    table = matched(DECODE)
+    for name, value in (("chip_a", before), ("chip_b", after)):
+        table = table[table[name] == value] if value else table
+    if concurrency:
+        table = table[table["concurrency"] <= concurrency]
+    off = np.expm1(np.abs(np.log((table[by] / table["speed"]).to_numpy())))
+    return {"speed": _ends(table["speed"].to_numpy()), "off": _ends(off)}
+
+
+def _ends(values: np.ndarray) -> dict[str, float | None]:
+    if not len(values):
+        return {"least": None, "median": None, "most": None, "rows": 0}
+    ends = {"least": values.min(), "median": np.median(values), "most": values.max()}
+    return {name: float(value) for name, value in {**ends, "rows": len(values)}.items()}
