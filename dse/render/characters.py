@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from html import unescape
 from typing import Any
@@ -38,17 +39,23 @@ def scatter_text(figure: Figure, width: int, height: int = HEIGHT) -> str:
     blank = " " * _margin(up)
     heads = [ends[0], *[blank] * (height - 2), ends[1]]
     left, right = (_end(across, k) for k in (0, 1))
-    title = unescape(across["title"]["text"])
-    under = f"{left}  {title:^{max(0, columns - len(left) - len(right) - 4)}}  {right}"
+    title, between = unescape(across["title"]["text"]), columns - len(left) - len(right)
+    fits = len(title) + 4 <= between
+    legend[-1] += "; numbers are the decisions"
+    words = ["   ".join(legend)] if fits else [title, "   ".join(legend)]
     return "\n".join(
         [
-            f"{blank}  {unescape(up['title']['text'])}",
+            *_lines(unescape(up["title"]["text"]), blank, columns),
             *(f"{head} │{''.join(row)}".rstrip() for head, row in zip(heads, cells, strict=True)),
             f"{blank} └{'─' * columns}",
-            f"{blank}  {under}",
-            f"{blank}  {'   '.join(legend)}; numbers are the decisions",
+            f"{blank}  {left}{title if fits else '':^{between}}{right}",
+            *(line for text in words for line in _lines(text, blank, columns)),
         ]
     )
+
+
+def _lines(text: str, blank: str, columns: int) -> list[str]:
+    return [f"{blank}  {line}" for line in textwrap.wrap(text, columns)]
 
 
 def _signs(traces: Sequence[Json]) -> list[str]:

@@ -43,7 +43,9 @@ def test_a_decade_is_as_wide_as_the_next() -> None:
     st.lists(st.floats(-1e9, 1e9) | st.none(), max_size=9),
     st.integers(40, 200),
     st.sampled_from(["linear", "log"]),
+    st.integers(0, 40),
 )
-def test_it_keeps_to_its_width(x: list[float | None], width: int, kind: str) -> None:
-    text = scatter_text(figure(x, [1.5] * len(x), type=kind), width)
+def test_it_keeps_to_its_width(x: list[float | None], width: int, kind: str, words: int) -> None:
+    title = {"text": " ".join(["cost"] * words)}
+    text = scatter_text(figure(x, [1.5] * len(x), type=kind, title=title), width)
     assert max(map(len, text.splitlines())) <= width

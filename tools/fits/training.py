@@ -142,11 +142,11 @@ def report_groups(problem: TrainingProblem, held: Mapping[str, Floats], moves: F
     table = problem.table
     rows = (table["metric"] == "tokens_per_s_per_chip").to_numpy() & problem.used
     groups = table["group"][rows]
-    columns = {"rows": groups.value_counts()}
+    columns: dict[str, pd.Series] = {"rows": groups.value_counts()}
     for by, numbers in {"nothing": problem.predict(moves), **held}.items():
         error = pd.Series((numbers[:, 0] / problem.measured - 1.0)[rows], groups.index)
-        columns[f"{by} error"] = error.abs().groupby(groups).median()
-        columns[f"{by} bias"] = error.groupby(groups).median()
+        each = {"error": error.abs(), "bias": error}
+        columns |= {f"{by} {what}": one.groupby(groups).median() for what, one in each.items()}
     found = pd.DataFrame(columns).sort_values("model error", ascending=False)
     print(found.to_string(float_format="{:+.3f}".format))
 
