@@ -1,8 +1,9 @@
-"""How many full evaluations a second: `python -m benchmarks.evaluate [--json]`.
+"""How many evaluations a second: `python -m benchmarks.evaluate [--json]`.
 
-A full evaluation takes a point of `quickstart` from its index to every metric and constraint:
-shape, parameters, prefill, decode and mixed step, collectives, memory, serving, cost, energy,
-quality. Points are drawn evenly from all branches of the space; one process, two threads.
+An evaluation takes a point of `quickstart` from its index to every objective and constraint, as a
+search does: shape, parameters, prefill, decode and mixed step, collectives, memory, serving, cost,
+quality. What no objective or limit names (energy, the parts of each step) is left out. Points are
+drawn evenly from all branches of the space; one process, two threads.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def quickstart() -> PhysicsProblem:
 def operators(problem: PhysicsProblem) -> list[str]:
     """Names of the operators that a dense and a sparse point run, in order."""
     index = problem.space.sample(np.random.default_rng(0), 64)
-    entries = problem.metrics(index, keep=True).performance.decode_ledger.entries
+    entries = problem.metrics(index, keep=True).performance.detail.decode_ledger.entries
     assert entries is not None
     return list(dict.fromkeys(entry.name for entry in entries))
 
@@ -64,7 +65,7 @@ def main() -> None:
     if asked.json:
         print(json.dumps(answer, indent=1))
         return
-    print(f"{answer['evaluations_per_s']:,.0f} full evaluations a second ({THREADS} threads)")
+    print(f"{answer['evaluations_per_s']:,.0f} evaluations a second ({THREADS} threads)")
     print(f"rounds: {', '.join(f'{rate:,.0f}' for rate in rates)}")
     print(f"{len(answer['operators'])} operators: {', '.join(answer['operators'])}")
 

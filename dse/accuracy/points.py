@@ -174,9 +174,9 @@ def _metric(metrics: Metrics, metric: str, group: Served) -> tuple[Floats, Float
         }[metric]
         rate = performance.requests_per_s * tokens
         return rate, np.full(len(rate), np.nan)
-    floor = performance.latency_floor_s
+    floor = performance.detail.latency_floor_s
     if metric in ("prefill_s", "ttft_s", "e2e_s"):
-        floor = performance.prefill_ledger.floor_s
+        floor = performance.detail.prefill_ledger.floor_s
     if metric == "ttft_s" and performance.arrivals is not None:
         metric = "ttft_mean_s"
     return metrics.values[metric], floor

@@ -17,6 +17,8 @@ from dse.schema.backend import Backend
 from dse.schema.dtypes import CODE, DTYPES
 from dse.space.candidates import BYTES, Block, CandidateBatch, Codes, Floats
 
+VOCABULARY_MULTIPLE = 64.0  # serving stacks pad the vocabulary to 64 times the tensor parallelism
+
 
 class Law:
     """One operator's law, gathered: every array (n,). `is_sum` where p is 1 for all of them;
@@ -118,6 +120,12 @@ class Deployed:
         self.leaving: dict[int, list[Floats]] = {}
         self.power_capped = machines.power.capped
         self.clock: Floats | None = None
+
+    @cached_property
+    def vocabulary(self) -> Floats:
+        """(n,) rows of the padded vocabulary on one tensor-parallel rank."""
+        unit = VOCABULARY_MULTIPLE * self.tensor_parallel
+        return np.ceil(self.batch.vocab_size / unit) * VOCABULARY_MULTIPLE
 
     @cached_property
     def tensor_group(self) -> Group:

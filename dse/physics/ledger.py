@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dse.blocks.operators import Role
 from dse.physics.collectives import Cost, Sent
@@ -92,13 +93,12 @@ class Ledger:
         self.parts = parts
         self.hidden_share, self.batches, self.taken = overlap
         self.hides = not isinstance(self.hidden_share, float)
-        n = deployed.n
-        self.seconds = np.zeros(n)
+        self.seconds, self.launches = np.zeros(deployed.n), np.zeros(deployed.n)
+        n = deployed.n if parts or self.hides else 1
         self.compute_s = np.zeros(n)
         self.memory_s = np.zeros(n)
         self.network_s = np.zeros(n)
         self.fixed_s = np.zeros(n)
-        self.launches = np.zeros(n)
         self.floor_compute_s = np.zeros(n)
         self.touched_bytes = np.zeros(n)
         self.peak_s = np.zeros(n)
@@ -110,7 +110,8 @@ class Ledger:
         self.drafts_s: Floats | float = 0.0
         self._sent: list[tuple[Floats, Sent]] = []  # summed when asked for
         # Of experts, dispatch and combine, where micro-batches take turns.
-        self._turns = {role: np.zeros(n) for role in TURNS} if self.batches is not None else {}
+        turns = () if self.batches is None else TURNS
+        self._turns = {role: np.zeros(deployed.n) for role in turns}
         self.tier = None if deployed.offload is None else TierTraffic(deployed.offload)
         self.tier_s: Floats | float = 0.0
         self.entries: list[Entry] | None = [] if keep else None
@@ -124,7 +125,7 @@ class Ledger:
         flops: Floats,
         bytes_: Floats,
         touched: Floats | float,
-        present: Floats | None = None,
+        present: Floats | NDArray[np.bool_] | None = None,
         useful: Floats | None = None,
         held: str = "weights",
         elsewhere: Floats | None = None,
@@ -141,8 +142,7 @@ class Ledger:
         once = count if present is None else count * present
         times = self._all(once)
         self.launches += times
-        compute = flops * law.s_per_flop
-        memory = bytes_ * law.s_per_byte
+        compute, memory = flops * law.s_per_flop, bytes_ * law.s_per_byte
         busy = busy_s(law, compute, memory)
         if reached is not None:
             busy /= reached
@@ -199,7 +199,7 @@ class Ledger:
         memory = bytes_ * law.s_per_byte
         memory *= count
         fixed = self.deployed.stream_fixed_s * count
-        seconds = memory + fixed
+        seconds = np.add(memory, fixed, out=None if self.parts else fixed)
         self.seconds += seconds
         if not self.parts:
             return

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dse.blocks import KINDS
 from dse.blocks.operators import ACTIVATION_BYTES
 from dse.physics.deployed import Deployed
-from dse.physics.step import layers_per_stage, padded_vocabulary, weight_bytes_per_chip
+from dse.physics.step import layers_per_stage, weight_bytes_per_chip
 from dse.physics.tiers import SMALLEST, TierMemory, place
 from dse.schema.backend import Backend
 from dse.space.candidates import Block, Floats
@@ -37,6 +38,12 @@ class Memory:
     capacity: Floats
     admitted: Floats
     tier: TierMemory | None = None
+
+    def take(self, rows: NDArray[np.intp]) -> Memory:
+        """The chips at `rows`, (n,)."""
+        parts = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "tier"}
+        tier = None if self.tier is None else self.tier.take(rows)
+        return Memory(**{name: part.take(rows) for name, part in parts.items()}, tier=tier)
 
     def with_module(self, weights: Floats, cache: Floats, data_parallel: Floats) -> Memory:
         """With a drafting module of so many bytes on the busiest chip, and of cache for each
@@ -92,7 +99,7 @@ def memory(deployed: Deployed, prompt: Floats, output: Floats, backend: Backend)
 
     rows = backend.chunk_tokens
     row = HIDDEN_BUFFERS * batch.hidden_size + FEED_FORWARD_BUFFERS * widest
-    logits = 256.0 * padded_vocabulary(deployed) * 4.0
+    logits = 256.0 * deployed.vocabulary * 4.0
     activations = rows * row * ACTIVATION_BYTES + logits
     shared = deployed.group * deployed.pipeline_parallel > 1.0
     communication = np.where(

@@ -3,7 +3,9 @@ prompt adds to the steps that carry it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,12 +26,15 @@ from dse.physics.speculative import (
 )
 from dse.physics.step import Step
 from dse.physics.workload import Workload
+from dse.space.alike import Alike
 from dse.space.candidates import CandidateBatch, Floats
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Case:
-    """A batch of candidates under one workload. `prompt` and `output` (n,) tokens of a request."""
+    """A batch of candidates under one workload. `prompt` and `output` are the tokens of a request,
+    (n,), or (1,) of all.
+    `few` are the distinct deployments, of which each candidate has the one at `alike.kinds`."""
 
     deployed: Deployed
     workload: Workload
@@ -38,22 +43,30 @@ class Case:
     memory: Memory
     drafts: Drafts | None
     keep: bool
+    few: Case | None = None
+    alike: Alike | None = None
 
-    @property
+    def once(self, of: Callable[[Case], Floats]) -> Floats:
+        """(n,) what does not depend on the load, worked out once for each deployment."""
+        if self.few is None or self.alike is None:
+            return of(self)
+        return self.alike.gathered(of(self.few))
+
+    @cached_property
     def fresh(self) -> Floats:
         """(n,) tokens of a prompt that are not cached already."""
         return np.maximum(self.prompt * (1.0 - self.workload.prefix_hit_rate), 1.0)
 
-    @property
+    @cached_property
     def seen(self) -> Floats:
         """(n,) length of a prompt whose tokens see, in the mean, as many others as these do."""
         return self.prompt * (1.0 + self.workload.prefix_hit_rate)
 
-    @property
+    @cached_property
     def context(self) -> Floats:
         return self.prompt + self.output / 2.0
 
-    @property
+    @cached_property
     def context_spread(self) -> Floats | None:
         """(n,) coefficient of variation of the context among decoding requests, which are anywhere
         in their output; None where no candidate has ranks that wait for each other."""
@@ -61,7 +74,7 @@ class Case:
             return None
         return self.output / np.sqrt(12.0) / self.context
 
-    @property
+    @cached_property
     def tokens_per_step(self) -> Floats | float:
         """(n,) or 1: tokens that a request gains in a decode step."""
         return 1.0 if self.drafts is None else self.drafts.gained
@@ -72,12 +85,12 @@ class Case:
         own = self.deployed.batch.max_running_requests
         return self.workload.cap if own is None else np.where(np.isnan(own), self.workload.cap, own)
 
-    @property
+    @cached_property
     def steps(self) -> Floats:
         """(n,) decode steps of a request."""
         return np.maximum(self.output / self.tokens_per_step, 1.0)
 
-    @property
+    @cached_property
     def imbalance(self) -> Floats:
         """(n,) layers of the fullest pipeline stage over the mean."""
         return layer_imbalance(self.deployed.batch)
@@ -116,16 +129,24 @@ def layer_imbalance(batch: CandidateBatch) -> Floats:
 
 
 def case_of(
-    batch: CandidateBatch, workload: Workload, machines: Machines, *, keep: bool = False
+    batch: CandidateBatch,
+    workload: Workload,
+    machines: Machines,
+    *,
+    keep: bool = False,
+    alike: Alike | None = None,
 ) -> Case:
-    """Gathers and sizes `batch` on its machines; MTP modules take their share of the memory where
-    they draft."""
+    """Gathers and sizes `batch` on its machines, those that are `alike` once; MTP modules take
+    their share of the memory where they draft."""
     launched = launched_early(batch, machines, workload.backend)
     deployed = Deployed(batch, machines, launched)
-    prompt = np.broadcast_to(workload.prompt_tokens, deployed.n)
-    output = np.broadcast_to(workload.output_tokens, deployed.n)
-    sized = memory(deployed, prompt, output, workload.backend)
+    prompt, output = np.atleast_1d(workload.prompt_tokens), np.atleast_1d(workload.output_tokens)
     drafts = drafts_of(batch, workload.speculation)
+    if alike is not None:
+        few = case_of(alike.few, workload, machines)
+        sized = few.memory.take(alike.kinds)
+        return Case(deployed, workload, prompt, output, sized, drafts, keep, few, alike)
+    sized = memory(deployed, prompt, output, workload.backend)
     if drafts is not None and drafts.share is None:
         modules, on = batch.prediction_layers, drafts.on
         each = on if modules is None else on * modules
@@ -134,15 +155,15 @@ def case_of(
     return Case(deployed, workload, prompt, output, sized, drafts, keep)
 
 
-def run_step(case: Case, *, parts: bool = True, **work: Any) -> Step:
+def run_step(case: Case, *, parts: bool, **work: Any) -> Step:
     """A step at the clock that the power cap leaves its chips (`dse.physics.power`); `work` as
     `Step` takes it."""
-    deployed = case.deployed
-    full = Step(deployed, parts=parts or deployed.power_capped, **work)
+    deployed, keep = case.deployed, case.keep and parts
+    full = Step(deployed, parts=parts or deployed.power_capped, keep=keep, **work)
     if not deployed.power_capped:
         return full
     draw = Draw(deployed.machines.power, deployed.batch.chip)
-    slowed = Step(deployed.at_clock(clock(draw, full.ledger)), **work)
+    slowed = Step(deployed.at_clock(clock(draw, full.ledger)), keep=keep, **work)
     ledger, waited = slowed.ledger, waited_s(draw, slowed.ledger)
     assert ledger.clock is not None
     ledger.power_s = ledger.compute_s * (1.0 - ledger.clock) + (waited - ledger.seconds)
@@ -150,9 +171,11 @@ def run_step(case: Case, *, parts: bool = True, **work: Any) -> Step:
     return slowed
 
 
-def prefill_step(case: Case, tokens: Floats, ranks: Floats | float = 1.0) -> tuple[Floats, Step]:
+def prefill_step(
+    case: Case, tokens: Floats, ranks: Floats | float = 1.0, *, parts: bool = True
+) -> tuple[Floats, Step]:
     """Seconds to prefill `tokens` on a share `ranks` of the attention ranks at the same time, chunk
-    after chunk, stages overlapped."""
+    after chunk, stages overlapped; without `parts`, the step has seconds alone."""
     chunks = np.ceil(tokens / case.workload.backend.chunk_tokens)
     zeros = np.zeros(case.deployed.n)
     rows = tokens / chunks
@@ -165,14 +188,14 @@ def prefill_step(case: Case, tokens: Floats, ranks: Floats | float = 1.0) -> tup
         fresh_tokens=case.fresh,
         prefill_ranks=ranks,
         overlap=case.overlap(zeros, rows, prefill=True),
-        keep=case.keep,
+        parts=parts,
     )
     one = case.step_s(case.launched_s(step) * case.imbalance)
     return one * (1.0 + (chunks - 1.0) / case.deployed.pipeline_parallel), step
 
 
-def decode_step(case: Case, rows: Floats) -> tuple[Floats, Step]:
-    """Seconds of a decode step of `rows` requests on every attention rank, drafts included."""
+def decode_step(case: Case, rows: Floats, *, parts: bool = True) -> tuple[Floats, Step]:
+    """The same of a decode step of `rows` requests on every attention rank, drafts included."""
     n = case.deployed.n
     zeros, ones, spread = np.zeros(n), np.ones(n), case.context_spread
 
@@ -186,7 +209,7 @@ def decode_step(case: Case, rows: Floats) -> tuple[Floats, Step]:
             context_spread=spread,
             verified=verified,
             overlap=case.overlap(rows, rows * verified, prefill=False),
-            keep=case.keep,
+            parts=parts,
         )
 
     drafts = case.drafts
@@ -205,7 +228,7 @@ def rank_of(
     """An attention rank of which `rows` requests decode in each step of a micro-batch; `others` are
     the other requests of the instance over its attention ranks."""
     deployed, backend = case.deployed, case.workload.backend
-    decode_step_s, plain = decode_step(case, rows)
+    decode_step_s, plain = decode_step(case, rows, parts=False)
     alone_s, spread = plain.seconds - plain.ledger.drafts_s, case.context_spread
     carried = np.minimum(case.fresh * np.maximum(rows / case.steps, 1.0), backend.chunk_tokens)
     busy = np.minimum(rows * case.fresh / (carried * case.steps), 1.0)

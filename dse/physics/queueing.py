@@ -15,13 +15,14 @@ The forms are compared with a discrete-event simulation in tests/unit/test_queue
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from dse.space.candidates import Floats
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rank:
     """The requests of one attention rank; every array (n,).
 
@@ -47,37 +48,37 @@ class Rank:
     apart: float = 0.5
     poll_steps: float = 1.0
 
-    @property
+    @cached_property
     def delaying(self) -> Floats:
         """(n,) requests whose prompts delay one of this rank, in prompts of a rank."""
         return self.requests - 1.0 if self.others is None else self.others
 
-    @property
+    @cached_property
     def each_s(self) -> Floats:
         """(n,) seconds by which a prompt delays others: stages work on several at a time."""
         return self.added_s / self.stages
 
-    @property
+    @cached_property
     def delay_s(self) -> Floats:
         """(n,) seconds by which the prompts that come with one of this rank's delay the decoding of
         others: of R ranks that wait for each other, `together` R carry prompts in the same step."""
         return self.each_s / self.together
 
-    @property
+    @cached_property
     def chunks(self) -> Floats:
         return np.ceil(self.prompt / self.chunk_tokens)
 
-    @property
+    @cached_property
     def packed(self) -> Floats:
         """(n,) prompts that share a step when many wait."""
         return np.minimum(self.requests, np.maximum(self.chunk_tokens / self.prompt, 1.0))
 
-    @property
+    @cached_property
     def room(self) -> Floats:
         """(n,) prompt tokens of a step beside all decodes."""
         return np.maximum(self.chunk_tokens - self.requests / self.stages, 1.0)
 
-    @property
+    @cached_property
     def company(self) -> Floats:
         """(n,) 1 where another request keeps the steps going, else 0."""
         return np.minimum(self.delaying, 1.0)

@@ -33,6 +33,7 @@ from dse.physics.queueing import Rank, closed_loop, decoding_limit, decoding_row
 from dse.physics.step import Step
 from dse.physics.workload import POISSON, Workload
 from dse.schema.backend import Backend
+from dse.space.alike import Shared
 from dse.space.candidates import CandidateBatch, Floats
 
 BOTTLENECKS = (
@@ -58,8 +59,9 @@ class Performance:
     """What a deployment does with a workload; every array (n,), seconds unless named.
 
     `ttft_s` is NaN for offline serving, where it has no meaning. `prefill_chip_s` and
-    `decode_chip_s` are chip-seconds per request. `bottleneck` indexes BOTTLENECKS. `arrivals` is
-    None but for Poisson arrivals. `energy` is worked out when first asked for: few searches ask.
+    `decode_chip_s` are chip-seconds per request. `arrivals` is None but for Poisson arrivals. What
+    the two steps are made of (`detail`) and `energy` are worked out when first asked for: few
+    searches ask.
     """
 
     prefill_s: Floats
@@ -73,20 +75,33 @@ class Performance:
     running_per_instance: Floats
     prefill_chip_s: Floats
     decode_chip_s: Floats
-    latency_floor_s: Floats
-    mfu: Floats
-    mbu: Floats
-    bottleneck: Floats
     memory: Memory
-    prefill_ledger: Ledger
-    decode_ledger: Ledger
+    look: Callable[[], Detail]
     count_energy: Callable[[], Energy]
     arrivals: Arrivals | None = None
+
+    @property
+    def detail(self) -> Detail:
+        """Of the steps of either phase."""
+        return self.look()
 
     @property
     def energy(self) -> Energy:
         """Joules of a request."""
         return self.count_energy()
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """A step of either phase, part by part: what bounds it, (n,) each, and the ledgers.
+    `bottleneck` indexes BOTTLENECKS."""
+
+    latency_floor_s: Floats
+    mfu: Floats
+    mbu: Floats
+    bottleneck: Floats
+    prefill_ledger: Ledger
+    decode_ledger: Ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +116,17 @@ class Arrivals:
 
 
 def predict(
-    batch: CandidateBatch, workload: Workload, machines: Machines, *, keep: bool = False
+    batch: CandidateBatch,
+    workload: Workload,
+    machines: Machines,
+    *,
+    keep: bool = False,
+    shared: Shared | None = None,
 ) -> Performance:
-    """Serves `workload` on every candidate. `keep` retains per-operator ledgers."""
-    case = case_of(batch, workload, machines, keep=keep)
+    """Serves `workload` on every candidate. `keep` retains per-operator ledgers; what deployments
+    have in common by `shared` is worked out once."""
+    alike = None if shared is None else shared.deployments
+    case = case_of(batch, workload, machines, keep=keep, alike=alike)
     if workload.serving == "static":
         return _static(case)
     return _poisson(case) if workload.serving == POISSON else _closed_loop(case)
@@ -114,9 +136,10 @@ def _static(case: Case) -> Performance:
     deployed, batch, output = case.deployed, case.deployed.batch, case.output
     running = np.ceil(batch.concurrency / batch.replicas)
     per_rank = np.ceil(running / deployed.data_parallel)
-    prefill_s, prefill = prefill_step(case, per_rank * case.fresh)
     rows = np.maximum(per_rank / deployed.pipeline_parallel, 1.0)
-    decode_step_s, decode = decode_step(case, rows)
+    prompts = per_rank * case.fresh
+    prefill_s, _ = prefill_step(case, prompts, parts=False)
+    decode_step_s, decode = decode_step(case, rows, parts=False)
     tpot = decode_step_s / case.tokens_per_step
     ttft = prefill_s  # a static batch meets no server
     e2e = ttft + (output - 1.0) * tpot
@@ -125,7 +148,7 @@ def _static(case: Case) -> Performance:
     prefill_chip_s = batch.chips * ttft / batch.concurrency
     return _performance(
         case,
-        prefill,
+        partial(prefill_step, case, prompts),
         decode,
         prefill_s,
         decode_step_s,
@@ -138,6 +161,11 @@ def _static(case: Case) -> Performance:
         prefill_chip_s,
         total_chip_s,
     )
+
+
+def prompt_alone(case: Case, *, parts: bool = True) -> tuple[Floats, Step]:
+    """The prefill of a prompt that is alone on its instance, as `prefill_step`."""
+    return prefill_step(case, case.fresh, 1.0 / case.deployed.data_parallel, parts=parts)
 
 
 def _slots(case: Case) -> Floats:
@@ -192,13 +220,13 @@ def _closed_loop(case: Case) -> Performance:
     deployed, workload, output = case.deployed, case.workload, case.output
     batch = deployed.batch
     offline = workload.serving == "offline"
-    fits = _fits(case)
+    fits = case.once(_fits)
     if offline:
         waiting = running = evened(workload.queued / batch.replicas, fits)
     else:
         waiting = np.ceil(batch.concurrency / batch.replicas)
         running = np.minimum(waiting, fits)
-    prefill_s, prefill = prefill_step(case, case.fresh, 1.0 / deployed.data_parallel)
+    prefill_s = case.once(lambda one: prompt_alone(one, parts=False)[0])
     rank, decode = _full_rank(case, running, prefill_s)
     if workload.open_loop:
         latency = open_loop(rank)
@@ -220,7 +248,7 @@ def _closed_loop(case: Case) -> Performance:
         in_flight = np.minimum(in_flight, batch.concurrency)
     return _performance(
         case,
-        prefill,
+        partial(prompt_alone, case),
         decode,
         prefill_s,
         rank.step_s,
@@ -241,8 +269,8 @@ def _poisson(case: Case) -> Performance:
     batch, stages = deployed.batch, deployed.pipeline_parallel
     arriving = np.broadcast_to(workload.requests_per_s, deployed.n) / batch.replicas
     per_rank = arriving / deployed.data_parallel
-    prefill_s, prefill = prefill_step(case, case.fresh, 1.0 / deployed.data_parallel)
-    fits = _fits(case)
+    prefill_s = case.once(lambda one: prompt_alone(one, parts=False)[0])
+    fits = case.once(_fits)
     full_rank, _ = _full_rank(case, fits, prefill_s)
     full = closed_loop(full_rank, np.inf, np.zeros(1))
     full_s = full.ttft_s + (case.steps - 1.0) * full.tpot_s
@@ -282,7 +310,7 @@ def _poisson(case: Case) -> Performance:
     total_chip_s = batch.chips / requests_per_s
     performance = _performance(
         case,
-        prefill,
+        partial(prompt_alone, case),
         decode,
         prefill_s,
         rank.step_s,
@@ -300,8 +328,8 @@ def _poisson(case: Case) -> Performance:
 
 def _performance(
     case: Case,
-    prefill: Step,
-    decode: Step,
+    prompts: Callable[..., tuple[Floats, Step]],
+    decoded: Step,
     prefill_s: Floats,
     decode_step_s: Floats,
     ttft: Floats,
@@ -313,8 +341,28 @@ def _performance(
     prefill_chip_s: Floats,
     total_chip_s: Floats,
 ) -> Performance:
+    """`prompts` runs the prefill step, `decoded` is a decode step without parts."""
     decode_chip_s = total_chip_s - prefill_chip_s
-    floor = decode.ledger.floor_s
+
+    @cache
+    @np.errstate(divide="ignore", invalid="ignore", over="ignore")
+    def steps() -> tuple[Step, Step]:
+        return prompts()[1], decode_step(case, decoded.requests)[1]
+
+    @cache
+    @np.errstate(divide="ignore", invalid="ignore", over="ignore")
+    def detail() -> Detail:
+        prefill, decode = steps()
+        return Detail(
+            latency_floor_s=decode.ledger.floor_s,
+            mfu=prefill.ledger.floor_compute_s / prefill.seconds,
+            mbu=decode.ledger.floor_memory_s / decode_step_s,
+            bottleneck=_bottleneck(prefill, decode, decode_step_s, prefill_chip_s > decode_chip_s),
+            prefill_ledger=prefill.ledger,
+            decode_ledger=decode.ledger,
+        )
+
+    alone = case.workload.serving == "static"
     return Performance(
         prefill_s=prefill_s,
         decode_step_s=decode_step_s,
@@ -327,23 +375,10 @@ def _performance(
         running_per_instance=running,
         prefill_chip_s=prefill_chip_s,
         decode_chip_s=decode_chip_s,
-        latency_floor_s=floor,
-        mfu=prefill.ledger.floor_compute_s / prefill.seconds,
-        mbu=decode.ledger.floor_memory_s / decode_step_s,
-        bottleneck=_bottleneck(prefill, decode, decode_step_s, prefill_chip_s > decode_chip_s),
         memory=case.memory,
-        prefill_ledger=prefill.ledger,
-        decode_ledger=decode.ledger,
+        look=detail,
         count_energy=cache(
-            partial(
-                request_energy,
-                case,
-                prefill,
-                decode,
-                decode_step_s,
-                total_chip_s,
-                alone=case.workload.serving == "static",
-            )
+            lambda: request_energy(case, *steps(), decode_step_s, total_chip_s, alone=alone)
         ),
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dse.blocks import KINDS
 from dse.blocks.moe import ROUTING_SKEW
@@ -21,13 +22,6 @@ from dse.physics.overlap import NONE, Hidden
 from dse.space.candidates import Block, Floats
 
 TILE_ROWS = 128.0
-VOCABULARY_MULTIPLE = 64.0  # serving stacks pad the vocabulary to 64 times the tensor parallelism
-
-
-def padded_vocabulary(deployed: Deployed) -> Floats:
-    """(n,) vocabulary rows on one tensor-parallel rank."""
-    unit = VOCABULARY_MULTIPLE * deployed.tensor_parallel
-    return np.ceil(deployed.batch.vocab_size / unit) * VOCABULARY_MULTIPLE
 
 
 def computed_rows(rows: Floats) -> Floats:
@@ -84,8 +78,6 @@ class Step:
         self.decode_rows, self.prefill_rows = decode_rows, prefill_rows
         self.prompt_tokens = prompt_tokens
         self.fresh_tokens = prompt_tokens if fresh_tokens is None else fresh_tokens
-        self.has_decode: Floats = (decode_rows > 0).astype(np.float64)
-        self.has_prefill: Floats = (prefill_rows > 0).astype(np.float64)
         self.verified: Floats | float = verified
         self.verified_rows: Floats = decode_rows * verified
         self.rows = self.verified_rows + prefill_rows
@@ -94,7 +86,6 @@ class Step:
         alone = isinstance(prefill_ranks, float)
         self.idle_ranks: Floats | None = None if alone else np.asarray(1.0 / prefill_ranks - 1.0)
         self.computed_rows = computed_rows(self.rows)
-        self.useful_rows: Floats = self.rows / self.computed_rows
         self.always = np.ones(deployed.n)
         self.own_rows: Floats = self.rows / deployed.tensor_parallel
         skew = deployed.batch.routing_skew
@@ -114,15 +105,16 @@ class Step:
                 KINDS[block.kind].add(self, block)
         # Only the last token of each sequence reaches the output head.
         finished = self.verified_rows + self.prefill_rows / self.fresh_tokens
-        vocabulary = padded_vocabulary(deployed)
+        vocabulary = deployed.vocabulary
         one, label = self.always, "output head"
         self.gemm(Product(Role.HEAD, label, one, "embedding", finished, vocabulary, hidden))
         # Every rank receives the columns of all others.
         gathered = finished * vocabulary * deployed.tensor_parallel * ACTIVATION_BYTES
         cost = deployed.tensor_group.all_gather(gathered)
         ledger.network(Role.GATHER, "gather logits", one, cost)
-        for hops, cost in deployed.stage_hops(self.rows * row_bytes):
-            ledger.network(Role.HOP, "pipeline hops", hops, cost)
+        if ledger.entries is not None or (deployed.pipeline_parallel > 1.0).any():
+            for hops, cost in deployed.stage_hops(self.rows * row_bytes):
+                ledger.network(Role.HOP, "pipeline hops", hops, cost)
         ledger.overlap()
         ledger.wait_for_tier()
 
@@ -141,19 +133,21 @@ class Step:
         weight, reached = one.inner * one.out, None
         per_element = self.deployed.weight_bytes.get(one.part, ACTIVATION_BYTES)
         touched = read = weight * per_element
-        computed, useful = self.computed_rows, self.useful_rows
-        if one.rows is not self.rows:
-            computed = computed_rows(one.rows)
-            useful = one.rows / computed
+        computed = self.computed_rows if one.rows is self.rows else computed_rows(one.rows)
+        useful = one.rows / computed if self.ledger.parts else None
         self._place += 1
         fit = self.fit = self.deployed.alignment.product(self._place, one)
         if fit is None:
             sides = one.inner + one.out
         else:
-            weight, sides, reached, useful = fit.weight, fit.sides, fit.reached, useful * fit.filled
+            weight, sides, reached = fit.weight, fit.sides, fit.reached
             read = fit.read * per_element
-        bytes_ = read + one.rows * sides * ACTIVATION_BYTES
-        flops, law = 2.0 * computed * weight, self.gemm_law(one.part)
+            useful = None if useful is None else useful * fit.filled
+        bytes_ = one.rows * sides
+        bytes_ *= ACTIVATION_BYTES
+        bytes_ += read
+        flops, law = 2.0 * computed, self.gemm_law(one.part)
+        flops *= weight
         self.ledger.operator(
             one.role,
             one.label,
@@ -170,13 +164,16 @@ class Step:
         per_element = self.deployed.weight_bytes["experts"]
         touched = one.distinct * one.weight * per_element
         bytes_, flops, reached = touched + one.moved, one.flops, None
-        useful = one.mean / np.maximum(one.padded, 1e-9)  # no 0 / 0 in dense candidates
+        useful, mean = None, None
+        if self.ledger.parts:
+            useful = one.mean / np.maximum(one.padded, 1e-9)  # no 0 / 0 in dense candidates
+            mean = 1.0 - one.uneven
         self._place += 1
         fit = self.fit = self.deployed.alignment.experts(self._place, one)
         if fit is not None:
             run, reached = one.sized(fit.weight, fit.sides), fit.reached
             bytes_, flops = one.distinct * fit.read * per_element + run.moved, run.flops
-            useful = useful * fit.filled
+            useful = None if useful is None else useful * fit.filled
         self.ledger.operator(
             Role.EXPERTS,
             "routed experts",
@@ -188,17 +185,19 @@ class Step:
             useful=useful,
             held="experts",
             elsewhere=self.idle_ranks,
-            mean=1.0 - one.uneven,
+            mean=mean,
             reached=reached,
         )
 
     def over_prompt(self, one: Mixing) -> None:
-        self._mix(one, self.has_prefill, "weights")
+        self._mix(one, self.prefill_rows > 0.0, "weights")
 
     def over_cache(self, one: Mixing) -> None:
-        self._mix(one, self.has_decode, "cache")
+        self._mix(one, self.decode_rows > 0.0, "cache")
 
-    def _mix(self, one: Mixing, present: Floats, held: str) -> None:
+    def _mix(self, one: Mixing, present: NDArray[np.bool_], held: str) -> None:
+        if self.ledger.entries is None and not present.any():
+            return
         law, touched = self.deployed.law(one.law, one.part), one.cache
         self.ledger.operator(
             one.role,
@@ -208,7 +207,7 @@ class Step:
             one.flops,
             one.bytes_,
             0.0 if touched is None else touched,
-            present,
+            None if present.all() else present,
             useful=one.filled,
             held=held,
         )
@@ -238,7 +237,7 @@ def weight_bytes_per_chip(deployed: Deployed) -> dict[str, Floats]:
             per_element = deployed.weight_bytes.get(part, ACTIVATION_BYTES)
             bytes_ = layers * elements * per_element
             total[part] = total[part] + bytes_ if part in total else bytes_
-    table = padded_vocabulary(deployed) * deployed.batch.hidden_size
+    table = deployed.vocabulary * deployed.batch.hidden_size
     tables = np.where((stages > 1.0) | (deployed.batch.tied_embeddings > 0.0), 1.0, 2.0)
     total["embedding"] = tables * table * deployed.weight_bytes["embedding"]
     return total

@@ -18,7 +18,7 @@ Arithmetic stays on the chip; llama.cpp's layers on the host's processor are not
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -129,6 +129,10 @@ class TierMemory:
     kv_reserved: Floats
     staged: Floats
     capacity: Floats
+
+    def take(self, rows: NDArray[np.intp]) -> TierMemory:
+        """The chips at `rows`, (n,)."""
+        return TierMemory(*(getattr(self, f.name)[rows] for f in fields(self)))
 
     def admits(self, data_parallel: Floats) -> Floats:
         """(n,) requests of an instance whose cache the tier has room for."""

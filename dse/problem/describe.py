@@ -18,8 +18,9 @@ from dse.physics.intervals import (
 )
 from dse.physics.machines import Machines
 from dse.physics.serving import BOTTLENECKS
-from dse.problem.evaluate import ASKED, MEMORY_PARTS, Metrics
+from dse.problem.evaluate import MEMORY_PARTS, Metrics
 from dse.problem.loads import load_row, whole
+from dse.problem.models import ASKED
 from dse.problem.quality import describe_quality, quality_intervals
 from dse.problem.training.intervals import OF_LIFE, OF_TRAINING, study_intervals
 from dse.quality import quantisation
@@ -81,7 +82,7 @@ def describe_metrics(
     return {
         **{name: round(v) if name in WHOLE and v is not None else v for name, v in values.items()},
         "memory_bytes_per_chip_parts": parts,
-        "bottleneck": BOTTLENECKS[heaviest.performance.bottleneck[row]],
+        "bottleneck": BOTTLENECKS[heaviest.performance.detail.bottleneck[row]],
         "feasible": not broken,
         "violations": broken,
         "intervals": _intervals(metrics, i, values),
@@ -135,7 +136,7 @@ def describe_workloads(metrics: Metrics, i: int) -> list[dict[str, Any]]:
             **load_row(member),
             "chip_seconds_share": number(float(member.chip_s[i]) / total),
             **{name: number(member.metrics.values[name][i]) for name in BY_WORKLOAD},
-            "bottleneck": BOTTLENECKS[member.metrics.performance.bottleneck[i]],
+            "bottleneck": BOTTLENECKS[member.metrics.performance.detail.bottleneck[i]],
         }
         for member in metrics.members
     ]
@@ -144,7 +145,7 @@ def describe_workloads(metrics: Metrics, i: int) -> list[dict[str, Any]]:
 def _within_power(metrics: Metrics, i: int, ends: list[float]) -> list[float]:
     """The ends of an interval of watts, from the idle power to the power that the chip may draw."""
     metrics, i = metrics.heaviest(i)
-    deployed = metrics.performance.decode_ledger.deployed
+    deployed = metrics.performance.detail.decode_ledger.deployed
     power, chip = deployed.machines.power, deployed.batch.chip[i]
     least, most = float(power.idle_w[chip]), float(power.cap_w[chip])
     return [min(max(end, least), most) for end in ends]

@@ -6,7 +6,7 @@ The one path from a candidate to numbers: the search, `dse estimate` and its --d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -15,77 +15,60 @@ from numpy.typing import NDArray
 
 from dse.economics.cost import cost
 from dse.economics.energy import COUNTED, energy_metrics
-from dse.physics.attention_metrics import ATTENTION_METRICS, attention_metrics
 from dse.physics.intervals import Spread
 from dse.physics.machines import Machines
-from dse.physics.parameters import (
-    Parameters,
-    index_bytes_per_token,
-    kv_elements_per_token,
-    parameters,
-)
+from dse.physics.parameters import Parameters
 from dse.physics.provenance import worst_block_law
 from dse.physics.serving import Performance, predict
 from dse.physics.workload import Workload
-from dse.problem.format_loss import FormatLoss, format_loss
+from dse.problem.format_loss import FormatLoss
+from dse.problem.models import ASKED, OF_MODEL, Models
 from dse.quality.law import Law
-from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, Quality, quality, tokens_at_compute
+from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, Quality
 from dse.rules.case import Case, Searched, stack_of
 from dse.rules.registry import judge
 from dse.schema.backend import TUNED
 from dse.schema.calibration import KINDS
-from dse.schema.dtypes import BITS, CODE, DTYPES
-from dse.space.candidates import Block, CandidateBatch, Floats
+from dse.space.alike import Shared
+from dse.space.candidates import CandidateBatch, Floats
 
-# Metrics of a shape that are worked out for those who name them.
-SHAPE_METRICS = (
-    "attention_share",
-    "width_per_layer",
-    "equivalent_over_total",
-    "tokens_per_active_parameter",
-)
-ASKED = ("training_flops", *SHAPE_METRICS, *ATTENTION_METRICS)
 MEMORY_PARTS = ("weights", "kv_cache", "activations", "communication", "runtime")
-_BYTES_PER_ELEMENT = np.array([BITS[dtype] / 8 for dtype in DTYPES])
+IN_MEMORY = ("memory_bytes_per_chip", *(f"memory_{part}_bytes_per_chip" for part in MEMORY_PARTS))
+OF_STEPS = ("latency_floor_s", "distance_to_floor", "mfu", "mbu")
+IN_TIER = ("tier_bytes_per_chip", "tier_capacity_bytes_per_chip", "tier_wait_s")
+Later = Callable[[], Mapping[str, Floats]]
 
 
 class Values(Mapping[str, Floats]):
-    """Metrics by name. Those that are None are worked out by `later`, all of them, when one is
-    first asked for: a search that does not name them does not pay for them. Those of `asked`,
-    likewise, are there by name alone and are not among the metrics that all candidates show."""
+    """Metrics by name. Those that are None are worked out when one is first asked for, with all
+    others of its group in `later`: a search that does not name them does not pay for them. Those
+    of ASKED, likewise, are there by name alone and are not among the metrics that all candidates
+    show."""
 
-    __slots__ = ("_asked", "_known", "_later", "_of_asked")
+    __slots__ = ("_known", "_later", "_shown")
 
     def __init__(
-        self,
-        known: dict[str, Floats | None],
-        later: Callable[[], Mapping[str, Floats]],
-        asked: Callable[[], Mapping[str, Floats]],
+        self, known: dict[str, Floats | None], *later: tuple[Sequence[str], Later]
     ) -> None:
-        self._known, self._later = known, later
-        self._asked: Mapping[str, Floats] | None = None
-        self._of_asked = asked
+        self._known, self._shown = known, tuple(known)
+        self._later = {name: group for names, group in later for name in names}
 
     def __getitem__(self, name: str) -> Floats:
-        if name in ASKED:
-            if self._asked is None:
-                self._asked = self._of_asked()
-            return self._asked[name]
-        value = self._known[name]
+        value = self._known.get(name)
         if value is None:
-            found = self._later()
-            self._known.update(found)
-            value = found[name]
+            self._known.update(self._later[name]())
+            value = self._known[name]
+            assert value is not None
         return value
 
     def __contains__(self, name: object) -> bool:
-        return name in self._known or name in ASKED
+        return name in self._shown or name in ASKED
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
+        return iter(self._shown)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +81,8 @@ class Metrics:
 
     values: Mapping[str, Floats]
     violations: Mapping[str, Floats]
-    quality: Quality
-    formats: FormatLoss
+    models: Models
     performance: Performance
-    parameters: Parameters
     provenance: NDArray[np.intp]  # index into machines.KINDS: the worst law that was used
     case: Case  # what `violations` were judged on; of a mix, that of its first workload
     members: tuple[Member, ...] = ()
@@ -117,9 +98,22 @@ class Metrics:
         return self, i
 
     @property
+    def quality(self) -> Quality:
+        return self.models.quality
+
+    @property
+    def formats(self) -> FormatLoss:
+        return self.models.formats
+
+    @property
+    def parameters(self) -> Parameters:
+        return self.models.parameters
+
+    @property
     def spread(self) -> Spread:
         """Of the 80% intervals (`dse.physics.intervals`)."""
-        return self.performance.decode_ledger.deployed.machines.spread_of(self.tuning)
+        assert self.case.machines is not None
+        return self.case.machines.spread_of(self.tuning)
 
     def heaviest(self, i: int) -> tuple[Metrics, int]:
         """The metrics of the workload on which candidate `i` spends most chip-seconds, and its row
@@ -169,6 +163,7 @@ class Terms(TypedDict, total=False):
     law: str | Law
     unique_tokens: float
     searched: Searched
+    shared: Shared | None
 
 
 @np.errstate(divide="ignore", invalid="ignore", over="ignore")
@@ -182,25 +177,24 @@ def evaluate(
     law: str | Law = DEFAULT,
     unique_tokens: float = UNIQUE_TOKENS,
     searched: Searched = "nothing",
+    shared: Shared | None = None,
 ) -> Metrics:
     """All metrics of n candidates. With `training_flops`, every shape whose training tokens are
     not given is trained for that compute; `keep` retains per-operator ledgers; `law` names the one
     of `dse.quality.laws` that predicts the loss, or is one that was moved (`dse.problem.own_law`);
     of its text `unique_tokens` are not read twice. `searched` is what a search chooses, which the
-    rules of a search bind."""
-    count, tokens, shape_quality, formats = of_model(batch, training_flops, law, unique_tokens)
-    performance = predict(batch, workload, machines, keep=keep)
+    rules of a search bind. What candidates have in common by `shared` is worked out once."""
+    models = Models(batch, training_flops, law, unique_tokens)
+    performance = predict(batch, workload, machines, keep=keep, shared=shared)
     price = machines.usd_per_chip_hour[batch.chip]
     prices = cost(
         performance.prefill_chip_s,
         performance.decode_chip_s,
-        np.broadcast_to(workload.prompt_tokens, len(batch)),
-        np.broadcast_to(workload.output_tokens, len(batch)),
+        workload.prompt_tokens,
+        workload.output_tokens,
         price,
     )
     memory, chips = performance.memory, batch.chips
-    cache = memory.kv_per_request if workload.serving == "static" else memory.kv_reserved
-    kv_cache = cache * np.ceil(performance.running_per_instance / batch.data_parallel)
     values: dict[str, Floats | None] = {
         "ttft_s": performance.ttft_s,
         **_arrivals(batch, performance),
@@ -217,30 +211,15 @@ def evaluate(
         "usd_per_million_total_tokens": prices.usd_per_million_total_tokens,
         "usd_per_million_output_tokens_all_in": prices.usd_per_million_output_tokens_all_in,
         **dict.fromkeys(COUNTED),
-        "memory_bytes_per_chip": memory.base + kv_cache,
-        "memory_weights_bytes_per_chip": memory.weights,
-        "memory_kv_cache_bytes_per_chip": kv_cache,
-        "memory_activations_bytes_per_chip": memory.activations,
-        "memory_communication_bytes_per_chip": memory.communication,
-        "memory_runtime_bytes_per_chip": memory.runtime,
+        **dict.fromkeys(IN_MEMORY),
         "memory_capacity_bytes_per_chip": memory.capacity,
-        "latency_floor_s": performance.latency_floor_s,
-        "distance_to_floor": performance.decode_step_s / performance.latency_floor_s,
-        "mfu": performance.mfu,
-        "mbu": performance.mbu,
-        "predicted_loss": formats.loss + formats.added,
-        "dense_equivalent_parameters": shape_quality.dense_equivalent_parameters,
-        "total_parameters": count.total,
-        "active_parameters": count.active,
-        "training_tokens": tokens,
-        "kv_bytes_per_token": kv_elements_per_token(batch) * _BYTES_PER_ELEMENT[batch.kv_dtype]
-        + index_bytes_per_token(batch),
+        **dict.fromkeys(OF_STEPS),
+        **dict.fromkeys(OF_MODEL),
         "chips": chips,
         "chip_usd_per_hour": price,
     }
     if memory.tier is not None:
-        values |= _in_tier(batch, workload, performance)
-    output = np.broadcast_to(workload.output_tokens, len(batch))
+        values |= dict.fromkeys(IN_TIER)
     stack = stack_of(workload.backend.id)
     case = Case(
         batch,
@@ -249,63 +228,66 @@ def evaluate(
         machines,
         performance,
         workload.serving,
-        count=count,
-        tokens=tokens,
+        models=models,
         unique_tokens=unique_tokens,
         searched=searched,
         backend=workload.backend.id,
     )
+    if shared is None:
+        few, known = models, worst_kind(batch, machines)
+    else:
+        few, alike = models.of(shared.models.few), shared.deployments
+        known = worst_kind(alike.few, machines)[alike.kinds]
     return Metrics(
         values=Values(
             values,
-            lambda: energy_metrics(performance.energy, output),
-            lambda: _of_shape(batch, count, tokens, shape_quality),
+            (COUNTED, lambda: energy_metrics(performance.energy, workload.output_tokens)),
+            (IN_MEMORY, lambda: _in_memory(batch, workload, performance)),
+            (OF_STEPS, lambda: _of_steps(performance)),
+            (OF_MODEL, lambda: _of_all(few.values(), shared)),
+            (ASKED, lambda: _of_all(few.asked(), shared)),
+            (IN_TIER, lambda: _in_tier(batch, workload, performance)),
         ),
-        violations=judge(case),
+        violations=judge(case, shared),
         case=case,
-        quality=shape_quality,
-        formats=formats,
+        models=models,
         performance=performance,
-        parameters=count,
-        provenance=worst_kind(batch, machines),
+        provenance=known,
         tuning=workload.tuning,
     )
 
 
-def of_model(
-    batch: CandidateBatch, training_flops: float | None, law: str | Law, unique_tokens: float
-) -> tuple[Parameters, Floats, Quality, FormatLoss]:
-    """What follows from the models and their formats alone: parameters, training tokens (n,),
-    quality, and what the formats cost of it."""
-    count, tokens = parameters(batch), batch.training_tokens
-    if training_flops is not None:
-        affordable = tokens_at_compute(np.full(len(batch), training_flops), count.active)
-        tokens = np.where(np.isnan(tokens), affordable, tokens)
-    found = shape_quality_of(batch, count, tokens, law, unique_tokens)
-    formats = format_loss(
-        batch.trained_whole,
-        batch.trained_in,
-        _deployed_format(batch),
-        _cache_format(batch),
-        found.predicted_loss,
-        tokens,
-        found.quantised_parameters,
+def _of_all(few: Mapping[str, Floats], shared: Shared | None) -> Mapping[str, Floats]:
+    """What was found for each model, (k,), for each candidate, (n,)."""
+    if shared is None:
+        return few
+    return {name: shared.models.gathered(value) for name, value in few.items()}
+
+
+def _in_memory(
+    batch: CandidateBatch, workload: Workload, performance: Performance
+) -> dict[str, Floats]:
+    """What IN_MEMORY names: bytes on the busiest chip, in all and by part."""
+    memory = performance.memory
+    cache = memory.kv_per_request if workload.serving == "static" else memory.kv_reserved
+    kv_cache = cache * np.ceil(performance.running_per_instance / batch.data_parallel)
+    parts = (
+        memory.weights,
+        kv_cache,
+        memory.activations,
+        memory.communication,
+        memory.runtime,
     )
-    return count, tokens, found, formats
+    return dict(zip(IN_MEMORY, (memory.base + kv_cache, *parts), strict=True))
 
 
-def _of_shape(
-    batch: CandidateBatch, count: Parameters, tokens: Floats, found: Quality
-) -> Mapping[str, Floats]:
-    """What ASKED names, (n,) each."""
-    return {
-        "training_flops": 6.0 * count.active * tokens,
-        "attention_share": count.attention / count.active_non_embedding,
-        "width_per_layer": batch.hidden_size / batch.layers,
-        "equivalent_over_total": found.dense_equivalent_parameters / count.total,
-        "tokens_per_active_parameter": tokens / count.active,
-        **attention_metrics(batch),
-    }
+@np.errstate(divide="ignore", invalid="ignore", over="ignore")
+def _of_steps(performance: Performance) -> dict[str, Floats]:
+    """What OF_STEPS names, of the parts of either step."""
+    found = performance.detail
+    distance = performance.decode_step_s / found.latency_floor_s
+    of_steps = (found.latency_floor_s, distance, found.mfu, found.mbu)
+    return dict(zip(OF_STEPS, of_steps, strict=True))
 
 
 def _arrivals(batch: CandidateBatch, performance: Performance) -> dict[str, Floats]:
@@ -329,59 +311,8 @@ def _in_tier(
     assert tier is not None
     cache = tier.kv_per_request if workload.serving == "static" else tier.kv_reserved
     requests = np.ceil(performance.running_per_instance / batch.data_parallel)
-    return {
-        "tier_bytes_per_chip": tier.weights + cache * requests,
-        "tier_capacity_bytes_per_chip": tier.capacity,
-        "tier_wait_s": performance.decode_ledger.tier_s + np.zeros(len(batch)),
-    }
-
-
-def experts_of(batch: CandidateBatch) -> Block | None:
-    """The layers of which a token meets some experts alone."""
-    return next((block for block in batch.blocks if "experts" in block.sizes), None)
-
-
-def shape_quality_of(
-    batch: CandidateBatch,
-    count: Parameters,
-    tokens: Floats,
-    law: str | Law = DEFAULT,
-    unique_tokens: float = UNIQUE_TOKENS,
-) -> Quality:
-    """The quality of n trained models under a law, before anything is quantised."""
-    zeros = np.zeros(len(batch))
-    moe = experts_of(batch)
-    if moe is None:
-        experts = top_k = shared = width = zeros
-    else:
-        experts = np.where(moe.count > 0.0, moe["experts"], 0.0)
-        top_k, width = moe["experts_per_token"], np.maximum(moe["expert_intermediate_size"], 1.0)
-        shared = moe["shared_intermediate_size"] / width
-    return quality(
-        batch.hidden_size,
-        batch.layers,
-        count.active_non_embedding,
-        experts=experts,
-        experts_per_token=top_k,
-        shared_width_ratio=shared,
-        expert_intermediate_size=width,
-        training_tokens=tokens,
-        total_parameters=count.total,
-        embedding_parameters=count.embedding + count.head,
-        unique_tokens=unique_tokens,
-        law=law,
-    )
-
-
-def _deployed_format(batch: CandidateBatch) -> NDArray[np.intp]:
-    """(n,) codes of the weights that hold most of the model: experts where it has some."""
-    moe, dense = experts_of(batch), batch.weight_dtype["mlp"]
-    return dense if moe is None else np.where(moe.count > 0.0, batch.weight_dtype["experts"], dense)
-
-
-def _cache_format(batch: CandidateBatch) -> NDArray[np.intp]:
-    """(n,) codes of the keys and values; of a model that keeps none, that of 16 bits."""
-    return np.where(kv_elements_per_token(batch) > 0.0, batch.kv_dtype, CODE["bf16"])
+    waits = performance.detail.decode_ledger.tier_s + np.zeros(len(batch))
+    return dict(zip(IN_TIER, (tier.weights + cache * requests, tier.capacity, waits), strict=True))
 
 
 def worst_kind(batch: CandidateBatch, machines: Machines) -> NDArray[np.intp]:

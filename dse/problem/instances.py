@@ -175,7 +175,7 @@ def _columns(subject: Subject, batch: CandidateBatch, machines: Machines) -> Eva
         usd=values["usd_per_million_total_tokens"],
         network_share=shares[BOUNDS.index("network")],
         bound=np.argmax(np.stack(shares), axis=0),
-        bottleneck=np.asarray(performance.bottleneck, dtype=np.intp),
+        bottleneck=np.asarray(performance.detail.bottleneck, dtype=np.intp),
         memory_bytes=values["memory_bytes_per_chip"],
         memory=metrics.violations[MEMORY],
         memory_share=values["memory_bytes_per_chip"] / values["memory_capacity_bytes_per_chip"],
@@ -190,7 +190,7 @@ def step_shares(metrics: Metrics, batch: CandidateBatch) -> tuple[Floats, ...]:
     to more than 1, as does network time that is overlapped; what the host adds to the device's time
     counts as fixed."""
     performance = metrics.performance
-    ledger, step = performance.decode_ledger, performance.decode_step_s
+    ledger, step = performance.detail.decode_ledger, performance.decode_step_s
     layers, stages = batch.layers, batch.pipeline_parallel
     fullest = np.ceil(layers / stages) * stages / layers
     host = np.maximum(step - ledger.seconds * fullest, 0.0)

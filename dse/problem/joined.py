@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.physics.serving import Detail
 from dse.problem.evaluate import Metrics, Part
+from dse.problem.models import Models
 from dse.schema.backend import Backend
 from dse.space.candidates import CandidateBatch, Floats
 
@@ -20,10 +24,10 @@ def by_backend(
     batch: CandidateBatch,
     backends: Sequence[Backend],
     evaluate: Callable[[CandidateBatch, Backend], Metrics],
-    of_model: Callable[[], Mapping[str, object]],
+    models: Models,
 ) -> Metrics:
-    """The metrics of n candidates, each under the backend of its code. `of_model` gives the fields
-    of `Metrics` that follow from the model, over all n."""
+    """The metrics of n candidates, each under the backend of its code; `models` are those of all
+    n."""
     assert batch.backend is not None
     parts = []
     for code in np.unique(batch.backend):
@@ -32,17 +36,28 @@ def by_backend(
         parts.append(Part(rows, found))
     if len(parts) == 1:
         return parts[0].metrics
-    return _joined(len(batch), tuple(parts), of_model())
+    return _joined(len(batch), tuple(parts), models)
 
 
-def _joined(n: int, parts: tuple[Part, ...], of_model: Mapping[str, object]) -> Metrics:
+def _joined(n: int, parts: tuple[Part, ...], models: Models) -> Metrics:
     first = parts[0].metrics
     performances = [part.metrics.performance for part in parts]
-    arrays = {
-        field.name: _scatter(n, parts, [getattr(one, field.name) for one in performances])
-        for field in fields(first.performance)
-        if isinstance(getattr(first.performance, field.name), np.ndarray)
-    }
+
+    def whole(every: Sequence[Any]) -> dict[str, NDArray]:
+        """The arrays of a record that each part has, joined."""
+        columns = {
+            field.name: [getattr(one, field.name) for one in every] for field in fields(every[0])
+        }
+        return {
+            name: _scatter(n, parts, column)
+            for name, column in columns.items()
+            if isinstance(column[0], np.ndarray)
+        }
+
+    def detail() -> Detail:
+        every = [one.detail for one in performances]
+        return replace(every[0], **whole(every))
+
     return replace(
         first,
         values=_Scattered(n, parts),
@@ -50,11 +65,11 @@ def _joined(n: int, parts: tuple[Part, ...], of_model: Mapping[str, object]) -> 
             rule: _scatter(n, parts, [part.metrics.violations[rule] for part in parts])
             for rule in first.violations
         },
-        performance=replace(first.performance, **arrays),
+        models=models,
+        performance=replace(first.performance, **whole(performances), look=cache(detail)),
         provenance=_scatter(n, parts, [part.metrics.provenance for part in parts]),
         members=(),
         parts=parts,
-        **of_model,
     )
 
 

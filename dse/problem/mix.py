@@ -18,7 +18,7 @@ of the time, and the sums above come out at R requests a second for u below 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Unpack
 
@@ -29,8 +29,9 @@ from dse.economics.cost import cost
 from dse.physics.machines import Machines
 from dse.physics.serving import Performance
 from dse.physics.workload import POISSON, Workload
-from dse.problem.evaluate import MEMORY_PARTS, Member, Metrics, Terms, Values, evaluate, of_model
+from dse.problem.evaluate import MEMORY_PARTS, Member, Metrics, Terms, Values, evaluate
 from dse.problem.joined import by_backend
+from dse.problem.models import ASKED, Models
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS
 from dse.schema.backend import Backend
 from dse.schema.metrics import METRICS
@@ -83,7 +84,7 @@ def evaluate_mix(
         values["utilisation"] = np.maximum(values["utilisation"], load)
         violations["arrivals_within_capacity"] = values["utilisation"] - 1.0
     # What is asked of the shape alone is the same in every workload.
-    found = Values({**values}, dict, lambda: each[0].values)
+    found = Values({**values}, (ASKED, lambda: {name: each[0].values[name] for name in ASKED}))
     return replace(each[0], values=found, violations=violations, members=members)
 
 
@@ -96,16 +97,13 @@ def _by_backend(batch: CandidateBatch, mix: Mix, machines: Machines, terms: Term
     def under(part: CandidateBatch, backend: Backend) -> Metrics:
         return evaluate_mix(part, served_by(mix, backend), machines, **terms)
 
-    def model() -> Mapping[str, object]:
-        count, _, quality, formats = of_model(
-            batch,
-            terms.get("training_flops"),
-            terms.get("law", DEFAULT),
-            terms.get("unique_tokens", UNIQUE_TOKENS),
-        )
-        return {"parameters": count, "quality": quality, "formats": formats}
-
-    return by_backend(batch, machines.backends, under, model)
+    models = Models(
+        batch,
+        terms.get("training_flops"),
+        terms.get("law", DEFAULT),
+        terms.get("unique_tokens", UNIQUE_TOKENS),
+    )
+    return by_backend(batch, machines.backends, under, models)
 
 
 def _at_the_whole_load(

@@ -30,12 +30,14 @@ from dse.schema.metrics import METRICS, Limit, Measured
 from dse.schema.model import Model
 from dse.schema.model_catalog import resolve_model
 from dse.schema.study import Study
+from dse.space.alike import Shared, shared_by
 from dse.space.batches import batch_of_values
 from dse.space.candidates import CandidateBatch, Floats
 from dse.space.space import Space
 
 # A constraint of every study: a point that an objective says nothing of has no place on a front.
 KNOWN = "every objective has a value"
+LOAD = "concurrency"  # all else is of the deployment
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,18 +127,42 @@ class PhysicsProblem:
         return found
 
     def metrics(self, index: NDArray[np.int64], *, keep: bool = False) -> Metrics:
-        metrics = self.metrics_of(self.batch(index), self.machines, keep=keep)
+        batch = self.batch(index)
+        shared = self._shared(batch, index)
+        metrics = self.metrics_of(batch, self.machines, keep=keep, shared=shared)
         return metrics if self.pools is None else self.pools.complete(metrics, index)
 
     def metrics_of(
-        self, batch: CandidateBatch, machines: Machines, *, keep: bool = False
+        self,
+        batch: CandidateBatch,
+        machines: Machines,
+        *,
+        keep: bool = False,
+        shared: Shared | None = None,
     ) -> Metrics:
         """The metrics of candidates on chips of `machines`, each pool of its own as if it did
         both phases."""
-        metrics = self._alone(batch, machines, keep=keep)
+        metrics = self._alone(batch, machines, keep=keep, shared=shared)
         return metrics if self.trained is None else self.trained.complete(metrics, batch)
 
-    def _alone(self, batch: CandidateBatch, machines: Machines, *, keep: bool = False) -> Metrics:
+    def _shared(self, batch: CandidateBatch, index: NDArray[np.int64]) -> Shared | None:
+        """What the candidates at `index` have in common."""
+        models = self.space.codes(
+            index, lambda axis: axis.rule.section == "model" or axis.rule.kind == "dtype"
+        )
+        deployments = self.space.codes(index, lambda axis: axis.name != LOAD)
+        if models is None or deployments is None:
+            return None
+        return shared_by(batch, models, deployments)
+
+    def _alone(
+        self,
+        batch: CandidateBatch,
+        machines: Machines,
+        *,
+        keep: bool = False,
+        shared: Shared | None = None,
+    ) -> Metrics:
         return evaluate_mix(
             batch,
             self.mix,
@@ -146,6 +172,7 @@ class PhysicsProblem:
             law=self.law,
             unique_tokens=self.study.unique_tokens,
             searched=self.searched,
+            shared=shared,
         )
 
     def evaluate(self, index: NDArray[np.int64]) -> Evaluation:
@@ -166,7 +193,8 @@ class PhysicsProblem:
         return found
 
     def _aggregated(self, index: NDArray[np.int64]) -> Evaluation:
-        metrics = self.metrics_of(self.batch(index), self.machines)
+        batch = self.batch(index)
+        metrics = self.metrics_of(batch, self.machines, shared=self._shared(batch, index))
         return self._judged(metrics, dict(enumerate(metrics.violations.values())))
 
     def _joined(self, index: NDArray[np.int64]) -> Evaluation:
@@ -202,12 +230,13 @@ class PhysicsProblem:
         amounts = np.zeros((len(self.constraints), values.shape[1]))
         first = len(amounts) - 1 - len(self.limits)
         limits = {k: limit.amount(metrics) for k, limit in enumerate(self.limits, first)}
-        for k, amount in {**violations, **limits, len(amounts) - 1: unknown * 1.0}.items():
-            if amount.any():  # NaN counts; most rules are kept by all
-                amounts[k] = np.where(np.isnan(amount), np.inf, amount)
+        found = {**violations, **limits, len(amounts) - 1: unknown * 1.0}
+        broken = [k for k, amount in found.items() if amount.any()]  # most rules are kept by all
+        for k in broken:
+            amounts[k] = np.where(np.isnan(found[k]), np.inf, found[k])
         if unknown.any():
             values = np.where(np.isnan(values), np.inf, values)
-        return Evaluation(values.T, amounts.T)
+        return Evaluation(values.T, amounts.T, tuple(sorted(broken)))
 
 
 def without_pools(problem: PhysicsProblem) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from dse.answer.numbers import number
 from dse.errors import InputError
 from dse.physics.parameters import parameters
-from dse.problem.evaluate import shape_quality_of
+from dse.problem.models import shape_quality_of
 from dse.quality.law import Law, Quality
 from dse.quality.laws import LAWS, tokens_at_compute, training_flops
 from dse.quality.own_runs import (

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,7 @@ from dse.physics.disaggregated import (
 )
 from dse.physics.machines import Machines
 from dse.physics.phases import case_of
+from dse.physics.serving import Detail
 from dse.physics.step import Step
 from dse.physics.workload import Workload
 from dse.problem.evaluate import Metrics
@@ -362,16 +363,21 @@ class Pools:
                 broken[k, rows] = amounts_of_pools
             known = metrics.provenance.copy()
             known[rows] = np.maximum(designs.first.known, designs.second.known)
-            bound = np.array(metrics.performance.bottleneck)
+            performance = metrics.performance
             larger = designs.a * designs.first.workers.chips > designs.chips / 2.0
             bounds = (designs.first.own[BOUND], designs.second.own[BOUND])
-            bound[rows] = np.where(larger, *bounds).astype(bound.dtype)
+
+            def detail() -> Detail:
+                bound = np.array(performance.detail.bottleneck)
+                bound[rows] = np.where(larger, *bounds).astype(bound.dtype)
+                return replace(performance.detail, bottleneck=bound)
+
             return replace(
                 metrics,
                 values=_Completed(metrics.values, rows, designs),
                 violations=dict(zip(violations, broken, strict=True)),
                 provenance=known,
-                performance=replace(metrics.performance, bottleneck=bound),
+                performance=replace(performance, look=cache(detail)),
             )
 
     def in_steps(self, metrics: Metrics, index: Ints) -> Metrics:
@@ -385,10 +391,14 @@ class Pools:
             case = case_of(batch, self._served(batch, machines), machines, keep=True)
             steps[pool] = (prefill_step if pool == "prefill" else decode_step)(case)[1]
         values = metrics.values
-        performance = replace(
-            metrics.performance,
+        detail = replace(
+            metrics.performance.detail,
             prefill_ledger=steps["prefill"].ledger,
             decode_ledger=steps["decode"].ledger,
+        )
+        performance = replace(
+            metrics.performance,
+            look=lambda: detail,
             prefill_s=values["prefill_s"],
             decode_step_s=values["decode_step_s"],
         )

@@ -38,10 +38,12 @@ class Objective:
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     """F (n, m) float64, all minimised; G (n, c) float64, G <= 0 feasible. Never NaN; F of an
-    infeasible point may be +inf."""
+    infeasible point may be +inf. `broken` are the columns of G that may have other values than 0,
+    in order; None: any."""
 
     F: NDArray[np.float64]
     G: NDArray[np.float64]
+    broken: tuple[int, ...] | None = None
 
 
 class SpaceProtocol(Protocol):

@@ -126,8 +126,9 @@ def _each(
 
 
 def _tokens(case: Case) -> Measured:
-    if case.tokens is not None:
-        yield case.tokens / case.parameters.active, ~np.isnan(case.tokens)
+    if case.models is not None:
+        tokens = case.models.tokens
+        yield tokens / case.parameters.active, ~np.isnan(tokens)
 
 
 def _over_hidden(width: Callable[[Block], Floats]) -> Callable[[Case, Block], Floats]:
@@ -288,8 +289,9 @@ def _multiple(title: str, value: Floats, used: Flags | bool) -> Part:
     phases=("shapes",),
 )
 def TOKENS(case: Case) -> Found:
-    if case.tokens is not None:
-        known = np.where(np.isnan(case.tokens), 0.0, case.tokens)
+    if case.models is not None:
+        tokens = case.models.tokens
+        known = np.where(np.isnan(tokens), 0.0, tokens)
         yield Part(np.maximum(known / case.unique_tokens - 1.0, 0.0))
 
 
@@ -299,6 +301,7 @@ def TOKENS(case: Case) -> Found:
     "a rank without a request idles",
     "derived",
     phases=("load",),
+    loaded=True,
 )
 def RANKS(case: Case) -> Found:
     if case.performance is not None and case.performance.arrivals is None:

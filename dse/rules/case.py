@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import inf
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
@@ -66,11 +66,23 @@ class Training:
     chips: int | None = None
 
 
+class Models(Protocol):
+    """Of n models, their parameters and the tokens, (n,), that they are trained on."""
+
+    @property
+    def parameters(self) -> Parameters: ...
+
+    @property
+    def tokens(self) -> Floats: ...
+
+    def of(self, batch: CandidateBatch) -> Models: ...
+
+
 @dataclass(frozen=True)
 class Case:
     """n candidates on chips of `families`, by the code of the chip; `named` is the stack that was
-    asked for, None where any may be meant. `count` are their parameters and `tokens`, (n,), what
-    they are trained on, where known. `searched` is what a search chooses of them. Some questions
+    asked for, None where any may be meant. `models` is what is known of how they are trained.
+    `searched` is what a search chooses of them. Some questions
     know shapes and degrees alone: then `machines`, `performance` and `training` are None, and rules
     that need them find nothing."""
 
@@ -81,8 +93,7 @@ class Case:
     performance: Performance | None = None
     serving: str = "continuous"
     training: Training | None = None
-    count: Parameters | None = None
-    tokens: Floats | None = None
+    models: Models | None = None
     unique_tokens: float = inf
     searched: Searched = "nothing"
     backend: str = ""  # id of what serves, where known
@@ -96,6 +107,11 @@ class Case:
     def under(self, stack: str) -> Case:
         """The same where `stack` is named."""
         return replace(self, named=stack)
+
+    def of(self, batch: CandidateBatch) -> Case:
+        """The case of other candidates, of which nobody knows how they run."""
+        models = None if self.models is None else self.models.of(batch)
+        return replace(self, batch=batch, performance=None, models=models)
 
     @cached_property
     def group(self) -> Floats:
@@ -124,7 +140,7 @@ class Case:
 
     @cached_property
     def parameters(self) -> Parameters:
-        return parameters(self.batch) if self.count is None else self.count
+        return parameters(self.batch) if self.models is None else self.models.parameters
 
     @cached_property
     def layers(self) -> Floats:

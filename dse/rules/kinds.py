@@ -64,7 +64,8 @@ class Rule:
     """One rule: `says` in one sentence what holds where it is kept; `known` is the kind of its
     evidence (spec, measured, derived, claimed, assumed). `stacks` are known to look for it and to
     refuse what breaks it (of memory and load, none in particular), and `cites` is what each has of
-    its own beside the `source`. `find` is set for errors
+    its own beside the `source`. One that is `loaded` asks how requests run, and others nothing but
+    the deployment; `find` is set for errors
     alone: what is wasted is found from the products of a step (`dse.rules.waste`)."""
 
     name: str
@@ -77,6 +78,7 @@ class Rule:
     binds: Binds = "everyone"
     phases: tuple[Phase, ...] = ("serving",)
     find: Find | None = field(default=None, compare=False)
+    loaded: bool = False
 
     def cited(self, stacks: Iterable[str]) -> str:
         """The sources that concern `stacks`."""
@@ -107,13 +109,24 @@ def rule(
     stacks: tuple[str, ...] = (),
     cites: Mapping[str, str] | None = None,
     phases: tuple[Phase, ...] = ("serving",),
+    loaded: bool = False,
 ) -> Callable[[Find], Rule]:
     """Makes a function the `find` of a rule, and enters the rule into the registry."""
 
     def enter(find: Find) -> Rule:
         severity: Severity = "note" if SEARCH.intersection(phases) else "error"
         one = Rule(
-            name, severity, says, source, known, stacks, dict(cites or {}), binds, phases, find
+            name,
+            severity,
+            says,
+            source,
+            known,
+            stacks,
+            dict(cites or {}),
+            binds,
+            phases,
+            find,
+            loaded,
         )
         REGISTRY.append(one)
         return one

@@ -18,6 +18,7 @@ HOST = TIERS.index("host")
     "dse.physics.memory, dse.physics.training.memory",
     "derived",
     phases=BOTH,
+    loaded=True,
 )
 def MEMORY(case: Case) -> Found:
     if case.training is not None:

@@ -10,7 +10,7 @@ evidence that all do: it binds where its stack is named.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from dse.rules import memory, divide, service, formats, servers, training, bands
 from dse.rules.case import Case, Searched, servers_on
 from dse.rules.kinds import REGISTRY, SERVERS, Finding, Flags, Phase, Rule, by_how_much, message
 from dse.rules.service import RACK, TRAINING_FITS
+from dse.space.alike import Shared
 from dse.space.candidates import Floats
 
 RULES: Mapping[str, Rule] = {rule.name: rule for rule in REGISTRY}
@@ -67,9 +68,24 @@ def rules_of(case: Case) -> tuple[Rule, ...]:
     return (*(_IN_RACK if case.rack else _SERVING), *_SEARCHED[case.searched])
 
 
-def judge(case: Case) -> dict[str, Floats]:
-    """(n,) by rule: used / limit - 1 of a quantity, else 1 where it is broken and 0 elsewhere."""
+def judge(case: Case, shared: Shared | None = None) -> dict[str, Floats]:
+    """(n,) by rule: used / limit - 1 of a quantity, else 1 where it is broken and 0 elsewhere. Of
+    what is `shared`, rules of shapes are asked once for each model, and those that ask of no load
+    once for each deployment."""
     rules = rules_of(case)
+    if shared is None:
+        return _judged(case, rules)
+    shapes = {rule for rule in rules if "shapes" in rule.phases}
+    loaded = {rule for rule in rules if rule.loaded}
+    found = _judged(case, [rule for rule in rules if rule in loaded])
+    for alike, own in ((shared.models, shapes), (shared.deployments, {*rules} - shapes - loaded)):
+        one = case.of(alike.few)
+        for name, amount in _judged(one, [rule for rule in rules if rule in own]).items():
+            found[name] = case.kept if amount is one.kept else alike.gathered(amount)
+    return {rule.name: found[rule.name] for rule in rules}
+
+
+def _judged(case: Case, rules: Sequence[Rule]) -> dict[str, Floats]:
     found = {rule.name: _amount(rule, case) for rule in rules}
     return _bind(case, [rule for rule in rules if rule.by_stack], found)
 

@@ -66,6 +66,7 @@ def BACKEND(case: Case) -> Found:
     "requests in flight are no fewer than replicas",
     "a replica without a request is paid for and idles",
     "derived",
+    loaded=True,
 )
 def IDLE(case: Case) -> Found:
     queued = case.serving == "offline"  # more wait than any number of replicas takes
@@ -82,6 +83,7 @@ def IDLE(case: Case) -> Found:
     "requests arrive no faster than they are served",
     "dse.physics.queueing",
     "derived",
+    loaded=True,
 )
 def ARRIVALS(case: Case) -> Found:
     if case.performance is not None and case.performance.arrivals is not None:
@@ -93,6 +95,7 @@ def ARRIVALS(case: Case) -> Found:
     "the chip has the memory tier that weights or cache are put into",
     "hardware/tiers.yaml and the chip's file",
     binds="hardware",
+    loaded=True,
 )
 def TIER(case: Case) -> Found:
     tier = None if case.performance is None else case.performance.memory.tier
@@ -107,6 +110,7 @@ def TIER(case: Case) -> Found:
     "offloaded weights and the cache of one request fit the memory tier",
     "hardware/tiers.yaml and the chip's file",
     binds="hardware",
+    loaded=True,
 )
 def TIER_MEMORY(case: Case) -> Found:
     tier = None if case.performance is None else case.performance.memory.tier

@@ -17,7 +17,6 @@ from dse.blocks.operators import Role
 from dse.physics.alignment import CLIFF_BYTES, ELEMENT_BITS, MEASURED_BYTES, MX_BLOCK
 from dse.physics.gemms import Gemm, NotedStep
 from dse.physics.phases import layer_imbalance
-from dse.physics.step import padded_vocabulary
 from dse.rules.case import Width, split_widths
 from dse.rules.divide import VOCABULARY_MULTIPLE
 from dse.rules.efficiency import best_tile
@@ -316,7 +315,7 @@ def _predicted(steps: Steps) -> Iterator[Finding]:
         lost,
         predicted=True,
     )
-    held = padded_vocabulary(steps.prefill.deployed) * batch.tensor_parallel
+    held = steps.prefill.deployed.vocabulary * batch.tensor_parallel
     over = 1.0 - batch.vocab_size / held
     shares = [
         _entry_s(step, Role.HEAD) / step.seconds * over for step in (steps.prefill, steps.decode)

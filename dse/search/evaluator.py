@@ -25,21 +25,30 @@ SAMPLE, REFUSED, SEARCH, FRONT = STAGES = ("sample", "refused", "search", "front
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Evaluated points: ids (n,), index (n, d), F (n, m), G (n, c)."""
+    """Evaluated points: ids (n,), index (n, d), F (n, m), G (n, c); `broken` as of `Evaluation`."""
 
     ids: NDArray[np.int64]
     index: NDArray[np.int64]
     F: NDArray[np.float64]
     G: NDArray[np.float64]
+    broken: tuple[int, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
 
     @property
+    def columns(self) -> Sequence[int]:
+        """Of G, those that may have other values than 0: the others need not be read."""
+        return range(self.G.shape[1]) if self.broken is None else self.broken
+
+    @property
     def violation(self) -> NDArray[np.float64]:
         """(n,) sum of the positive constraint values, by which Optuna too ranks infeasible
         trials; 0 where feasible."""
-        return np.maximum(self.G, 0.0).sum(axis=1)
+        total = np.zeros(len(self))
+        for k in self.columns:
+            total += np.maximum(self.G[:, k], 0.0)
+        return total
 
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Batch:
         return Batch(self.ids[rows], self.index[rows], self.F[rows], self.G[rows])
@@ -48,7 +57,8 @@ class Batch:
     def of(cls, parts: Sequence[Batch]) -> Batch:
         """At least one part, one behind the other."""
         columns = zip(*((part.ids, part.index, part.F, part.G) for part in parts), strict=True)
-        return cls(*(np.concatenate(column) for column in columns))
+        ids, index, F, G = (np.concatenate(column) for column in columns)
+        return cls(ids, index, F, G)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +149,18 @@ class Evaluator:
         first = np.sort(first[~self.seen.contains(distinct)])[: self.left]
         ids = ids[first]
         self.seen.add(ids)
-        parts = list(self._run(ids[i : i + self.chunk] for i in range(0, len(ids), self.chunk)))
-        objectives, constraints = len(self.problem.objectives), len(self.problem.constraints)
-        batch = Batch(
-            ids,
-            index[first],
-            np.concatenate([np.empty((0, objectives)), *(part.F for part in parts)]),
-            np.concatenate([np.empty((0, constraints)), *(part.G for part in parts)]),
-        )
+        # Neighbours in the order of ids have most in common, which is worked out once.
+        order = np.argsort(ids)
+        chunks = [order[i : i + self.chunk] for i in range(0, len(ids), self.chunk)]
+        F = np.empty((len(self.problem.objectives), len(ids))).T
+        G = np.zeros((len(self.problem.constraints), len(ids))).T
+        broken: set[int] = set()
+        for rows, part in zip(chunks, self._run(ids[rows] for rows in chunks), strict=True):
+            F[rows] = part.F
+            for k in part.columns:
+                G[rows, k] = part.G[:, k]
+            broken.update(part.columns)
+        batch = Batch(ids, index[first], F, G, tuple(sorted(broken)))
         violation = batch.violation
         near = violation <= (TOLERATED if self.feasible else np.inf)
         self.relaxed.add(np.column_stack([batch.F, violation])[near], ids[near])
@@ -196,7 +210,7 @@ class Evaluator:
         """Points evaluated before, evaluated once more without being counted."""
         index = self.space.unrank(ids)
         evaluation = self.problem.evaluate(index)
-        return Batch(ids, index, evaluation.F, evaluation.G)
+        return Batch(ids, index, evaluation.F, evaluation.G, evaluation.broken)
 
     def reserve(self, n: int) -> None:
         """Leave n evaluations of the limit to `add`, unless it is the whole space."""
@@ -239,11 +253,15 @@ class Evaluator:
                     yield part
 
     def _account(self, batch: Batch) -> None:
-        violated = batch.G > 0
-        count = violated.sum(axis=1)
+        violated = {k: batch.G[:, k] > 0 for k in batch.columns}
+        count = np.zeros(len(batch), dtype=np.intp)
+        for k, flags in violated.items():
+            count += flags
+            self._violated[k] += np.count_nonzero(flags)
         self.evaluations += len(batch)
-        self._violated += violated.sum(axis=0)
-        self._only += violated[count == 1].sum(axis=0)
+        alone = count == 1
+        for k, flags in violated.items():
+            self._only[k] += np.count_nonzero(flags & alone)
         feasible = count == 0
         self.feasible += int(feasible.sum())
         self.archive.add(batch.F[feasible], batch.ids[feasible])

@@ -6,7 +6,8 @@ that does not apply to the point is absent, and so is one of a single value, whi
 What a relative axis comes to at the point (`num_attention_heads` from a ratio) is a user attribute,
 beside `id`, the point's rank in the space, `stage`, what brought it here (`sample`, `refused`,
 `search` or `front`, whichever was first), and `violates`, the names of the constraints that it
-breaks.
+breaks. Of its constraints a trial has those that are not 0, since most rules are kept exactly, and
+the study has the names of all.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ _DIFFERS = {
     "data_digest": "other hardware data",
 }
 _DIGITS = 12
+_CONSTRAINTS = "constraints"
 # Behind the name of a study, the study of its work units (dse.search.claims).
 UNITS = ".units"
 # optuna-dashboard 0.21 knows constraints without a name alone, and marks trials that break one: of
@@ -172,6 +174,13 @@ class Record:
     def load(self) -> Recorded:
         """All trials in the order in which they were stored, extracted once."""
         problem = self._problem
+        names = self.attrs.get(_CONSTRAINTS)
+        lacking = [] if names is None else [one for one in problem.constraints if one not in names]
+        if lacking:
+            raise StorageError(
+                f"{shown(self.location)} holds study {self.name!r} of a version without the limit "
+                f"{lacking[0]}; start it afresh (--fresh) or use another folder (--out)"
+            )
         with many_trials():
             ids, stages, values, limits = self._stored()
         signs = np.array([objective.sign for objective in problem.objectives])
@@ -190,13 +199,7 @@ class Record:
         ids = np.array([trial.user_attrs["id"] for trial in trials], dtype=np.int64)
         values = np.array([trial.values for trial in trials], dtype=float)
         kept = [trial.constraints for trial in trials]
-        lacking = next((name for name in constraints if any(name not in had for had in kept)), None)
-        if lacking is not None:
-            raise StorageError(
-                f"{shown(self.location)} holds study {self.name!r} of a version without the limit "
-                f"{lacking}; start it afresh (--fresh) or use another folder (--out)"
-            )
-        limits = [[had[name] for name in constraints] for had in kept]
+        limits = [[had.get(name, 0.0) for name in constraints] for had in kept]
         return (
             ids,
             tuple(trial.user_attrs["stage"] for trial in trials),
@@ -230,6 +233,7 @@ class Record:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExperimentalWarning)
             study.set_metric_names([objective.metric for objective in self._problem.objectives])
+        study.set_user_attr(_CONSTRAINTS, list(self._problem.constraints))
         return study
 
     def _check(self, identity: Mapping[str, Any]) -> None:
@@ -262,7 +266,7 @@ class Record:
 
     def _trials(self, batch: Batch, stage: str) -> list[optuna.trial.FrozenTrial]:
         problem, space = self._problem, self._problem.space
-        active, several = active_axes(space, batch.index), space.cardinalities > 1
+        active, several = space.active(batch.index), space.cardinalities > 1
         values = space.values(batch.index)
         signs = np.array([objective.sign for objective in problem.objectives])
         metrics, limits = (batch.F * signs).tolist(), batch.G.tolist()
@@ -271,10 +275,10 @@ class Record:
         for row, point in enumerate(batch.index):
             params, of = {}, {}
             attrs: dict[str, Any] = {"id": int(batch.ids[row]), "stage": stage}
-            worst = min(max(limits[row], default=0.0), _FINITE)
+            held = {name: g for name, g in zip(names, limits[row], strict=True) if g != 0.0}
+            worst = min(max(held.values(), default=0.0), _FINITE)
             if worst > 0:
-                broken = [name for name, g in zip(names, limits[row], strict=True) if g > 0]
-                attrs["violates"] = broken
+                attrs["violates"] = [name for name, g in held.items() if g > 0]
             for axis, name in enumerate(space.names):
                 if not active[row, axis]:
                     continue
@@ -288,7 +292,7 @@ class Record:
                     values=metrics[row],
                     params=params,
                     distributions=of,
-                    constraints=dict(zip(names, limits[row], strict=True)),
+                    constraints=held,
                     system_attrs={_UNNAMED: [worst]} if worst > 0 else {},
                     user_attrs=attrs,
                 )

@@ -52,7 +52,8 @@ class Tables:
                 self._last = _insert(connection, self._study, trials)
 
     def load(self, objectives: int, constraints: Sequence[str]) -> Loaded:
-        """Every complete trial that has an `id`, in the order of numbers."""
+        """Every complete trial that has an `id`, in the order of numbers. A constraint that is not
+        there is 0."""
         attr, system = models.TrialUserAttributeModel.__table__, _SYSTEM
         value = models.TrialValueModel.__table__
         with self._engine.connect() as connection:
@@ -71,7 +72,7 @@ class Tables:
                 )
                 column = [_INFINITE.get(kind.name, number) for _, number, kind in rows]
                 values[np.searchsorted(trials, [row[0] for row in rows]), k] = column
-            limits = np.empty((len(trials), len(constraints)))
+            limits = np.zeros((len(trials), len(constraints)))
             for k, name in enumerate(constraints):
                 rows = self._rows(
                     connection, system, system.c.value_json, system.c.key == f"{_CONSTRAINT}{name}"

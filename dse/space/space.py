@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -158,6 +158,22 @@ class Space:
     def active(self, index: Ints) -> Flags:
         """(n, d) -> (n, d): whether the axis counts at the point."""
         return self._active[self._branch(index)]
+
+    def codes(self, index: Ints, of: Callable[[Axis], bool]) -> Ints | None:
+        """(n, d) -> (n,) numbers, equal where the axes `of` have equal values, and so have those
+        that they depend on; None where such numbers may pass LARGEST_SPACE."""
+        wanted = {axis.name for axis in self.axes if of(axis)}
+        for axis in reversed(self.axes):  # each stands behind those that it depends on
+            wanted |= set(axis.depends_on) if axis.name in wanted else set()
+        several = [j for j, name in enumerate(self.names) if name in wanted]
+        if math.prod(len(self.choices[j]) for j in several) > LARGEST_SPACE:
+            return None
+        code = np.zeros(len(index), dtype=np.int64)
+        for j in several:
+            if self.cardinalities[j] > 1:
+                code *= self.cardinalities[j]
+                code += index[:, j]
+        return code
 
     def canonical(self, index: Ints) -> Ints:
         """(n, d) -> (n, d): axes that do not count set to 0, values that may not stand with the

@@ -185,14 +185,9 @@ def with_stored(result: Result, record: Record) -> Result:
     archive.add(feasible.F, feasible.ids)
     if not len(archive) or np.isin(archive.ids, front.ids).all():
         return result
-    both = [np.concatenate(pair) for pair in zip(_columns(front), _columns(feasible), strict=True)]
-    first = np.unique(both[0], return_index=True)[1]
-    union = Batch(*both).take(first)
+    both = Batch.of([front, feasible])
+    union = both.take(np.unique(both.ids, return_index=True)[1])
     return replace(result, front=in_order(union.take(np.isin(union.ids, archive.ids))), miss=None)
-
-
-def _columns(batch: Batch) -> tuple[np.ndarray, ...]:
-    return batch.ids, batch.index, batch.F, batch.G
 
 
 def join(

@@ -74,7 +74,7 @@ class Trials:
             found = self.problem.judge(metrics)
             F.append(found.F)
             G.append(found.G)
-            bottleneck.append(metrics.performance.bottleneck)
+            bottleneck.append(metrics.performance.detail.bottleneck)
         found = Evaluation(np.concatenate(F), np.concatenate(G))
         enters = entering(self.front, found, self.margins)
         return Tried(machines, found, np.concatenate(bottleneck), enters)

@@ -51,7 +51,7 @@ def test_one_dense_decode_step_by_hand() -> None:
     weights = 32 * layer + 128256 * 4096
     cache = 4 * 1024 * 32 * 2 * 1024 * 2
     bytes_ = 2 * weights + cache
-    ledger = found.performance.decode_ledger
+    ledger = found.performance.detail.decode_ledger
     assert ledger.bytes[0] == pytest.approx(bytes_, rel=0.01)  # the rest is activations
     # 2 operations a weight and row, and 4 x the width of all query heads a cached token and layer.
     flops = 4 * 2 * weights + 4 * 4 * 1024 * 4096 * 32
@@ -169,7 +169,7 @@ def test_dynamic_power_falls_with_the_cube_of_the_clock() -> None:
     """A prefill that is all arithmetic takes 1 / f of the time for f^2 of the energy."""
     batch = deploy("llama-3-8b", "h100_sxm", concurrency=8)
     full, low = (run(batch, PREFILL, on) for on in (ON, capped(450.0)))
-    clock = low.performance.prefill_ledger.clock
+    clock = low.performance.detail.prefill_ledger.clock
     assert clock is not None
     assert 0.5 < clock[0] < 0.95
     one, other = (found.performance.energy.prefill.arithmetic[0] for found in (full, low))

@@ -171,8 +171,8 @@ def test_work_counts_what_the_physics_charges():
     deployment = {"concurrency": 4}
     answer = estimate(catalog, model, "h100_sxm", load, deployment, keep=True)
     performance = answer.metrics.performance
-    prefill = {entry.name: entry for entry in performance.prefill_ledger.entries or ()}
-    decode = {entry.name: entry for entry in performance.decode_ledger.entries or ()}
+    prefill = {entry.name: entry for entry in performance.detail.prefill_ledger.entries or ()}
+    decode = {entry.name: entry for entry in performance.detail.decode_ledger.entries or ()}
     layers = 32
     cases = [
         (decode["query-key-value projection"], Work("gemm", "bf16", (4, 6144, 4096))),

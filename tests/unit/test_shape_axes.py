@@ -18,7 +18,7 @@ from dse.answer.layers import layers_in_short, layers_in_words
 from dse.errors import InputErrors
 from dse.physics.parameters import parameters, state_bytes_per_request
 from dse.physics.speculative import Speculation
-from dse.problem.evaluate import ASKED
+from dse.problem.models import ASKED
 from dse.problem.shapes import model_at
 from dse.schema.axes import AXES
 from dse.schema.metrics import parse_constraint

@@ -93,6 +93,6 @@ def test_free_and_perfect_drafts_never_cost_throughput(output: int) -> None:
 def test_drafts_are_an_operator_of_their_own() -> None:
     load = replace(LOAD, speculation=Speculation(3, 0.8, 0.3))
     batch = deploy("llama-3-70b", "h200_sxm", tensor_parallel=8, concurrency=8)
-    ledger = run(batch, load).performance.decode_ledger
-    assert ledger.seconds[0] > run(batch, LOAD).performance.decode_ledger.seconds[0]
+    ledger = run(batch, load).performance.detail.decode_ledger
+    assert ledger.seconds[0] > run(batch, LOAD).performance.detail.decode_ledger.seconds[0]
     assert (ledger.memory_s >= ledger.drafts_s).all()

@@ -50,8 +50,8 @@ def test_a_wafer_runs_20b_alone_and_refuses_30b(catalog: Catalog) -> None:
 
 def test_a_wafer_is_one_chip_without_collectives(catalog: Catalog) -> None:
     metrics = point(catalog, "llama-3-8b", "wse3").metrics
-    assert metrics.performance.decode_ledger.network_s[0] == 0.0
-    assert metrics.performance.prefill_ledger.network_s[0] == 0.0
+    assert metrics.performance.detail.decode_ledger.network_s[0] == 0.0
+    assert metrics.performance.detail.prefill_ledger.network_s[0] == 0.0
 
 
 def test_the_chips_name_a_compiled_backend_and_launch_no_kernels(catalog: Catalog) -> None:

@@ -172,7 +172,7 @@ def test_a_step_bound_by_the_link_takes_the_time_of_its_bytes(
     expected = bytes_ / (0.85 * link) + backend.gap_s_per_step + backend.host_s_per_request
     assert found.values["decode_step_s"][0] == pytest.approx(expected, rel=2e-3)
     assert found.values["latency_floor_s"][0] == pytest.approx(bytes_ / link, rel=2e-3)
-    ledger = found.performance.decode_ledger
+    ledger = found.performance.detail.decode_ledger
     assert ledger.tier is not None
     assert ledger.tier.on_demand[0] == 0.0
     # The cache comes on demand: its bytes over the link on top of a step that is not shortened.
@@ -196,7 +196,7 @@ def test_experts_wait_for_the_router(catalog: Catalog, on: Machines) -> None:
     work = load(catalog)
     ledger = run(
         batch("mixtral-8x7b", "h100_sxm", weights=1.0, tensor_parallel=2.0), work, on
-    ).performance.decode_ledger
+    ).performance.detail.decode_ledger
     assert ledger.tier is not None
     assert ledger.tier.on_demand[0] > ledger.tier.ahead[0] > 0.0
     assert ledger.tier.bytes[0] <= ledger.touched_bytes[0]

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from dse.blocks.operators import ACTIVATION_BYTES
-from dse.physics.step import padded_vocabulary
 from dse.physics.training.passes import LOGIT_BYTES, Pass
 from dse.physics.training.pipeline import DUALPIPE, Stages, in_flight
 from dse.physics.training.plan import MEMORY_PARTS, OPTIMIZERS, RECOMPUTES
@@ -184,7 +183,7 @@ def _head(step: Pass) -> Floats:
     of the output head (Korthikanti et al. 2022, section 4.3)."""
     rows, hidden = step.rows, step.hidden_size
     inputs = 2.0 * rows * hidden * ACTIVATION_BYTES / step.tensor_split
-    return rows * padded_vocabulary(step.deployed) * LOGIT_BYTES + inputs
+    return rows * step.deployed.vocabulary * LOGIT_BYTES + inputs
 
 
 def _buffers(step: Pass, elements: Elements) -> Floats:

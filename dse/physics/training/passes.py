@@ -27,7 +27,7 @@ from dse.blocks import KINDS
 from dse.blocks.operators import ACTIVATION_BYTES, Exchange, Experts, Mixing, Product, Role
 from dse.physics.deployed import Law
 from dse.physics.ledger import busy_s
-from dse.physics.step import computed_rows, padded_vocabulary
+from dse.physics.step import computed_rows
 from dse.physics.training.deployed import TrainingDeployed
 from dse.physics.training.plan import PRECISIONS, TASKS
 from dse.physics.training.work import Kept, Sends, Work
@@ -152,7 +152,7 @@ class Pass:
     def _tables(self) -> None:
         """Embedding, output head and loss, whole on the first and the last stage."""
         one, hidden = np.ones(self.deployed.n), self.hidden_size
-        vocabulary = padded_vocabulary(self.deployed)
+        vocabulary = self.deployed.vocabulary
         self.elementwise(Role.EMBEDDING, "embedding", one, 2.0 * self.rows * hidden)
         last = 3.0 * self.rows * hidden / self.tensor_split
         self.elementwise(Role.ELEMENTWISE, "last norm", one, last)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from dse.blocks import KINDS
-from dse.physics.step import padded_vocabulary
 from dse.physics.training.deployed import TrainingDeployed
 from dse.space.candidates import Floats
 
@@ -40,5 +39,5 @@ def elements_of(deployed: TrainingDeployed) -> Elements:
                 dense = dense + block.count * each
         dense = dense + block.count * kind.norm_elements(batch.hidden_size, block)
     layers = np.maximum(batch.layers, 1.0)
-    table = padded_vocabulary(deployed) * batch.hidden_size
+    table = deployed.vocabulary * batch.hidden_size
     return Elements(dense / layers, experts / layers, table, batch.tied_embeddings, positions)

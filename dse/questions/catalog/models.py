@@ -14,7 +14,7 @@ from dse.physics.parameters import (
     parameters,
     state_bytes_per_request,
 )
-from dse.problem.evaluate import shape_quality_of
+from dse.problem.models import shape_quality_of
 from dse.problem.quality import describe_overtraining, overtraining_words
 from dse.quality.laws import DEFAULT
 from dse.schema.blocks import FEED_FORWARD, MIXERS, WORDS

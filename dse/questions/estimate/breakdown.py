@@ -61,8 +61,8 @@ def breakdown(metrics: Metrics, i: int) -> dict[str, Any]:
     members, (metrics, i) = metrics.at(i)[0].members, metrics.heaviest(i)
     under = [member.name for member in members if member.metrics is metrics]
     performance = metrics.performance
-    prefill = _by_operator(performance.prefill_ledger, i)
-    decode = _by_operator(performance.decode_ledger, i)
+    prefill = _by_operator(performance.detail.prefill_ledger, i)
+    decode = _by_operator(performance.detail.decode_ledger, i)
     prefill = {name: prefill.get(name, _Work()) for name in decode}  # drafts: decode alone
     kind = KINDS[metrics.provenance[i]]
     operators = [
@@ -82,8 +82,8 @@ def breakdown(metrics: Metrics, i: int) -> dict[str, Any]:
         for name in decode
         if prefill[name].seconds or decode[name].seconds
     ]
-    deployed = performance.decode_ledger.deployed
-    device = float(performance.decode_ledger.seconds[i])
+    deployed = performance.detail.decode_ledger.deployed
+    device = float(performance.detail.decode_ledger.seconds[i])
     step = float(performance.decode_step_s[i])
     if step > device:
         operators.append(
@@ -108,8 +108,8 @@ def breakdown(metrics: Metrics, i: int) -> dict[str, Any]:
                 for cause in BOUNDS
             }
             for phase, ledger, extra in (
-                ("prefill", performance.prefill_ledger, 0.0),
-                ("decode", performance.decode_ledger, step - device),
+                ("prefill", performance.detail.prefill_ledger, 0.0),
+                ("decode", performance.detail.decode_ledger, step - device),
             )
         },
         "memory": [

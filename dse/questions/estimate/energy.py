@@ -46,7 +46,7 @@ def energy_breakdown(metrics: Metrics, i: int) -> dict[str, Any] | None:
     energy = performance.energy
     if np.isnan(energy.joules[i]):
         return None
-    ledger = performance.decode_ledger
+    ledger = performance.detail.decode_ledger
     output = metrics.values["joules_per_output_token"][i] / energy.joules[i]
     held = performance.prefill_chip_s[i] + performance.decode_chip_s[i]
     idle = {
@@ -77,7 +77,7 @@ def energy_breakdown(metrics: Metrics, i: int) -> dict[str, Any] | None:
         },
         "clock": {
             phase: None if of.clock is None else float(of.clock[i])
-            for phase, of in (("prefill", performance.prefill_ledger), ("decode", ledger))
+            for phase, of in (("prefill", performance.detail.prefill_ledger), ("decode", ledger))
         },
         "beyond_the_power": float(energy.beyond[i]),
     }
@@ -109,7 +109,7 @@ def energy_by_batch(answer: Estimate) -> list[dict[str, Any]]:
         table.append(
             {"concurrency": int(count)}
             | {name: number(metrics.values[name][i]) for name in BY_BATCH}
-            | {"bottleneck": BOTTLENECKS[one.performance.bottleneck[i]]}
+            | {"bottleneck": BOTTLENECKS[one.performance.detail.bottleneck[i]]}
         )
     return table
 

@@ -27,7 +27,7 @@ def running_words(
     served = [one.metrics for one in metrics.members] if metrics.members else [metrics]
     found: list[str] = []
     for load, one in zip(loads, served, strict=True):
-        served_by = one.performance
+        served_by = one.performance.detail
         found += _overlap(load, served_by.decode_ledger, served_by.prefill_ledger)
         found += _cap(batch, load, one)
         found += _launch(load)

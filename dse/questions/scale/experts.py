@@ -102,7 +102,7 @@ def expert_domain(
 
 def operators_s(metrics: Metrics, roles: Sequence[Role]) -> Floats:
     """(n,) seconds of the operators of these roles in one decode step; evaluated with `keep`."""
-    ledger = metrics.performance.decode_ledger
+    ledger = metrics.performance.detail.decode_ledger
     total = np.zeros(len(metrics.provenance))
     for entry in ledger.entries or ():
         if entry.role in roles:

@@ -27,6 +27,7 @@ from dse.schema.costs import BASIS as OWNED
 from dse.schema.load import Demand, check_idle_once
 from dse.schema.owning import lacks_for_owning, lacks_power, power_at_meter
 from dse.schema.server import LARGEST_DOMAIN, server_of
+from dse.space.alike import Shared
 from dse.space.candidates import CandidateBatch, Floats
 
 TOTAL = "usd_per_million_total_tokens"
@@ -62,10 +63,15 @@ class Demanded(PhysicsProblem):
         return replace(self, demand=None)
 
     def metrics_of(
-        self, batch: CandidateBatch, machines: Machines, *, keep: bool = False
+        self,
+        batch: CandidateBatch,
+        machines: Machines,
+        *,
+        keep: bool = False,
+        shared: Shared | None = None,
     ) -> Metrics:
         """The metrics of candidates, prices of tokens at the average of the demand."""
-        metrics = PhysicsProblem.metrics_of(self, batch, machines, keep=keep)
+        metrics = PhysicsProblem.metrics_of(self, batch, machines, keep=keep, shared=shared)
         if self.demand is None:
             return metrics
         load = self.load(self.demand, metrics, batch)
