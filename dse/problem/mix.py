@@ -94,8 +94,10 @@ def served_by(mix: Mix, backend: Backend) -> Mix:
 
 
 def _by_backend(batch: CandidateBatch, mix: Mix, machines: Machines, terms: Terms) -> Metrics:
+    alone: Terms = {**terms, "shared": None}  # what is shared is of the whole batch
+
     def under(part: CandidateBatch, backend: Backend) -> Metrics:
-        return evaluate_mix(part, served_by(mix, backend), machines, **terms)
+        return evaluate_mix(part, served_by(mix, backend), machines, **alone)
 
     models = Models(
         batch,
