@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from dse.answer.answer import Answer, table_of
+from dse.answer.answer import BESIDE_ROWS, Answer, Opening, table_of
 from dse.catalog import Catalog, load_catalog
 from dse.economics.tco import with_basis
 from dse.errors import InputError, InputErrors
 from dse.questions.fleet.answer import Refusal, Solution, answered
 from dse.questions.fleet.document import chip_rows, document
 from dse.questions.fleet.figures import figures
-from dse.questions.fleet.tables import data_table, tables
+from dse.questions.fleet.tables import data_table, orders, tables
 from dse.questions.fleet.untried import with_untried
 from dse.questions.fleet.words import WORDS, asked_words, assumptions, lead
 from dse.schema.costs import BASIS as OWNED
@@ -124,19 +124,25 @@ def fleet(
 def _answer(found: Solution, command: str) -> Answer:
     sentences, rests, chips = lead(found), assumptions(found), chip_rows(found)
     made = document(found, sentences, rests)
+    asked, drawn = asked_words(found.plan), figures(found, made)
+    first = None
+    if drawn and len(chips) <= BESIDE_ROWS:
+        sure = " ".join(one for one in sentences if one.startswith("Before you sign"))
+        first = Opening(asked, sentences[0], drawn[-1], orders(chips), sure)
     # The options that were weighed are for the workbook alone.
     return Answer(
         question="fleet",
         title=f"Fleet: {found.plan.title}",
-        asked=asked_words(found.plan),
+        asked=asked,
         headline=sentences[0],
         sentences=sentences[1:],
-        blocks=(*figures(found, made), *tables(found, made, chips)),
+        blocks=(*drawn, *tables(found, made, chips)),
         rests=rests,
         command=command,
         document=made,
         data=(data_table(chips), table_of("options", made["options"])),
         words=WORDS,
+        opening=first,
     )
 
 
