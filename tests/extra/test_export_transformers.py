@@ -96,7 +96,7 @@ SEARCHED = {
         ("gqa", 1, GQA), ("gqa", 2, {**GQA, "window": 8}), ("mlp", 1, MLP), ("moe", 2, SHARED)
     ),
     "GptOssForCausalLM": small(
-        ("gqa", 1, GQA), ("gqa", 1, {**GQA, "window": 8}), ("moe", 2, MOE)
+        ("gqa", 1, GQA), ("gqa", 1, {**GQA, "window": 8}), ("moe", 2, {**MOE, "expert_bias": 1})
     ),
     "DeepseekV3ForCausalLM": small(("mla", 3, MLA), ("mlp", 1, MLP), ("moe", 2, SHARED)),
     "Qwen3NextForCausalLM": small(
