@@ -195,6 +195,6 @@ def _of_one(row: Json) -> list[str]:
     }
     parts = [says[what] for what in row["warnings"]]
     if BELOW in row["warnings"]:
-        parts[-1] += f" ({_usd(row, 'owning_')})"
+        parts[row["warnings"].index(BELOW)] += f" ({_usd(row, 'owning_')})"
     price = f"{_usd(row)} an hour of {row['chip']} ({row['basis']})"
     return [f"Before you sign, check the price: {price} {listed(parts)}."] if parts else []

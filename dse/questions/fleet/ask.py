@@ -17,7 +17,7 @@ from dse.questions.fleet.document import chip_rows, document
 from dse.questions.fleet.figures import figures
 from dse.questions.fleet.tables import data_table, orders, tables
 from dse.questions.fleet.untried import with_untried
-from dse.questions.fleet.words import WORDS, asked_words, assumptions, lead
+from dse.questions.fleet.words import WORDS, asked_words, assumptions, lead, price_check
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.deployed import OPTIONS, Choices, full, prefill_of
 from dse.schema.load import read_demand
@@ -127,7 +127,7 @@ def _answer(found: Solution, command: str) -> Answer:
     asked, drawn = asked_words(found.plan), figures(found, made)
     first = None
     if drawn and len(chips) <= BESIDE_ROWS:
-        sure = " ".join(one for one in sentences if one.startswith("Before you sign"))
+        sure = " ".join(price_check(found))
         first = Opening(asked, sentences[0], drawn[-1], orders(chips), sure)
     # The options that were weighed are for the workbook alone.
     return Answer(

@@ -63,10 +63,16 @@ def lead(found: Solution) -> list[str]:
     ordered = {label for label, _ in found.solved.mix.orders}
     chips = dict.fromkeys(offer.chip for offer in found.plan.offers if offer.label in ordered)
     unsold = unsold_sentences(found.unsold, chips)
-    taken = {(offer.chip, offer.basis) for offer in found.plan.offers if offer.label in ordered}
-    check = evidence_words([row for row in found.priced if (row["chip"], row["basis"]) in taken])
     more = (*sentence(found.untried), *_traffic(found), *_how_sure(found), *_changes(found))
-    return [_what(found), *unsold, *check, *more]
+    return [_what(found), *unsold, *price_check(found), *more]
+
+
+def price_check(found: Solution) -> list[str]:
+    """What to check of the prices of the orders before they are signed."""
+    assert found.solved.mix is not None
+    ordered = {label for label, _ in found.solved.mix.orders}
+    taken = {(offer.chip, offer.basis) for offer in found.plan.offers if offer.label in ordered}
+    return evidence_words([row for row in found.priced if (row["chip"], row["basis"]) in taken])
 
 
 def price(way: str, usd: float | None) -> str | None:
