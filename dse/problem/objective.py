@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from dse.problem.loads import mix_of
 from dse.problem.mix import Mix, evaluate_mix
 from dse.problem.own_law import OwnLaw, own_law
 from dse.problem.pools import RULES as POOL_RULES
-from dse.problem.pools import Pools
+from dse.problem.pools import Joined, Kinds, Pools
 from dse.problem.protocol import Evaluation, Objective
 from dse.problem.trained import Trained, trained_of
 from dse.quality.law import Law
@@ -38,6 +38,11 @@ from dse.space.space import Space
 # A constraint of every study: a point that an objective says nothing of has no place on a front.
 KNOWN = "every objective has a value"
 LOAD = "concurrency"  # all else is of the deployment
+
+
+class _Found(NamedTuple):
+    values: Mapping[str, Floats]
+    members: tuple[()] = ()  # one workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +135,19 @@ class PhysicsProblem:
         batch = self.batch(index)
         shared = self._shared(batch, index)
         metrics = self.metrics_of(batch, self.machines, keep=keep, shared=shared)
-        return metrics if self.pools is None else self.pools.complete(metrics, index)
+        if self.pools is not None:
+            metrics = self.pools.complete(metrics, index)
+        return replace(metrics, values=self.on_terms(metrics.values, self.kinds(batch, index)))
+
+    def kinds(self, batch: CandidateBatch, index: NDArray[np.int64]) -> Kinds:
+        """The chips of the candidates `batch` at `index`."""
+        one = Kinds(batch.chip, batch.chip)
+        return one if self.pools is None else self.pools.kinds(index, batch.chip)
+
+    def on_terms(self, values: Mapping[str, Floats], kinds: Kinds) -> Mapping[str, Floats]:
+        """The metrics of busy deployments, (n,) each, on the terms of the study: the same."""
+        del kinds
+        return values
 
     def metrics_of(
         self,
@@ -195,7 +212,8 @@ class PhysicsProblem:
     def _aggregated(self, index: NDArray[np.int64]) -> Evaluation:
         batch = self.batch(index)
         metrics = self.metrics_of(batch, self.machines, shared=self._shared(batch, index))
-        return self._judged(metrics, dict(enumerate(metrics.violations.values())))
+        values = self.on_terms(metrics.values, Kinds(batch.chip, batch.chip))
+        return self.judge(replace(metrics, values=values))
 
     def _joined(self, index: NDArray[np.int64]) -> Evaluation:
         """Of separate pools. Designs with a worker that no design may have are not joined: their
@@ -204,19 +222,21 @@ class PhysicsProblem:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             alive, dead, refused, sides = self.pools.screened(index)
             if not len(dead):
-                designs = self.pools.joined(index, sides=sides)
-                return self._judged(designs, designs.violations)
+                return self._designs(self.pools.joined(index, sides=sides))
             values = np.full((len(self.objectives), len(index)), np.inf)
             amounts = np.zeros((len(self.constraints), len(index)))
             for k, amount in refused.items():
                 amounts[k, dead] = amount
             if len(alive):
-                designs = self.pools.joined(index[alive], sides=sides)
-                found = self._judged(designs, designs.violations)
+                found = self._designs(self.pools.joined(index[alive], sides=sides))
                 values[:, alive] = found.F.T
                 for k in np.flatnonzero(found.G.any(axis=0)):
                     amounts[k, alive] = found.G[:, k]
         return Evaluation(values.T, amounts.T)
+
+    def _designs(self, designs: Joined) -> Evaluation:
+        values = self.on_terms(designs.values, designs.kinds)
+        return self._judged(_Found(values), designs.violations)
 
     def judge(self, metrics: Metrics) -> Evaluation:
         """F (n, m) and G (n, c) of metrics that were evaluated."""

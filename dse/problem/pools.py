@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -73,6 +73,29 @@ DEGREES = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 Sides = list[tuple["Side[Any]", NDArray[np.intp]]]  # of either pool, workers and which of them
 
 
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """Which chips n designs are made of: codes of two kinds, (n,), and of all chips, and of all
+    that is paid for them, the share of the first."""
+
+    first: NDArray[np.intp]
+    second: NDArray[np.intp]
+    of_chips: Floats | float = 1.0
+    of_price: Floats | float = 1.0
+
+    def a_chip(self, figures: Floats) -> Floats:
+        """(n,) means of figures of chips, (chips,)."""
+        return _mean(figures[self.first], figures[self.second], self.of_chips)
+
+    def a_dollar(self, figures: Floats) -> Floats:
+        """(n,) the same, each chip by its price."""
+        return _mean(figures[self.first], figures[self.second], self.of_price)
+
+
+def _mean(first: Floats, second: Floats, share: Floats | float) -> Floats:
+    return np.where(first == second, first, first * share + second * (1.0 - share))
+
+
 class Joined:
     """n designs. `a` and `b` are the workers of the pools, `in_flight` the requests over both."""
 
@@ -108,6 +131,17 @@ class Joined:
     def chips(self) -> Floats:
         """(n,) of both pools."""
         return self.a * self.first.workers.chips + self.b * self.second.workers.chips
+
+    @property
+    def kinds(self) -> Kinds:
+        """The chips of both pools."""
+        first, second = (
+            n * side.workers.chips for n, side in ((self.a, self.first), (self.b, self.second))
+        )
+        paid = first * self.first.price, second * self.second.price
+        return Kinds(
+            self.first.chip, self.second.chip, first / self.chips, paid[0] / (paid[0] + paid[1])
+        )
 
     @property
     def violations(self) -> dict[int, Floats]:
@@ -337,6 +371,24 @@ class Pools:
                 full[rows] = worker
                 own[name] = full
         return own
+
+    @property
+    def one_kind(self) -> bool:
+        """Whether both pools of every design have the same chips."""
+        own = ("prefill_chip", "decode_chip")
+        chips = [self.space.choices[k] for k, name in enumerate(self.space.names) if name in own]
+        return len(chips) < len(own) or (chips[0] == chips[1] and len(chips[0]) == 1)
+
+    def kinds(self, index: Ints, chip: NDArray[np.intp]) -> Kinds:
+        """The chips of designs at canonical index (n, d); `chip` (n,) are those of their decode
+        pool, or of one that does both phases."""
+        rows = np.flatnonzero(self.separate(index))
+        if not len(rows):
+            return Kinds(chip, chip)
+        of, first = self.joined(index[rows]).kinds, chip.copy()
+        shares = np.ones((2, len(index)))
+        first[rows], shares[:, rows] = of.first, (of.of_chips, of.of_price)
+        return Kinds(first, chip, *shares)
 
     def held(self, index: Ints) -> Floats:
         """(n,) requests that a decode worker of designs of separate pools decodes at once."""

@@ -33,13 +33,14 @@ W = TypeVar("W", PrefillWorkers, DecodeWorkers)
 @dataclass(frozen=True, slots=True)
 class Side(Generic[W]):
     """Workers of one pool, (n,): `amounts` by the place of a rule, of those that are not 0 for all,
-    `price` of a chip-hour, `kv` the code of its cache's format, `busy` the most that it may be, a
-    share; `own` metrics that it has by itself, `known` how (`Metrics.provenance`), `limited`, by
-    their place, the amounts of those limits of the user that it breaks with whatever partner; of a
-    `dead` worker no design is feasible."""
+    `chip` the code of its chips, `price` of a chip-hour, `kv` the code of its cache's format,
+    `busy` the most that it may be, a share; `own` metrics that it has by itself, `known` how
+    (`Metrics.provenance`), `limited`, by their place, the amounts of those limits of the user that
+    it breaks with whatever partner; of a `dead` worker no design is feasible."""
 
     workers: W
     amounts: Mapping[int, Floats]
+    chip: NDArray[np.intp]
     price: Floats
     kv: NDArray[np.intp]
     busy: Floats
@@ -52,6 +53,7 @@ class Side(Generic[W]):
         return Side(
             self.workers.take(rows),
             {k: amounts[rows] for k, amounts in self.amounts.items()},
+            self.chip[rows],
             self.price[rows],
             self.kv[rows],
             self.busy[rows],
@@ -87,6 +89,7 @@ def side_of(
     return Side(
         workers,
         amounts,
+        batch.chip,
         machines.usd_per_chip_hour[batch.chip],
         batch.kv_dtype,
         busy,

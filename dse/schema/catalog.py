@@ -185,11 +185,12 @@ class Catalog:
             return self
         return replace(self.source, chips=chips).read()
 
-    def with_chip(self, text: str) -> tuple[Catalog, str]:
+    def with_chip(self, text: str, field: str = "chip") -> tuple[Catalog, str]:
         """(catalog, id) of a chip that is named by its id or by the path of its file, which the
-        catalog then has. Raises InputError for a file that is wrong."""
+        catalog then has. Raises InputError for a file that is wrong and for an unknown id, which
+        was read in `field`."""
         if not is_chip_file(text):
-            return self, text
+            return self, self.chip(text, field).id
         found = self.with_files([text])
         return found, read_own_chip(text, found.source.folder, found.source.efficiency).chip.id
 
@@ -202,13 +203,13 @@ class Catalog:
         """The catalog with prices as they were known at another date. Raises InputError."""
         return self if date is None else replace(self.source, as_of=date).read()
 
-    def chip(self, name: str) -> Chip:
-        """By id. Raises InputError with near spellings."""
+    def chip(self, name: str, field: str = "chip") -> Chip:
+        """By id. Raises InputError with near spellings, that it was read in `field`."""
         if name in self.chips:
             return self.chips[name]
         raise InputError(
             f"unknown chip {name!r}{did_you_mean(name, self.chips)}",
-            field="chip",
+            field=field,
             accepted="an id that `dse catalog chips list` prints, or the path of a chip file",
         )
 

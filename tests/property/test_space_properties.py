@@ -9,7 +9,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dse.catalog import load_catalog
+from dse.problem.objective import pose
 from dse.schema.axes import Axis, Condition
+from dse.schema.study import load_study
 from dse.space.space import Space
 
 NAMES = (
@@ -120,3 +123,31 @@ def test_values_tell_points_apart(space: Space) -> None:
         if not axis.when and axis.rule.kind == "size":
             expected = [float(axis.values[position]) for position in index[:, j]]
             assert values[axis.name].tolist() == expected
+
+
+def test_points_that_share_a_deployment_are_each_what_they_are_alone() -> None:
+    """Work that points share is gathered: with software, chips and formats that differ, too."""
+    space = {
+        "name": "shared",
+        "workload": {"prompt_tokens": 1000, "output_tokens": 200, "serving": "continuous"},
+        "price_basis": "rental_3yr",
+        "model": "mixtral-8x7b",
+        "deployment": {
+            "chip": ["h100_sxm", "mi300x"],
+            "backend": ["vllm", "sglang"],
+            "replicas": 1,
+            "tensor_parallel": [2, 4],
+            "weight_dtype": ["bf16", "fp8"],
+            "kv_dtype": "bf16",
+            "concurrency": [1, 3, 16, 64, 200],
+        },
+        "objectives": {"usd_per_million_total_tokens": "minimize", "tpot_s": "minimize"},
+    }
+    catalog = load_catalog()
+    posed = pose(load_study(space, catalog), catalog)
+    index = posed.space.unrank(np.arange(posed.space.size, dtype=np.int64))
+    whole = posed.evaluate(index)
+    for i in range(len(index)):
+        alone = posed.evaluate(index[i : i + 1])
+        assert alone.F[0].tobytes() == whole.F[i].tobytes()
+        assert alone.G[0].tobytes() == whole.G[i].tobytes()

@@ -23,7 +23,7 @@ from dse.questions.whatif.inputs import apply, inputs_of, read_change
 from dse.questions.whatif.present import sentences
 from dse.questions.whatif.sensitivity import sensitivities
 from dse.questions.whatif.solve import Stand, all_points, describe, metrics_at, solve
-from dse.questions.whatif.subject import Subject, of_study, under
+from dse.questions.whatif.subject import Subject, of_study, under, whole_servers
 from dse.schema.load import Demand, demand_words, rate_words, read_rate
 from dse.schema.owning import power_at_meter
 
@@ -50,6 +50,25 @@ price_basis: rental_3yr
 model: llama-3-8b
 deployment: {chip: [h100_sxm], replicas: 1, tensor_parallel: [1, 2], weight_dtype: fp8,
   kv_dtype: bf16, concurrency: 1}
+objectives: {usd_per_million_total_tokens: minimize, tpot_s: minimize}
+"""
+POOLS = """\
+name: pools
+workload: {prompt_tokens: 4096, output_tokens: 512, serving: continuous, backend: current}
+price_basis: BASIS
+model: llama-3-70b
+deployment:
+  chip: [h200_sxm, b200_sxm]
+  replicas: 1
+  tensor_parallel: [4, 8]
+  weight_dtype: fp8
+  kv_dtype: fp8
+  concurrency: [8, 64, 512]
+  pool_chips: [8, 64]
+  prefill: {chip: [h200_sxm, b200_sxm], tensor_parallel: [4, 8], weight_dtype: fp8, kv_dtype: fp8,
+    busy_percent: 80}
+  decode: {chip: [h200_sxm, b200_sxm], tensor_parallel: [1, 8], weight_dtype: fp8, kv_dtype: fp8,
+    concurrency: [8, 64, 512]}
 objectives: {usd_per_million_total_tokens: minimize, tpot_s: minimize}
 """
 DAY = 86_400.0
@@ -87,39 +106,74 @@ def least(problem, points) -> float:
     return found
 
 
+def pooled(folder: Path, basis: str):
+    (folder / "pools.yaml").write_text(POOLS.replace("BASIS", basis), encoding="utf-8")
+    asked = of_study(str(folder / "pools.yaml"), load_catalog())
+    return asked, all_points(asked.problem, "auto", 0)
+
+
+@pytest.fixture(scope="module")
+def rented_pools(tmp_path_factory: pytest.TempPathFactory):
+    """The same where prefill and decode on pools of their own, of either chip, stand beside."""
+    return pooled(tmp_path_factory.mktemp("rented"), "rental_3yr")
+
+
+@pytest.fixture(scope="module")
+def owned_pools(tmp_path_factory: pytest.TempPathFactory):
+    return pooled(tmp_path_factory.mktemp("owned"), "owned_tco")
+
+
 def brute_force(subject: Subject, ids: np.ndarray, average: float, peak: float) -> list[float]:
     """Dollars a million tokens of each point: a loop that buys one deployment after another until
-    the peak is served, and pays each for its hour."""
+    the peak is served, and pays each of its chips for its hour."""
     problem = subject.problem
-    busy, batch = (
-        problem.metrics(problem.space.unrank(ids)),
-        problem.batch(problem.space.unrank(ids)),
-    )
+    index = problem.space.unrank(ids)
+    rate = problem.metrics(index).values["output_tokens_per_s"]
+    load = problem.mix[0].workload
+    tokens = 1.0 + float(load.prompt_tokens[0] / load.output_tokens[0])
     costs = problem.study.costs or subject.catalog.costs
     found = []
-    for i in range(len(ids)):
-        chip = problem.machines.ids[batch.chip[i]]
-        usd = float(problem.machines.usd_per_chip_hour[batch.chip[i]])
-        tokens_per_hour = usd * batch.chips[i] / busy.values[COST][i] * 1e6
+    for deployment, output_per_s in zip(problem.deployments(index), rate, strict=True):
         held = 1
-        while held * tokens_per_hour / 3600.0 < average * peak * (1 - 1e-12):
+        while held * output_per_s * tokens < average * peak * (1 - 1e-12):
             held += 1
-        if problem.study.price_basis == "owned_tco":
-            price = usd_per_chip_hour(subject.catalog, chip, "owned_tco", problem.study.costs)
-            power = next(p.usd_per_chip_hour for p in price.parts if p.name == "electricity")
-            idle = 1.0 - average * 3600.0 / (held * tokens_per_hour)
-            usd -= power * costs.value("load_share") * idle
-        found.append(held * batch.chips[i] * usd / (average * 3600.0) * 1e6)
+        idle = 1.0 - average / (held * output_per_s * tokens)
+        first = deployment.get("prefill")
+        pools = [(deployment["chip"], deployment["chips"])]
+        if first:
+            pools = [(deployment["chip"], deployment["decode_chips"])]
+            pools.append((first["chip"], first["chips"]))
+        paid = 0.0
+        for chip, chips in pools:
+            usd = problem.machines.usd_per_chip_hour[problem.machines.ids.index(chip)]
+            if problem.study.price_basis == "owned_tco":
+                price = usd_per_chip_hour(subject.catalog, chip, "owned_tco", problem.study.costs)
+                power = next(p.usd_per_chip_hour for p in price.parts if p.name == "electricity")
+                usd -= power * costs.value("load_share") * idle
+            paid += held * chips * usd
+        found.append(paid / (average * 3600.0) * 1e6)
     return found
 
 
-@pytest.mark.parametrize("basis", ["rented", "owned"])
+@pytest.mark.parametrize("basis", ["rented", "owned", "rented_pools", "owned_pools"])
 @pytest.mark.parametrize(("average", "peak"), [(3.0, 1.0), (2e4, 2.5), (3e5, 1.3)])
 def test_what_is_paid_is_what_a_loop_buys(request, basis: str, average: float, peak: float):
     asked, points = request.getfixturevalue(basis)
     problem = serving(asked, average, peak)
-    paid = problem.metrics(problem.space.unrank(points.ids)).values[COST]
-    np.testing.assert_allclose(paid, brute_force(asked, points.ids, average, peak), rtol=1e-9)
+    metrics = problem.metrics(problem.space.unrank(points.ids))
+    expected = brute_force(asked, points.ids, average, peak)
+    np.testing.assert_allclose(metrics.values[COST], expected, rtol=1e-9)
+    # A search sees the same.
+    found = problem.evaluate(problem.space.unrank(points.ids))
+    feasible = (found.G <= 0.0).all(axis=1)
+    np.testing.assert_array_equal(feasible, (problem.judge(metrics).G <= 0.0).all(axis=1))
+    np.testing.assert_allclose(found.F[feasible, 0], np.array(expected)[feasible], rtol=1e-9)
+
+
+def test_whole_servers_of_two_kinds_of_chip_are_refused(rented_pools):
+    asked, _ = rented_pools
+    with pytest.raises(InputError, match="whole servers of prefill and decode pools"):
+        whole_servers(under(asked, "1B/day", "2"))
 
 
 def test_the_winner_is_the_one_that_is_cheapest_to_buy(rented):

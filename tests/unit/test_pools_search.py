@@ -18,6 +18,7 @@ from dse.physics.balance import TOLERANCE, balance, fill
 from dse.physics.disaggregated import predict_disaggregated
 from dse.problem.objective import pose
 from dse.problem.pools import Joined
+from dse.questions.risk.choices import choices_of
 from dse.schema.study import load_study
 from dse.search.run import search
 
@@ -441,3 +442,21 @@ def test_software_by_chip_is_refused_where_pools_have_chips_of_their_own() -> No
     by_chip = {"values_by": "chip", "of": {"h200_sxm": "vllm", "b200_sxm": "trtllm"}}
     with pytest.raises(InputErrors, match="both pools run one"):
         load_study(space({**ONE, **POOLS, "backend": by_chip}, workload=LENGTHS), load_catalog())
+
+
+def test_a_choice_under_uncertainty_is_the_cheapest_of_one_kind_of_chip():
+    """`dse whatif --uncertain` compares chips: of each the cheapest deployment, pools included."""
+    posed = problem({**ONE, **POOLS})
+    found = {item.chip: item for item in choices_of(posed).items}
+    index = posed.space.unrank(np.arange(posed.space.size, dtype=np.int64))
+    judged, deployments = posed.evaluate(index), posed.deployments(index)
+    kept = (judged.G <= 0.0).all(axis=1)
+    cheapest: dict[str, float] = {}
+    for usd, ok, one in zip(judged.F[:, 0], kept, deployments, strict=True):
+        chips = {one["chip"], one.get("prefill", one)["chip"]}
+        if ok and len(chips) == 1:
+            cheapest[one["chip"]] = min(usd, cheapest.get(one["chip"], np.inf))
+    assert set(found) == set(cheapest) == {"h200_sxm", "b200_sxm"}
+    for chip, item in found.items():
+        assert item.cost.value[item.best] == pytest.approx(cheapest[chip], rel=1e-12)
+    assert any("prefill" in item.deployments[item.best] for item in found.values())

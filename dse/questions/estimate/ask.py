@@ -252,7 +252,9 @@ def point_of(
     known_dtypes(flags)
     flags[DRAFT_AXIS] = flags[DRAFT_AXIS] or None
     catalog, chip = catalog.with_chip(flags["chip"])
-    if not flags.get("prefill_chip"):
+    if flags.get("prefill_chip"):
+        catalog, flags["prefill_chip"] = catalog.with_chip(flags["prefill_chip"], "--prefill-chip")
+    else:
         _refuse_unused(catalog, chip)
     if flags["settings"]:
         hypothetical = derive(catalog, chip, flags["settings"])

@@ -36,6 +36,7 @@ CHUNK = 12_000
 LARGEST = 3_000_000  # points that are enumerated
 RETUNED = 12  # configurations of each chip that are kept where all are tried
 IN_FLIGHT = "concurrency"
+MIXED = -1  # in the place of a chip: two kinds
 LOOSE = 4.0  # a deployment beyond a limit by more never comes within it
 Progress = Callable[[str, int, int], None]
 
@@ -146,20 +147,24 @@ def choices_of(
     too large and an objective that no interval is known of, and NothingFeasible where no chip keeps
     the limits.
     """
-    without_pools(problem)
+    if config is not None:
+        without_pools(problem)
     named = _objective(problem, objective)
     parts: list[_Rows] = []
     batches: list[CandidateBatch] = []
-    points = total = 0
-    for batch, total in _batches(problem, config):
-        metrics = problem.metrics_of(batch, problem.machines)
-        part, kept = _rows(problem, named, batch, metrics)
+    points = 0
+    for tried, total in _tried(problem, config):
+        part, kept = _rows(problem, named, tried)
         parts.append(part)
         batches.append(kept)
-        points += len(batch)
+        points += len(tried.batch)
         progress("deployments", points, total)
     table = {name: np.concatenate([part[name] for part in parts], axis=-1) for name in parts[0]}
     items, left_out = [], {}
+    if (table["excess"][table["chip"] == MIXED] <= 1.0).any():
+        left_out["prefill and decode on two kinds of chip"] = (
+            "prices are drawn of one chip a choice"
+        )
     for code, chip in enumerate(problem.machines.ids):
         rows = np.flatnonzero(table["chip"] == code)
         if not (table["excess"][rows] <= 1.0).any():
@@ -198,9 +203,21 @@ def _objective(problem: PhysicsProblem, asked: str | None) -> str:
     return found
 
 
-def _batches(
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """n candidates: `points` (n,) are their places in the space, None of those of a shape's own;
+    `key` (j, n) columns that deployments with the same error share: all but requests in flight."""
+
+    batch: CandidateBatch
+    metrics: Metrics
+    chip: NDArray[np.intp]
+    key: Floats
+    points: NDArray[np.int64] | None = None
+
+
+def _tried(
     problem: PhysicsProblem, config: Mapping[str, Any] | None
-) -> Iterator[tuple[CandidateBatch, int]]:
+) -> Iterator[tuple[_Tried, int]]:
     """(candidates, all there are) in chunks."""
     study, chips = problem.study, len(problem.machines.ids)
     if config is not None:
@@ -209,7 +226,9 @@ def _batches(
         for code, one in enumerate(each):
             one.chip[:] = code
             for start in range(0, len(one), CHUNK):
-                yield one[start : start + CHUNK], sum(map(len, each))
+                batch = one[start : start + CHUNK]
+                metrics = problem.metrics_of(batch, problem.machines)
+                yield _Tried(batch, metrics, batch.chip, _key(batch)), sum(map(len, each))
         return
     if problem.model is None:
         raise InputError(
@@ -223,14 +242,21 @@ def _batches(
         raise InputError(
             f"{size:,} points", file=str(study.path), field="axes", accepted=f"at most {LARGEST:,}"
         )
+    names = enumerate(problem.space.names)
+    kept = [k for k, name in names if name.removeprefix("decode_") != IN_FLIGHT]
     for start in range(0, size, CHUNK):
         ids = np.arange(start, min(start + CHUNK, size), dtype=np.int64)
-        yield problem.batch(problem.space.unrank(ids)), size
+        index = problem.space.unrank(ids)
+        batch, metrics = problem.batch(index), problem.metrics(index)
+        kinds = problem.kinds(batch, index)
+        chip = np.where(kinds.first == kinds.second, kinds.second, MIXED)
+        yield _Tried(batch, metrics, chip, index[:, kept].T.astype(np.float64), ids), size
 
 
 # Candidates that keep all but the limits that errors move, and these within LOOSE. Every array ends
-# in (n,): `chip`; `key` (j, n) names configurations; `excess` is the largest used / limit; `cost`
-# and each of `held` (3, n) are the arrays of a Moved; `requests_per_s`; `kind`.
+# in (n,): `chip`; `point` of the space; `key` (j, n) names configurations; `excess` is the largest
+# used / limit; `cost` and each of `held` (3, n) are the arrays of a Moved; `requests_per_s`;
+# `kind`.
 _Rows = Mapping[str, NDArray[Any]]
 
 
@@ -239,10 +265,9 @@ def _moving(problem: PhysicsProblem) -> list[Limit]:
     return [limit for limit in problem.limits if _as(limit.metric) in CLASS]
 
 
-def _rows(
-    problem: PhysicsProblem, objective: str, batch: CandidateBatch, metrics: Metrics
-) -> tuple[_Rows, CandidateBatch]:
-    """The candidates of a batch that may be chosen."""
+def _rows(problem: PhysicsProblem, objective: str, tried: _Tried) -> tuple[_Rows, CandidateBatch]:
+    """The candidates that may be chosen."""
+    batch, metrics = tried.batch, tried.metrics
     moving, found = _moving(problem), problem.judge(metrics)
     texts = [limit.text for limit in moving]
     fixed = [j for j, name in enumerate(problem.constraints) if name != KNOWN and name not in texts]
@@ -257,8 +282,9 @@ def _rows(
     ok = (found.G[:, fixed] <= 0.0).all(axis=1) & np.isfinite(cost) & (excess <= LOOSE)
     output = sum(load.weight * load.output_tokens for load in problem.study.workloads)
     columns = {
-        "chip": batch.chip,
-        "key": _key(batch),
+        "chip": tried.chip,
+        "key": tried.key,
+        "point": np.full(len(batch), -1) if tried.points is None else tried.points,
         "excess": excess,
         "cost": np.stack([cost, *ends(objective, metrics)]),
         **held,
@@ -277,7 +303,7 @@ def _as(metric: str) -> str:
 
 
 def _key(batch: CandidateBatch) -> Floats:
-    """(j, n) columns that deployments with the same error share: all but requests in flight."""
+    """That of candidates."""
     columns = [
         batch.tensor_parallel,
         batch.pipeline_parallel,
@@ -332,7 +358,7 @@ def _choice(
         table["requests_per_s"][rows],
         best,
         KINDS[table["kind"][rows[best]]],
-        tuple(_described(problem, batches, row) for row in rows),
+        tuple(_described(problem, batches, int(row), int(table["point"][row])) for row in rows),
         loss=_loss_held(problem, table, rows),
     )
 
@@ -352,11 +378,14 @@ def _loss_held(problem: PhysicsProblem, table: _Rows, rows: NDArray[np.intp]) ->
 
 
 def _described(
-    problem: PhysicsProblem, batches: Sequence[CandidateBatch], row: int
+    problem: PhysicsProblem, batches: Sequence[CandidateBatch], row: int, point: int
 ) -> dict[str, Any]:
-    """The deployment under the names of the command line; `batches` lie one behind the other."""
+    """The deployment under the names of the command line: that of a point of the space, or the row
+    of `batches`, which lie one behind the other."""
+    if point >= 0:
+        return problem.deployments(problem.space.unrank(np.array([point])))[0]
     for batch in batches:
         if row < len(batch):
-            return describe_deployment(batch, int(row), problem.machines)
+            return describe_deployment(batch, row, problem.machines)
         row -= len(batch)
     raise IndexError(row)

@@ -85,7 +85,7 @@ def scale(
         raise InputError(f"read {chips[1]!r} twice", field="--against", accepted="another chip")
     first = ""
     if "chip" in prefill:
-        catalog, first = catalog.with_chip(prefill["chip"])
+        catalog, first = catalog.with_chip(prefill["chip"], "--prefill-chip")
     catalog = with_basis(catalog, price_basis)
     _refuse(found, {**flags, "routing_skew": routing_skew})
 

@@ -80,6 +80,7 @@ def answer(
         "winner": winner,
         "front_size": len(stand.now.ids),
         "feasible": stand.now.feasible,
+        "feasible_pools": None if problem.pools is None else stand.now.apart,
         "inputs": inputs,
         "scenarios": [],
         "sweeps": [],

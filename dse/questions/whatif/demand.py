@@ -20,15 +20,14 @@ from dse.catalog import Catalog
 from dse.economics.load import Load, at_load, total_tokens_per_s
 from dse.economics.tco import YEAR_HOURS, usd_per_chip_hour
 from dse.errors import InputError
-from dse.physics.machines import Machines
 from dse.problem.evaluate import Metrics
 from dse.problem.objective import PhysicsProblem
+from dse.problem.pools import Kinds
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.load import Demand, check_idle_once
 from dse.schema.owning import lacks_for_owning, lacks_power, power_at_meter
 from dse.schema.server import LARGEST_DOMAIN, server_of
-from dse.space.alike import Shared
-from dse.space.candidates import CandidateBatch, Floats
+from dse.space.candidates import Floats
 
 TOTAL = "usd_per_million_total_tokens"
 PRICES = (
@@ -62,40 +61,36 @@ class Demanded(PhysicsProblem):
         """The same at the prices of busy deployments."""
         return replace(self, demand=None)
 
-    def metrics_of(
-        self,
-        batch: CandidateBatch,
-        machines: Machines,
-        *,
-        keep: bool = False,
-        shared: Shared | None = None,
-    ) -> Metrics:
-        """The metrics of candidates, prices of tokens at the average of the demand."""
-        metrics = PhysicsProblem.metrics_of(self, batch, machines, keep=keep, shared=shared)
+    def on_terms(self, values: Mapping[str, Floats], kinds: Kinds) -> Mapping[str, Floats]:
+        """The metrics with prices of tokens at the average of the demand."""
         if self.demand is None:
-            return metrics
-        load = self.load(self.demand, metrics, batch)
-        paid = {name: metrics.values[name] * load.dearer for name in PRICES}
+            return values
+        load = self.load(self.demand, values, kinds)
+        paid = {name: values[name] * load.dearer for name in PRICES}
         if load.usd_per_hour is not None and self.demand.average_tokens_per_s is not None:
             # The same but for rounding, so that what costs the same is a tie.
             paid[TOTAL] = np.asarray(
                 load.usd_per_hour / (self.demand.average_tokens_per_s * 3600.0 / 1e6)
             )
-        return replace(metrics, values=ChainMap(paid, metrics.values))  # pyright: ignore
+        return ChainMap(paid, values)  # pyright: ignore
 
     def load(
-        self, demand: Demand, metrics: Metrics, batch: CandidateBatch, slower: Floats | float = 1.0
+        self,
+        demand: Demand,
+        values: Mapping[str, Floats],
+        kinds: Kinds,
+        slower: Floats | float = 1.0,
     ) -> Load:
-        """What the demand makes of busy metrics, (n,), at their rate over `slower`."""
-        usd, values = self.machines.usd_per_chip_hour[batch.chip], metrics.values
+        """What the demand makes of busy metrics, (n,) each, at their rate over `slower`."""
+        usd, chips = values["chip_usd_per_hour"], values["chips"]
         with np.errstate(divide="ignore", invalid="ignore"):
             return at_load(
                 demand,
-                tokens_per_s=total_tokens_per_s(batch.chips, usd, values[TOTAL]) / slower,
-                chips=batch.chips,
+                tokens_per_s=total_tokens_per_s(chips, usd, values[TOTAL]) / slower,
+                chips=chips,
                 usd_per_chip_hour=usd,
-                load_share=self.load_share[batch.chip],
-                server=self.server[batch.chip],
+                load_share=kinds.a_dollar(self.load_share),
+                server=kinds.a_chip(self.server),
                 usd_per_million=(
                     values[PRICES[0]] * slower,
                     values[PRICES[1]] * slower,
@@ -113,13 +108,7 @@ def tokens_per_request(problem: PhysicsProblem) -> float:
 
 
 def demanded(problem: PhysicsProblem, catalog: Catalog, demand: Demand | None) -> Demanded:
-    """A posed problem under a demand. Raises InputError for pools of their own under one."""
-    if demand is not None and problem.pools is not None:
-        raise InputError(
-            "prefill and decode pools at an average load",
-            field="demand",
-            accepted="no demand, or a space without pools",
-        )
+    """A posed problem under a demand."""
     own = {one.name: getattr(problem, one.name) for one in fields(PhysicsProblem) if one.init}
     empty = np.zeros(len(problem.machines.ids))
     made = Demanded(**own, demand=demand, load_share=empty, meter_w=empty, server=empty + 1.0)
@@ -128,7 +117,13 @@ def demanded(problem: PhysicsProblem, catalog: Catalog, demand: Demand | None) -
 
 def in_servers(problem: Demanded, catalog: Catalog) -> Demanded:
     """The problem with chips that are had in whole servers: scale-up domains, those of more than
-    LARGEST_DOMAIN chips one by one."""
+    LARGEST_DOMAIN chips one by one. Raises InputError for pools of two kinds of chip."""
+    if problem.pools is not None and not problem.pools.one_kind:
+        raise InputError(
+            "whole servers of prefill and decode pools on chips of their own",
+            field="--whole-servers",
+            accepted="a space whose pools have one kind of chip, or chips one by one",
+        )
     size = np.array([float(server_of(catalog, chip)) for chip in problem.machines.ids])
     return replace(problem, server=np.where(size <= LARGEST_DOMAIN, size, 1.0))
 
@@ -156,7 +151,7 @@ def with_power(problem: Demanded, catalog: Catalog) -> Demanded:
 
 def at_demand(
     problem: Demanded,
-    batch: CandidateBatch,
+    kinds: Kinds,
     busy: Metrics,
     i: int,
     intervals: Mapping[str, list[float]],
@@ -165,19 +160,19 @@ def at_demand(
     dollars, prices of a token; and its 80% intervals, those of prices at that demand. `busy` are
     the metrics of busy deployments, `intervals` theirs."""
     assert problem.demand is not None
-    load = problem.load(problem.demand, busy, batch)
+    load = problem.load(problem.demand, busy.values, kinds)
     found, total = load.as_json(i), float(busy.values[TOTAL][i])
     usd, chips = found["usd_per_hour"], found["chips"]
     found |= {
         "usd_per_year": None if usd is None else usd * YEAR_HOURS,
-        "meter_w": None if chips is None else number(chips * problem.meter_w[batch.chip[i]]),
+        "meter_w": None if chips is None else number(chips * kinds.a_chip(problem.meter_w)[i]),
         "deployments_interval": None,
         "busy_usd_per_million_total_tokens": number(total),
     }
     if TOTAL not in intervals:
         return found, dict(intervals)
     slower = [end / total for end in intervals[TOTAL]]
-    loads = [problem.load(problem.demand, busy, batch, one) for one in slower]
+    loads = [problem.load(problem.demand, busy.values, kinds, one) for one in slower]
     if load.deployments is not None:
         found["deployments_interval"] = [one.as_json(i)["deployments"] for one in loads]
     paid = {

@@ -39,7 +39,10 @@ def sentences(document: Json) -> list[str]:
     is to be checked of the winner's price."""
     chip = document["winner"]["chip"]
     priced = [row for row in document["price_evidence"] if row["chip"] == chip]
-    found = [winner_words(document), *demand_words(document), *change.sentences(document)]
+    found = [winner_words(document)]
+    if document["feasible_pools"] == 0:
+        found.append("No prefill and decode on pools of their own keep the rules and the limits.")
+    found += [*demand_words(document), *change.sentences(document)]
     if document["sensitivities"] is not None:
         found += sensitivity.sentences(document)
     if document["break_even"] is not None:

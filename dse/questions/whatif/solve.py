@@ -74,7 +74,8 @@ class Points:
 class Solved:
     """The front of one set of inputs, ordered by id: `ids` (k,), `F` (k, m). `winner` is the row
     that is best in the objective, None where nothing is feasible; `miss` then says what is in the
-    way. `value` is the winner's objective."""
+    way. `value` is the winner's objective, `apart` how many of the `feasible` points have pools of
+    their own for prefill and decode."""
 
     problem: Demanded
     ids: Ids
@@ -83,6 +84,7 @@ class Solved:
     feasible: int
     miss: str = ""
     value: float | None = None
+    apart: int = 0
 
     @property
     def winner_id(self) -> int | None:
@@ -209,10 +211,12 @@ def _column(problem: Demanded, objective: str) -> int:
 def solve(problem: Demanded, points: Points, objective: str) -> Solved:
     """The front among the points and its winner in `objective`."""
     archive = Archive(len(problem.objectives))
-    feasible, nearest = 0, (np.inf, "")
+    feasible, apart, nearest = 0, 0, (np.inf, "")
     for part, _, found in chunks(problem, points.ids):
         keep = (found.G <= 0.0).all(axis=1)
         feasible += int(keep.sum())
+        if problem.pools is not None:
+            apart += int(problem.pools.separate(problem.space.unrank(part[keep])).sum())
         archive.add(found.F[keep], part[keep])
         if not feasible and len(part):
             total = np.maximum(found.G, 0.0).sum(axis=1)
@@ -225,7 +229,7 @@ def solve(problem: Demanded, points: Points, objective: str) -> Solved:
     others = [F[:, k] for k in range(F.shape[1]) if k != column]
     winner = int(np.lexsort((archive.ids, *others[::-1], F[:, column]))[0])
     value = float(problem.objectives[column].sign * F[winner, column])
-    return Solved(problem, archive.ids, F, winner, feasible, value=value)
+    return Solved(problem, archive.ids, F, winner, feasible, value=value, apart=apart)
 
 
 def _missed(problem: Demanded, G: Floats) -> str:
@@ -277,6 +281,7 @@ def describe(problem: Demanded, ids: Ids, asked: tuple[str, ...] = ()) -> list[d
     index = problem.space.unrank(np.asarray(ids, dtype=np.int64))
     batch, metrics = problem.batch(index), problem.metrics(index)
     busy = metrics if problem.demand is None else problem.busy.metrics(index)
+    kinds = problem.kinds(batch, index)
     names = dict.fromkeys(
         [
             *(one.metric for one in problem.objectives),
@@ -297,7 +302,7 @@ def describe(problem: Demanded, ids: Ids, asked: tuple[str, ...] = ()) -> list[d
             shape = short_shape(config_of(model_at(batch, i, "", None)))
         load, intervals = None, describe_metrics(busy, i, batch)["intervals"]
         if problem.demand is not None:
-            load, intervals = at_demand(problem, batch, busy, i, intervals)
+            load, intervals = at_demand(problem, kinds, busy, i, intervals)
         found.append(
             {
                 "id": int(point),
