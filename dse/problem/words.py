@@ -270,6 +270,31 @@ def short_shape(model: Mapping[str, Any]) -> str:
     return " ".join(words)
 
 
+# Axes whose names are not what people call them; of the others, the underscores are spaces.
+_AXES = {
+    "concurrency": "requests in flight",
+    "num_hidden_layers": "layers",
+    "num_experts": "number of experts",
+    "num_experts_per_tok": "experts per token",
+    "moe_intermediate_size": "expert width",
+    "intermediate_size": "feed-forward width",
+    "num_key_value_heads": "KV heads",
+    "num_attention_heads": "query heads",
+    "weight_dtype": "weights",
+    "kv_dtype": "KV cache",
+    "sparse": "dense or sparse",
+    "scale_up_domain": "scale-up domain (hypothetical)",
+}
+
+
+def axis_words(axis: str) -> str:
+    """What people call an axis of a space, that of a worker of a pool too."""
+    for pool in ("prefill_", "decode_"):
+        if axis.startswith(pool):
+            return f"{pool.removesuffix('_')} {axis_words(axis.removeprefix(pool))}"
+    return _AXES.get(axis) or axis.replace("_", " ")
+
+
 def short_deployment(deployment: Mapping[str, Any], held: bool = True) -> str:
     """`8 h200_sxm TP4 R2 fp8/bf16 c64`, by DEPLOYMENT_KEY and, the last where that number is held,
     HELD_KEY; degrees of 1 are left out. `D64` is a hypothetical domain (DOMAIN_KEY). Separate pools

@@ -17,7 +17,7 @@ objective, or each limit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -29,7 +29,7 @@ from dse.pareto import Scale
 from dse.problem.describe import number
 from dse.problem.protocol import Objective
 from dse.schema.wishes import Wish
-from dse.study.drawn import Drawn
+from dse.study.drawn import Alone, Drawn
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -75,10 +75,15 @@ class Case:
 
 
 def decide(
-    objectives: Sequence[Objective], F: Floats, drawn: Drawn, wish: Wish
+    objectives: Sequence[Objective],
+    F: Floats,
+    drawn: Drawn,
+    wish: Wish,
+    alone: Callable[[Sequence[int]], Sequence[Alone]] = lambda _: (),
 ) -> tuple[int, Rows, dict[str, Any]]:
     """(row to start from, the decision of each row from 0, `decisions` of study.json) of a front
-    F (n, m) at its resolution."""
+    F (n, m) at its resolution; `alone` are errors by themselves, of
+    the decisions in these rows, too."""
     log = tuple(one.log for one in objectives)
     scale = Scale.of(F, log)
     flat = drawn.F.reshape(-1, F.shape[1])
@@ -112,8 +117,30 @@ def decide(
             for k, row in enumerate(taken)
         ],
         "turns": list(_turns(case, family)),
+        "unmoved": _one_draw(case, Drawn.certain(F), start, family),
+        "causes": [
+            {
+                "of": one.of,
+                "name": one.name if isinstance(one.name, str) else one.name + 1,
+                "factors": one.factors,
+                "ends": [_one_draw(case, end, start, family) for end in one.ends],
+            }
+            for one in alone(taken)
+        ],
     }
     return start, family, document
+
+
+def _one_draw(case: Case, drawn: Drawn, start: int, family: Rows) -> dict[str, Any]:
+    """The decision of the best design of one draw, and what the one to start from gives away."""
+    regret = regrets(replace(case, drawn=drawn, x=case.scale(drawn.F[0])[None]))[0]
+    best = int(np.argmin(regret))
+    return {
+        "decision": int(family[best]) + 1,
+        "point": best + 1,
+        "regret": number(regret[start]),
+        "kept": bool(drawn.kept[0, start]),
+    }
 
 
 def _least(case: Case, mean: Floats) -> int:

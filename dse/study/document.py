@@ -44,7 +44,7 @@ from dse.search.run import Result
 from dse.study.bounds import at_bounds
 from dse.study.decide import decide
 from dse.study.demand import training_document
-from dse.study.drawn import Drawn, drawn
+from dse.study.drawn import Drawn, Errors
 from dse.study.landmarks import QUALITY, compute_multiples, landmarks
 from dse.study.next_run import describe_loss_runs
 from dse.study.robust import front_probability
@@ -93,11 +93,12 @@ def describe(
     log = tuple(objective.log for objective in problem.objectives)
     names = [NAMES.get(o.metric, o.metric) for o in problem.objectives]
     items = _items(problem, catalog, metrics, front.index, out)
-    errors = Drawn.certain(front.F)
+    errors, more = Drawn.certain(front.F), {}
     if identity["evaluator"] == "model":  # the errors of a function of the user are not known
         intervals = [item["metrics"]["intervals"] for item in items]
-        errors = drawn(problem, catalog, front.index, intervals, identity["seed"])
-    start, family, decisions = decide(problem.objectives, front.F, errors, study.wish)
+        moved = Errors.of(problem, catalog, front.index, intervals)
+        errors, more = moved.drawn(identity["seed"]), {"alone": moved.alone}
+    start, family, decisions = decide(problem.objectives, front.F, errors, study.wish, **more)
     known = landmarks(problem) if identity["evaluator"] == "model" else []
     if known:
         families = decisions["families"]

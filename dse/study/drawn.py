@@ -23,8 +23,9 @@ from dse.catalog import Catalog
 from dse.problem.evaluate import Metrics
 from dse.problem.objective import PhysicsProblem
 from dse.questions.risk.price_spread import price_spreads
+from dse.schema.metrics import Limit
 from dse.space.candidates import CandidateBatch, Floats
-from dse.study.robust import P90, deviates, slowed
+from dse.study.robust import P90, deviates, shared_errors, slowed
 
 DRAWS = 200
 LEAST_DRAWS = 50
@@ -52,46 +53,114 @@ class Drawn:
         return cls(F[None], np.ones((1, len(F)), dtype=bool))
 
 
-def drawn(
-    problem: PhysicsProblem,
-    catalog: Catalog,
-    index: NDArray[np.int64],
-    intervals: Sequence[Intervals],
-    seed: int,
-) -> Drawn:
-    """The feasible designs `index` (n, d) with their errors drawn; `catalog` has the prices of the
-    study's basis, `intervals` the 80% interval of each metric of each design."""
-    count = max(LEAST_DRAWS, min(DRAWS, MOST_VALUES // len(index)))
-    rng = np.random.default_rng((seed, len(index), count))
-    of_machine, of_price, of_quality = rng.spawn(3)
-    metrics, batch = problem.metrics(index), problem.batch(index)
-    names = problem.machines.ids
-    spreads = price_spreads(catalog.prices, problem.study.price_basis, names)
-    sd = np.array([one.sd for one in spreads])
-    objectives = [
-        _moved(o.metric, o.sign * metrics.values[o.metric], metrics, intervals)
-        for o in problem.objectives
-    ]
-    limits = [
-        (one, _moved(one.metric, one.used(metrics), metrics, intervals)) for one in problem.limits
-    ]
-    kind, experts = _kinds(batch)
-    machine = deviates(problem, index, of_machine)
-    F = np.empty((count, len(index), len(objectives)))
-    kept = np.ones((count, len(index)), dtype=bool)
-    for k in range(count):
-        z = next(machine)
-        price = (sd * of_price.standard_normal(len(names)))[batch.chip]
-        common = of_quality.standard_normal(2)[kind]
-        own = of_quality.standard_normal(experts.max() + 1)[experts]
-        quality = (np.sqrt(ALIKE) * common + np.sqrt(1.0 - ALIKE) * own) / P90
-        for j, column in enumerate(objectives):
-            F[k, :, j] = column(z, price, quality)
-        for limit, column in limits:
-            used = column(z, price, quality)
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """One error by itself, all others nil: `of` is a price, a speed or a loss, `name` the chip,
+    kind of model or decision (its place) that it is of. `ends` are one draw each, at the good and
+    at the bad end of its 80% interval; `factors` what it is multiplied by there, where that is one
+    number for all designs."""
+
+    of: str
+    name: str | int
+    ends: tuple[Drawn, Drawn]
+    factors: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """What errors make of n designs `index` (n, d) of a problem; `price_sd` (chips,) is of the
+    logarithm of a price."""
+
+    problem: PhysicsProblem
+    index: NDArray[np.int64]
+    batch: CandidateBatch
+    price_sd: Floats
+    objectives: Sequence[Moved]
+    limits: Sequence[tuple[Limit, Moved]]
+
+    @classmethod
+    def of(
+        cls,
+        problem: PhysicsProblem,
+        catalog: Catalog,
+        index: NDArray[np.int64],
+        intervals: Sequence[Intervals],
+    ) -> Errors:
+        """Of feasible designs; `catalog` has the prices of the study's basis, `intervals` the 80%
+        interval of each metric of each design."""
+        metrics = problem.metrics(index)
+        spreads = price_spreads(catalog.prices, problem.study.price_basis, problem.machines.ids)
+        objectives = [
+            _moved(o.metric, o.sign * metrics.values[o.metric], metrics, intervals)
+            for o in problem.objectives
+        ]
+        limits = [
+            (one, _moved(one.metric, one.used(metrics), metrics, intervals))
+            for one in problem.limits
+        ]
+        sd = np.array([one.sd for one in spreads])
+        return cls(problem, index, problem.batch(index), sd, objectives, limits)
+
+    def at(self, machine: Floats, price: Floats, quality: Floats) -> Drawn:
+        """One draw: how slow machines are and how bad a loss is, 1 being the end of the 80%
+        interval, and the logarithm of prices, (n,) each."""
+        F = np.stack([column(machine, price, quality) for column in self.objectives], axis=1)
+        kept = np.ones(len(F), dtype=bool)
+        for limit, column in self.limits:
+            used = column(machine, price, quality)
             # A limit on what no draw moves is kept, as it is without errors.
-            kept[k] &= ~(limit.sign * used > limit.sign * limit.limit * (1.0 + limit.sign * 1e-9))
-    return Drawn(F, kept)
+            kept &= ~(limit.sign * used > limit.sign * limit.limit * (1.0 + limit.sign * 1e-9))
+        return Drawn(F[None], kept[None])
+
+    def drawn(self, seed: int) -> Drawn:
+        """All of them drawn together."""
+        n, chip = len(self.index), self.batch.chip
+        count = max(LEAST_DRAWS, min(DRAWS, MOST_VALUES // n))
+        rng = np.random.default_rng((seed, n, count))
+        of_machine, of_price, of_quality = rng.spawn(3)
+        kind, experts = _kinds(self.batch)
+        machine = deviates(self.problem, self.index, of_machine)
+        found = []
+        for _ in range(count):
+            z = next(machine)
+            price = (self.price_sd * of_price.standard_normal(len(self.price_sd)))[chip]
+            common = of_quality.standard_normal(2)[kind]
+            own = of_quality.standard_normal(experts.max() + 1)[experts]
+            quality = (np.sqrt(ALIKE) * common + np.sqrt(1.0 - ALIKE) * own) / P90
+            found.append(self.at(z, price, quality))
+        return Drawn(*(np.concatenate([getattr(one, f) for one in found]) for f in ("F", "kept")))
+
+    def alone(self, taken: Sequence[int]) -> list[Alone]:
+        """Each error by itself: the price and the speed of each chip, the loss of each kind of
+        model, and the own speed and loss of the designs `taken` and all that err with them. Those
+        that move nothing are left out."""
+        none, chip, names = np.zeros(len(self.index)), self.batch.chip, self.problem.machines.ids
+        found: list[Alone] = []
+
+        def add(of: str, name: str | int, moved: Callable[[float], tuple[Floats, Floats, Floats]],
+                factors: tuple[float, float] | None = None) -> None:  # fmt: skip
+            ends = self.at(*moved(-1.0)), self.at(*moved(1.0))
+            same = self.at(none, none, none)
+            if any((end.F != same.F).any() or (end.kept != same.kept).any() for end in ends):
+                found.append(Alone(of, name, ends, factors))
+
+        for code in np.unique(chip):
+            mine, log = (chip == code) * 1.0, float(P90 * self.price_sd[code])
+            factors = float(np.exp(-log)), float(np.exp(log))
+            add("price", names[code], lambda end, m=mine, k=log: (none, end * k * m, none), factors)
+            add("speed", names[code], lambda end, m=mine: (end * m, none, none))
+        kind, experts = _kinds(self.batch)
+        for code, name in enumerate(("dense", "sparse")):
+            add("loss", name, lambda end, m=(kind == code) * 1.0: (none, none, end * m))
+        _, deployment = shared_errors(self.problem, self.index)
+        for k, row in enumerate(taken):
+            own = (deployment == deployment[row]) * np.sqrt(
+                1.0 - self.problem.machines.shared_error
+            )
+            same = (experts == experts[row]) * np.sqrt(1.0 - ALIKE)
+            add("speed", k, lambda end, m=own: (end * m, none, none))
+            add("loss", k, lambda end, m=same: (none, none, end * m))
+        return found
 
 
 def _moved(metric: str, value: Floats, metrics: Metrics, intervals: Sequence[Intervals]) -> Moved:

@@ -80,7 +80,7 @@ def deviates(
 ) -> Iterator[Floats]:
     """(n,) how slow the machine of each point of `index` (n, d) is, without end; 1 is the end of an
     80% interval on the slow side."""
-    chip, deployment = _shared(problem, index)
+    chip, deployment = shared_errors(problem, index)
     shared = problem.machines.shared_error
     for of_chip in _of_chips(problem.machines.kin, rng):
         own = rng.standard_normal(deployment.max() + 1)[deployment]
@@ -98,7 +98,7 @@ def _of_chips(kin: Sequence[str], rng: np.random.Generator) -> Iterator[Floats]:
         yield np.where(several, alike(common, own), own)
 
 
-def _shared(
+def shared_errors(
     problem: PhysicsProblem, index: NDArray[np.int64]
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """(chip, deployment), (n,) each: numbers that rows with the same errors share."""

@@ -18,7 +18,7 @@ from dse.schema.wishes import Wish
 from dse.search.run import at_resolution, search
 from dse.study import decide as decided
 from dse.study.decide import Case, decide, regrets
-from dse.study.drawn import Drawn, drawn
+from dse.study.drawn import Alone, Drawn, Errors
 
 LOSS = Objective("predicted_loss", "minimize", False, 0.001)
 COST = Objective("usd_per_million_total_tokens", "minimize", True, 0.005, True)
@@ -135,8 +135,8 @@ def test_errors_of_a_study(tiny):
     """Every draw moves loss, price and time; on one chip and deployment alike."""
     problem, catalog, front = tiny
     known = intervals(problem, front.index)
-    found = drawn(problem, catalog, front.index, known, 0)
-    again = drawn(problem, catalog, front.index, known, 0)
+    found = Errors.of(problem, catalog, front.index, known).drawn(0)
+    again = Errors.of(problem, catalog, front.index, known).drawn(0)
     assert np.array_equal(found.F, again.F)
     names = [one.metric for one in problem.objectives]
     spread = np.log(found.F / front.F).std(axis=0)
@@ -154,7 +154,51 @@ def test_a_limit_is_kept_in_most_draws_far_from_it_and_in_half_at_it(tiny):
     middle = float(np.sort(tpot)[len(tpot) // 2])
     limited = replace(problem, limits=(parse_constraint(f"tpot_s <= {middle * 1e3!r} ms"),))
     known = intervals(limited, front.index)
-    kept = drawn(limited, catalog, front.index, known, 0).kept.mean(axis=0)
+    kept = Errors.of(limited, catalog, front.index, known).drawn(0).kept.mean(axis=0)
     assert (kept[tpot < 0.3 * middle] > 0.99).all()
     assert (kept[tpot > 3.0 * middle] < 0.01).all()
     assert 0.3 < kept[np.argmin(np.abs(tpot - middle))] < 0.7
+
+
+def test_an_error_alone_moves_what_it_is_of_and_nothing_else(tiny):
+    """A price moves the dollars of its chip by just its factor, and no other number."""
+    problem, catalog, front = tiny
+    errors = Errors.of(problem, catalog, front.index, intervals(problem, front.index))
+    names = [one.metric for one in problem.objectives]
+    usd, loss = (names.index(n) for n in ("usd_per_million_total_tokens", "predicted_loss"))
+    batch = problem.batch(front.index)
+    found = {(one.of, one.name): one for one in errors.alone([0])}
+    prices = [one for (of, name), one in found.items() if of == "price"]
+    assert {one.name for one in prices} == {problem.machines.ids[k] for k in set(batch.chip)}
+    for one in prices:
+        mine = batch.chip == problem.machines.ids.index(one.name)
+        assert one.factors is not None
+        assert one.factors[0] < 1.0 < one.factors[1]
+        for factor, end in zip(one.factors, one.ends, strict=True):
+            expected = front.F.copy()
+            expected[mine, usd] *= factor
+            assert np.allclose(end.F[0], expected, rtol=1e-12)
+    for end in found["loss", "sparse"].ends if ("loss", "sparse") in found else ():
+        dense = ~batch.sparse.astype(bool)
+        assert np.array_equal(end.F[0][dense], front.F[dense])
+    for end in found["loss", 0].ends:  # what the first design has by itself is in its loss alone
+        assert np.array_equal(np.delete(end.F[0], loss, axis=1), np.delete(front.F, loss, axis=1))
+        assert end.F[0][0, loss] != front.F[0, loss]
+
+
+def test_a_cause_says_which_decision_it_makes_the_best():
+    """Two designs that cost the same but for an error: the dearer price of one makes the other."""
+    F = np.array([[1.0, 2.0], [1.2, 1.0], [2.0, 0.9]])
+    worse = F.copy()
+    worse[:2, 0] = 3.0
+    cause = Alone("price", "x", (Drawn.certain(F), Drawn.certain(worse)), (1.0, 3.0))
+    start, family, found = decide(
+        (LOSS, COST), F, Drawn.certain(F), ALIKE, alone=lambda taken: [cause]
+    )
+    (row,) = found["causes"]
+    assert found["unmoved"] == row["ends"][0]
+    assert found["unmoved"]["regret"] == 0.0
+    assert found["unmoved"]["point"] == start + 1
+    assert row["ends"][1]["point"] == 3
+    assert row["ends"][1]["decision"] == family[2] + 1
+    assert row["ends"][1]["regret"] > 0.0

@@ -10,7 +10,7 @@ from dse.answer.labels import label
 from dse.questions.study import tables, words
 from dse.questions.study.cards import cards
 from dse.questions.study.chosen import StudyFolder
-from dse.questions.study.decisions import decided
+from dse.questions.study.decisions import change_section, decided
 from dse.questions.study.explorer import explorer
 from dse.questions.study.figures import floor_figure, roof_figures, time_figures
 from dse.questions.study.importance import importance_section
@@ -100,6 +100,7 @@ def study_answer(folder: StudyFolder) -> Answer:
         blocks=(
             *system_sections(study),
             Section("The front" if study.get("systems") else "", first, name=FULL),
+            *change_section(folder),
             *view_sections(study),
             explorer(folder),
             *importance_section(study),

@@ -3,12 +3,16 @@ sure the design to start from is."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-from dse.answer.answer import Column, Table
+from dse.answer.answer import Block, Column, Figure, Section, Table
 from dse.answer.labels import label
-from dse.answer.numbers import show, significant
+from dse.answer.numbers import percent, show, significant
+from dse.answer.palette import BLUE, PALETTE, VERMILION, hatch, plain
+from dse.answer.plots import bars, names_axis, upright
 from dse.problem.loads import held, loads_of
 from dse.problem.words import brief_shape, in_weights, on_chip, short_deployment
 from dse.questions.study.chosen import Json, StudyFolder
@@ -21,6 +25,17 @@ HOW = (
     "quality, times and prices drawn {draws} times, the best design was of the decision in that "
     "share of the draws. What a design gives away to the best of a draw is its regret; the first "
     "decision has the least on average. Wish: {wish}."
+)
+MOST_CAUSES = 8
+ENDS = ("better than predicted", "worse than predicted")
+CAUSES = (
+    "Each error alone, at either end of its 80% interval: a price, the speed of a chip, the loss "
+    "of a kind of model, and what a decision has of either by itself. The bar is what decision 1 "
+    "then gives away to the best design; a number at its end is the decision that is best there."
+)
+WEIGHTS = (
+    "One objective at a time counts for more than the others, up to {most:g} times as much: which "
+    "decision is then the best."
 )
 # What may set a decision apart.
 Trait = tuple[str, Callable[[Json], object]]
@@ -145,3 +160,153 @@ def _turns(folder: StudyFolder) -> list[str]:
     moved = "limit moves" if "limit" in folder.study["decisions"]["turns"][0] else "weight grows"
     parts = [f"of {label(metric).text}, {', '.join(said)}" for metric, said in by_metric.items()]
     return [f"Where one decision turns into the next as the {moved}: {'; '.join(parts)}."]
+
+
+def change_section(folder: StudyFolder) -> list[Section]:
+    """What would change the decision, in pictures; none where nothing was drawn or moves it."""
+    found = folder.study.get("decisions") or {}
+    blocks: list[Block] = []
+    said, how = [], []
+    if found.get("causes"):
+        blocks.append(_causes_figure(folder))
+        said, how = [_causes_sentence(found)], [CAUSES]
+    if any("factor" in turn for turn in found.get("turns", ())):
+        blocks.append(_weights_figure(folder))
+        how.append(WEIGHTS.format(most=MOST_WEIGHT))
+    if not blocks:
+        return []
+    blocks.append(Section("How to read this", (), how, folded=True))
+    return [Section("What would change the decision", blocks, said, "changes", on_console=False)]
+
+
+MOST_WEIGHT = 64.0
+
+
+def _cause(one: Json) -> str:
+    if not isinstance(one["name"], str):
+        return f"{one['of']} of decision {one['name']} alone"
+    return (
+        f"loss of {one['name']} models" if one["of"] == "loss" else f"{one['of']} of {one['name']}"
+    )
+
+
+def _at_end(one: Json, end: int) -> str:
+    """`price of h100_sxm 15% higher`."""
+    if one["factors"] is None:
+        return f"{_cause(one)} {ENDS[end]}"
+    by = one["factors"][end] - 1.0
+    return f"{_cause(one)} {percent(abs(by))} {'higher' if by > 0.0 else 'lower'}"
+
+
+def _causes_sentence(found: Json) -> str:
+    here = found["unmoved"]["decision"]
+    turned = [
+        f"{_at_end(one, k)} (decision {end['decision']})"
+        for one in found["causes"]
+        for k, end in enumerate(one["ends"])
+        if end["decision"] != here
+    ]
+    still = [
+        f"{of} of a chip"
+        for of in ("price", "speed")
+        if not any(_moves(one, here) for one in found["causes"] if _is_of_chip(one, of))
+    ]
+    said = f"Decision {here} is the best as predicted"
+    if still:
+        said += f"; no {' or '.join(still)} within its interval changes that"
+    if not turned:
+        return f"{said}. No error alone does."
+    return f"{said}. What does: {'; '.join(turned)}."
+
+
+def _is_of_chip(one: Json, of: str) -> bool:
+    return one["of"] == of and isinstance(one["name"], str)
+
+
+def _moves(one: Json, here: int) -> bool:
+    return any(end["decision"] != here for end in one["ends"])
+
+
+def _causes_figure(folder: StudyFolder) -> Figure:
+    """Bars from what the first decision gives away without errors to what it does with one."""
+    found = folder.study["decisions"]
+    base, amount = found["unmoved"]["regret"], found["regret_in"] == "amount"
+    rows = sorted(found["causes"], key=lambda one: max(end["regret"] for end in one["ends"]))
+    rows = [one for one in rows if any(end["regret"] != base for end in one["ends"])]
+    rows = rows[-MOST_CAUSES:]
+    names = [plain(_cause(one)) for one in rows]
+    scale = label(found["best"]).scale if amount else 100.0
+    data: list[dict[str, Any]] = []
+    for k, colour in enumerate((BLUE, VERMILION)):
+        ends = [one["ends"][k] for one in rows]
+        away = [scale * (end["regret"] - base) for end in ends]
+        texts = [
+            "" if end["decision"] == found["unmoved"]["decision"] else f"{end['decision']}"
+            for end in ends
+        ]
+        hover = [
+            f"{plain(_at_end(one, k))}: decision {end['decision']} is the best"
+            for one, end in zip(rows, ends, strict=True)
+        ]
+        look = {"color": colour, "pattern": hatch("/" if k else "")}
+        data.append(
+            bars(ENDS[k], away, names, colour)
+            | {"base": scale * base, "marker": look, "text": texts, "textposition": "outside"}
+            | {"cliponaxis": False, "hoverinfo": "text", "hovertext": hover}
+        )
+    title = f"what decision 1 gives away ({_counted(found)})"
+    layout = {
+        "barmode": "group",
+        "height": 130 + 40 * len(rows),
+        "xaxis": {"title": {"text": plain(title)}},
+        "yaxis": names_axis(names),
+        "shapes": [upright(scale * base)],
+    }
+    shows = "For each error alone, what the first decision gives away at either end of it."
+    return Figure("causes", "Errors, one at a time", {"data": data, "layout": layout}, shows)
+
+
+def _counted(found: Json) -> str:
+    if found["regret_in"] == "amount":
+        return label(found["best"]).text
+    of = "the front's range" if found["best"] is None else label(found["best"]).text
+    return f"% of {of}"
+
+
+def _weights_figure(folder: StudyFolder) -> Figure:
+    """A band for each objective, which changes colour where another decision takes over."""
+    found = folder.study["decisions"]
+    first = found["families"][0]["decision"]
+    names = [plain(label(m).text) for m in folder.wanted][::-1]
+    parts: dict[int, list[tuple[str, float, float]]] = {}
+    for metric in folder.wanted:
+        own = [turn for turn in found["turns"] if turn["objective"] == metric]
+        starts = [(0.0, first), *((math.log2(turn["factor"]), turn["decision"]) for turn in own)]
+        stops = [*(start for start, _ in starts[1:]), math.log2(MOST_WEIGHT)]
+        for (start, decision), stop in zip(starts, stops, strict=True):
+            parts.setdefault(decision, []).append((plain(label(metric).text), start, stop - start))
+    data = [
+        bars(f"decision {decision}", [p[2] for p in of], [p[0] for p in of], "")
+        | {
+            "base": [p[1] for p in of],
+            "marker": {"color": PALETTE[(decision - 1) % len(PALETTE)]},
+            "text": [f"{decision}" for _ in of],
+            "textposition": "inside",
+            "insidetextanchor": "middle",
+            "hoverinfo": "name",
+        }
+        for decision, of in sorted(parts.items())
+    ]
+    ticks = list(range(int(math.log2(MOST_WEIGHT)) + 1))
+    layout = {
+        "barmode": "overlay",
+        "height": 130 + 40 * len(names),
+        "xaxis": {
+            "title": {"text": "weight of the objective, against that of the others"},
+            "tickvals": ticks,
+            "ticktext": [f"× {2**k}" for k in ticks],
+        },
+        "yaxis": names_axis(names),
+    }
+    shows = "For each objective, which decision is the best as its weight grows."
+    return Figure("weights", "Wishes, one at a time", {"data": data, "layout": layout}, shows)

@@ -12,6 +12,7 @@ from dse.answer.palette import PALETTE, SYMBOLS
 from dse.problem.words import (
     DEPLOYMENT_KEY,
     SHAPE_KEY,
+    axis_words,
     given_name,
     in_weights,
     on_chip,
@@ -37,16 +38,16 @@ TEXTS: tuple[tuple[str, str, Callable[[Json], str]], ...] = (
 )
 # Choices as numbers. All but the first stand on the parallel axes alone: elsewhere `shape` and
 # `split` say them.
-NUMBERS = {
-    "concurrency": "requests in flight",
-    "num_hidden_layers": "layers",
-    "hidden_size": "hidden size",
-    "num_experts": "experts",
-    "replicas": "replicas",
-    "tensor_parallel": "tensor parallel",
-    "expert_parallel": "expert parallel",
-    "scale_up_domain": "scale-up domain (hypothetical)",
-}
+NUMBERS = (
+    "concurrency",
+    "num_hidden_layers",
+    "hidden_size",
+    "num_experts",
+    "replicas",
+    "tensor_parallel",
+    "expert_parallel",
+    "scale_up_domain",
+)
 PARALLEL = (
     "chip",
     "kind",
@@ -138,10 +139,10 @@ def _columns(folder: StudyFolder, items: Sequence[Json]) -> dict[str, Any]:
     of_decision = [str(item.get("decision", "")) for item in items]
     columns.append(_text("decision", "decision", of_decision, sorted(set(of_decision))))
     columns += [_text(key, title, [of(item) for item in items]) for key, title, of in TEXTS]
-    for key, title in NUMBERS.items():
+    for key in NUMBERS:
         values = [item["model"].get(key, item["deployment"].get(key)) for item in items]
         if any(value is not None for value in values):
-            named = {"label": title, "axis": title}
+            named = {"label": axis_words(key), "axis": axis_words(key)}
             columns.append(_number(key, values) | named | {"axes_only": key != "concurrency"})
     for metric in dict.fromkeys((*objectives, *METRICS, "overtraining_ratio")):
         values = [item["metrics"].get(metric) for item in items]

@@ -9,6 +9,7 @@ from dse.answer.labels import label
 from dse.answer.numbers import share
 from dse.answer.palette import PALETTE, hatch, plain
 from dse.answer.plots import bars, names_axis
+from dse.problem.words import axis_words
 from dse.questions.study.chosen import Json
 
 TITLE = "Which choices matter"
@@ -48,7 +49,7 @@ def sentence(found: Json) -> str:
     for metric, axes in found["axes"].items():
         first, *others = list(axes.items())[:NAMED]
         named = [first, *(pair for pair in others if pair[1] >= WORTH_NAMING)]
-        said = ", ".join(f"{_name(axis)} ({share(part)})" for axis, part in named)
+        said = ", ".join(f"{axis_words(axis)} ({share(part)})" for axis, part in named)
         parts.append(f"about {label(metric).text}: {said}")
     return f"What decides most {'; '.join(parts)}."
 
@@ -58,10 +59,6 @@ def _drawn(found: Json, engine: str) -> str:
         return SAMPLE
     leans = "" if engine in EVEN else ", nearer to the best than an even draw would be"
     return f"These designs are what {engine} asked for{leans}; they meet every constraint."
-
-
-def _name(axis: str) -> str:
-    return axis.replace("_", " ")
 
 
 def _ordered(axes: Json) -> list[str]:
@@ -80,7 +77,7 @@ def _figure(axes: Json) -> Figure:
         for axis in _ordered(axes)
         if max(shares.get(axis, 0.0) for shares in axes.values()) >= LEAST_SHOWN
     ][:MOST_SHOWN][::-1]
-    names = [plain(_name(axis)) for axis in top]
+    names = [plain(axis_words(axis)) for axis in top]
     data: list[dict[str, Any]] = []
     for k, (metric, shares) in enumerate(axes.items()):
         text = label(metric).text
@@ -110,5 +107,5 @@ def _table(axes: Json) -> Table:
         )
         for metric, shares in axes.items()
     ]
-    choice = Column("choice", "choice", of=_name)
+    choice = Column("choice", "choice", of=axis_words)
     return Table.of("importance", "Importance", _ordered(axes), (choice, *columns))

@@ -10,6 +10,7 @@ from dse.answer.labels import axis_title, label
 from dse.answer.numbers import show, significant
 from dse.answer.palette import PALETTE, SYMBOLS, plain
 from dse.answer.plots import scaled
+from dse.problem.words import axis_words
 from dse.questions.study.chosen import Json
 from dse.schema.metrics import EVERY
 
@@ -41,12 +42,8 @@ def _cheapest(view: Json, name: str) -> str:
     """`the cheapest dense design`, `the cheapest design on h200_sxm`."""
     if view["by"] == "sparse":
         return f"the cheapest {name} design"
-    where = "on" if view["by"] == "chip" else f"with {_axis(view['by'])}"
+    where = "on" if view["by"] == "chip" else f"with {axis_words(view['by'])}"
     return f"the cheapest design {where} {name}"
-
-
-def _axis(name: str) -> str:
-    return {"num_experts": "number of experts"}.get(name, name.replace("_", " "))
 
 
 def view_sections(study: Mapping[str, Any]) -> list[Section]:
@@ -69,9 +66,9 @@ def _section(k: int, view: Json) -> Section:
 def _heading(view: Json) -> str:
     names = _names(view)
     if view["map"]:
-        over = " and ".join(_axis(name) for name in view["map"])
-        return f"Which {over} suit each {_axis(view['by'])}"
-    kind = "system" if "names" in view else _axis(view["by"])
+        over = " and ".join(axis_words(name) for name in view["map"])
+        return f"Which {over} suit each {axis_words(view['by'])}"
+    kind = "system" if "names" in view else axis_words(view["by"])
     who = " against ".join(names) if len(names) == 2 else f"each {kind}"
     return f"At equal predicted loss: {who}"
 
@@ -84,7 +81,7 @@ def view_answers(study: Mapping[str, Any]) -> list[str]:
 def _answer(view: Json) -> str:
     row = _told(view)
     if row is None:
-        return f"No level of predicted loss has designs of two values of {_axis(view['by'])}."
+        return f"No level of predicted loss has designs of two values of {axis_words(view['by'])}."
     found = [
         (best["metrics"][view["cost"]], name, best)
         for name, best in zip(_names(view), row["best"], strict=True)
@@ -97,7 +94,7 @@ def _answer(view: Json) -> str:
         for cost, name, best in found:
             places.setdefault(_at(view, best), []).append(f"{name} ({show(view['cost'], cost)})")
         said = "; ".join(f"{place} for {', '.join(names)}" for place, names in places.items())
-        over = " × ".join(_axis(name) for name in view["map"])
+        over = " × ".join(axis_words(name) for name in view["map"])
         return f"{level} the cheapest {over} is {said}."
     (low, first, best), (high, last, worst) = found[0], found[-1]
     active = [
@@ -199,7 +196,7 @@ def _design_table(k: int, view: Json) -> Table:
     ]
     columns = (
         Column("loss", "loss at most", right=True),
-        Column("value", _axis(view["by"])),
+        Column("value", axis_words(view["by"])),
         *(Column(name, label(name).text, name) for name in (view["cost"], *DESIGN)),
         Column("memory_bytes", "memory of the weights", "bytes"),
         Column("shape", "shape"),
@@ -254,7 +251,7 @@ def maps(k: int, view: Json) -> list[Section]:
     if not view["map"]:
         return []
     told = _told(view)
-    about = [MAPS_ABOUT.format(*(_axis(name) for name in view["map"]))]
+    about = [MAPS_ABOUT.format(*(axis_words(name) for name in view["map"]))]
     found = []
     for i, one in enumerate(view["cells"]):
         tables = [
