@@ -214,9 +214,6 @@ def command(
         from dse.questions.whatif.ask import whatif
 
         asked |= {name: flags[name] for name in OF_CHANGES}
-        questions = ("settings", "scenario", "sweeps", "sensitivities", "equal")
-        if len(model["chips"]) > 1 and not any(asked[name] for name in questions):
-            asked["break_even"] = True  # which ranks them
         found = whatif(space, **asked, progress=Progress())
     deliver(found, out=out, as_json=as_json)
 

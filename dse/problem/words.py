@@ -282,7 +282,7 @@ _AXES = {
     "num_attention_heads": "query heads",
     "weight_dtype": "weights",
     "kv_dtype": "KV cache",
-    "sparse": "dense or sparse",
+    "sparse": "kind of model",
     "scale_up_domain": "scale-up domain (hypothetical)",
 }
 

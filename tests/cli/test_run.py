@@ -211,8 +211,7 @@ def test_a_hostile_name_goes_nowhere(space: Callable[..., Path], tmp_path: Path,
 
 def test_json_leaves_nothing_else_on_standard_output(space: Callable[..., Path], tmp_path: Path):
     said = dse("run", space(), "--out", tmp_path / "out", "--json")
-    assert said.json()["space"] == "small"
-    assert said.err == ""
+    assert said.json()["space"] == "small"  # progress, of a slow machine, is on standard error
 
 
 def test_progress_line(capsys: pytest.CaptureFixture[str]):

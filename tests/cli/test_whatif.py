@@ -32,6 +32,20 @@ def test_without_a_question_the_winner_and_every_input(space: Callable[..., Path
         assert name in said.out
 
 
+def test_without_a_question_the_chips_of_a_model_are_ranked():
+    """A study and chips alike: the cheapest first, each with its price at the others' cost."""
+    for asked in (
+        ("deploy-llama-3-70b",),
+        ("--model", "llama-3-8b", "--chip", "h200_sxm", "--chip", "h100_sxm"),
+    ):
+        found = dse("whatif", *asked, "--json").json()
+        chips = found["break_even"]["chips"]
+        assert len(chips) > 1
+        assert chips[0]["chip"] == found["winner"]["chip"]
+        costs = [row["cost"] for row in chips]
+        assert costs == sorted(costs)
+
+
 def test_the_answer_comes_first_and_fits(space: Callable[..., Path]):
     said = dse(
         "whatif",

@@ -160,7 +160,7 @@ def test_values_that_nothing_reaches_are_said(problem) -> None:
     for row in view["levels"]:
         row["best"][0] = None
     assert view_answers({"views": [view]}) == [
-        "No level of predicted loss has designs of two values of sparse."
+        "No level of predicted loss has designs of two values of kind of model."
     ]
     assert view_answers({}) == []
 

@@ -16,7 +16,7 @@ from dse.questions.whatif.equal import KINDS
 from dse.questions.whatif.inputs import inputs_of
 from dse.questions.whatif.present import whatif_answer
 from dse.questions.whatif.require import QUANTITIES, require_answer, required
-from dse.questions.whatif.subject import of_study, under
+from dse.questions.whatif.subject import Subject, of_study, under
 from dse.questions.whatif.subject import whole_servers as in_whole_servers
 from dse.schema.loader import did_you_mean
 from dse.schema.metrics import parse_limit
@@ -68,13 +68,19 @@ def whatif(
         sweeps=[read_sweep(text, known) for text in sweeps],
         fixed=fixed,
         sensitivities=sensitivities,
-        break_even=break_even,
+        break_even=break_even or _ranks(subject, made, scenario, sweeps, sensitivities, equal),
         equal=list(dict.fromkeys(equal)),
         at=at,
         rack_w=_rack_power(rack_power),
     )
     _check(questions)
     return whatif_answer(answer(subject, questions, progress), command)
+
+
+def _ranks(subject: Subject, *asked: Any) -> bool:
+    """Whether nothing else is asked of a model on several chips: these are then ranked."""
+    problem = subject.problem
+    return not any(asked) and problem.model is not None and len(problem.machines.ids) > 1
 
 
 def require(

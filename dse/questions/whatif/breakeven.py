@@ -59,7 +59,8 @@ def break_even(stand: Stand) -> dict[str, Any]:
     rows = price_rows(stand, best)
     together = None
     no_rate = all(one.workload.serving != POISSON for one in problem.mix)
-    if len(rows) > 1 and no_rate and "concurrency" in problem.space.names:
+    one_pool = problem.pools is None and "concurrency" in problem.space.names
+    if len(rows) > 1 and no_rate and one_pool:
         codes = [problem.machines.code(row["chip"]) for row in rows]
         together = concurrency_rows(stand, codes[0], codes[1])
     owned = own_rows(stand.subject, rows)

@@ -52,7 +52,7 @@ def sentences(document: Json) -> list[str]:
 
 
 def _sections(document: Json) -> list[Block]:
-    """A section for each kind of question; without one, what may be changed."""
+    """A section for each kind of question; where nothing is changed, what may be."""
     even, equals = document["break_even"], document["equal"]
     moves = [] if document["sensitivities"] is None else sensitivity.blocks(document)
     made = {
@@ -64,7 +64,8 @@ def _sections(document: Json) -> list[Block]:
         ],
     }
     found: list[Block] = [Section(title, blocks) for title, blocks in made.items() if blocks]
-    found = found or [_inputs_table(document["inputs"], document["demand"])]
+    if not any(document[name] for name in ("scenarios", "sweeps", "sensitivities", "equal")):
+        found.append(_inputs_table(document["inputs"], document["demand"]))
     if document["prices"] and not (even and even["owning"]):
         found.append(price_parts(document["prices"]))
     return found

@@ -254,12 +254,14 @@ def best_of_each(
     group: Callable[[CandidateBatch, Ids], Ids] = lambda batch, index: batch.chip,
 ) -> Best:
     """The feasible point of least `worth` (n,) of each chip, or of each `group` (n,) of a batch and
-    its index (n, d); of equal ones the first. None where no point has a finite one."""
+    its index (n, d); of equal ones the first. None where no point has a finite one. Pools of two
+    kinds of chip are of no one chip."""
     found: Best = {}
     for ids, metrics, judged in chunks(stand.problem, stand.points.ids):
         index = stand.problem.space.unrank(ids)
         batch = stand.problem.batch(index)
-        feasible = (judged.G <= 0.0).all(axis=1)
+        kinds = stand.problem.kinds(batch, index)
+        feasible = (judged.G <= 0.0).all(axis=1) & (kinds.first == kinds.second)
         value, numbers = np.where(feasible, worth(metrics, batch), np.inf), group(batch, index)
         for one in map(int, np.unique(numbers)):
             rows = np.flatnonzero(numbers == one)
