@@ -307,7 +307,8 @@ class Answer:
 
     Each `to_` gives one format; `write` puts the files into a folder. `document` holds the numbers
     in SI units. A notebook shows the sentence, the first table and the first picture. Texts are
-    plain: each renderer escapes them for its own format.
+    plain: each renderer escapes them for its own format. `memo` makes one page of it for who
+    decides, which `write` puts beside the page.
     """
 
     question: str
@@ -323,6 +324,7 @@ class Answer:
     data: Sequence[Table] = ()
     words: Mapping[str, str] = field(default_factory=dict)
     opening: Opening | None = None
+    memo: Callable[[], Answer] | None = None
 
     def _all(self) -> Iterator[Block]:
         """Every block, those of a section after it."""

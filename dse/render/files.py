@@ -14,8 +14,10 @@ from dse.render.xlsx import workbook
 
 def write_answer_files(answer: Answer, folder: Path, formats: Sequence[str]) -> list[Path]:
     """Writes QUESTION.FORMAT into `folder` for each of `formats`, all made before the first is
-    written. JSON is the document and the command that made it."""
+    written, and memo.html where the answer has one. JSON is the document and the command."""
     made = [(f"{answer.question}.{name}", _content(answer, name)) for name in formats]
+    if answer.memo is not None and "html" in formats:
+        made.append(("memo.html", answer.memo().to_html().encode("utf-8")))
     for name, content in made:
         write_bytes(folder, name, content)
     return [folder / name for name, _ in made]
