@@ -166,7 +166,8 @@ def cash_figure(document: Json) -> Figure:
             }
         )
     layout = {
-        "height": 230,
+        "height": 165,
+        "meta": "small",
         "barmode": "stack",
         "bargap": 0.4,
         "showlegend": True,

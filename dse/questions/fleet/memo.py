@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from dse.answer.answer import Answer, Column, Facts, Figure, Notes, Opening, Section, Table
-from dse.answer.numbers import NONE, dollars, share, significant, tenths, time
+from dse.answer.numbers import dollars, share, significant, tenths, time
 from dse.answer.palette import BLUE, PALETTE, VERMILION, plain
 from dse.economics.fleet import solve
 from dse.economics.fleet_cost import Option, count
@@ -124,17 +124,19 @@ def _facts(document: Json) -> Facts:
     strong = [
         ("signed for in all", dollars(document["usd_signed"])),
         ("of it in quarter 1", dollars(rows[0]["cash_usd"])),
-        ("most in a quarter", dollars(max(row["cash_usd"] for row in rows))),
+        ("most a quarter", dollars(max(row["cash_usd"] for row in rows))),
         ("capital", dollars(money["capex_usd"])),
         ("running costs", dollars(money["opex_usd"])),
     ]
     if money["worth_at_end_usd"]:
-        strong.append(("worth left at the end", dollars(money["worth_at_end_usd"])))
+        strong.append(("worth left", dollars(money["worth_at_end_usd"])))
     strong.append((f"today's worth, at {share(money['discount_rate_per_year'])}", dollars(money["present_usd"])))
     if (other := money["against_renting"]) is not None:
         irr, back = other["irr_per_year"], other["payback_quarter"]
-        strong.append(("return of buying over renting, a year", NONE if irr is None else tenths(irr)))
-        strong.append(("paid back in quarter", f"{back}" if back else NONE))
+        if irr is not None:
+            strong.append(("a year by buying", tenths(irr)))
+        if back is not None:
+            strong.append(("paid back in quarter", f"{back}"))
     return Facts("What it commits to", (), strong)
 
 
@@ -171,7 +173,7 @@ def _otherwise(found: Solution, document: Json) -> list[str]:
             continue
         now = price(offer.way, offer.usd)
         if row.used:
-            dearer = f" Without it the plan costs {tenths(row.without)} more." if row.without else ""
+            dearer = f" Without it: {tenths(row.without)} dearer." if row.without else ""
             said.append(
                 f"{offer.label} stays up to {price(offer.way, at)} ({now} now), or down to "
                 f"{share(offer.usd / at)} of its predicted throughput.{dearer}"
@@ -209,7 +211,7 @@ def _errors(found: Solution) -> Figure:
         chips, usd = _ordered(found, factor)
         orders.append(chips)
         texts.append("none keeps it" if usd is None else dollars(usd))
-    at = [f"{100 * (factor - 1.0):+.0f}%" if factor != 1.0 else "as predicted" for factor in factors]
+    at = [f"{100 * (factor - 1.0):+.0f}%" if factor != 1.0 else "predicted" for factor in factors]
     labels = [f"{x}<br>{plain(text)}" for x, text in zip(at, texts, strict=True)]
     kinds = dict.fromkeys(kind for one in orders for kind in one or {})
     traces = [
@@ -223,11 +225,12 @@ def _errors(found: Solution) -> Figure:
         for k, kind in enumerate(kinds)
     ]
     layout = {
-        "height": 230,
+        "height": 165,
+        "meta": "small",
         "barmode": "stack",
         "bargap": 0.4,
         "showlegend": True,
-        "xaxis": {"type": "category", "tickfont": {"size": 11}},
+        "xaxis": {"type": "category"},
         "yaxis": {"title": {"text": "chips to order"}, "rangemode": "tozero"},
     }
     return Figure(
@@ -272,7 +275,8 @@ def _power(found: Solution, document: Json) -> list[Figure]:
         line = {"type": "scatter", "mode": "lines", "name": name, "x": x, "y": [cap / 1e3] * len(x)}
         traces.append({**line, "line": level})
     layout = {
-        "height": 230,
+        "height": 165,
+        "meta": "small",
         "bargap": 0.4,
         "showlegend": True,
         "xaxis": {"type": "category"},
