@@ -68,7 +68,8 @@ def cash_flow(plan: Plan, counted: Counted, mix: Mix) -> tuple[Flow, ...]:
     for q in range(last):
         spends = counted.quarters[q].spend.values() if q < end else ()
         bought, upkeep, electricity = (
-            sum(getattr(one, name) for one in spends) for name in ("bought", "upkeep", "electricity")
+            sum(getattr(one, name) for one in spends)
+            for name in ("bought", "upkeep", "electricity")
         )
         worth = worth_usd(plan, mix) if q == end else 0.0
         worth += plan.used_after_end * rent[q] if q >= end else 0.0
@@ -92,17 +93,20 @@ def cash_flow(plan: Plan, counted: Counted, mix: Mix) -> tuple[Flow, ...]:
 
 
 def worth_usd(plan: Plan, mix: Mix) -> float:
-    """Dollars that what was bought is worth when the plan ends: what a buyer pays; of the share
-    `used_after_end` what is owed on it, as it goes on to earn that."""
-    found = 0.0
-    for (label, ordered), servers in mix.orders.items():
-        offer = plan.offer(label)
-        if offer.way == BUY:
-            age = (plan.quarters - ordered - offer.lead_quarters) / 4.0
-            owed, worth = book_and_worth(plan.costs, offer.life_quarters / 4.0, age)
-            share = worth + plan.used_after_end * (owed - worth)
-            found += servers * plan.chip(offer.chip).server * offer.usd_in(ordered) * share
-    return found
+    """Dollars that what was bought is worth when the plan ends."""
+    return sum(
+        servers * plan.chip(plan.offer(label).chip).server * order_worth_usd(plan, offer, ordered)
+        for (label, ordered), servers in mix.orders.items()
+        if (offer := plan.offer(label)).way == BUY
+    )
+
+
+def order_worth_usd(plan: Plan, offer: Offer, ordered: int) -> float:
+    """The same of a chip of a purchase: what a buyer pays; of the share `used_after_end` what is
+    owed on it, as it goes on to earn that."""
+    age = (plan.quarters - ordered - offer.lead_quarters) / 4.0
+    owed, worth = book_and_worth(plan.costs, offer.life_quarters / 4.0, age)
+    return offer.usd_in(ordered) * (worth + plan.used_after_end * (owed - worth))
 
 
 def _books(plan: Plan, offer: Offer, ordered: int, chips: int, q: int) -> tuple[float, float]:
@@ -122,10 +126,10 @@ def present_usd(flows: Sequence[Flow]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """What an order earns against another: `saves` of today's worth; `irr` a year, the rate at which
-    it would save nothing (of several the nearest on the side where it turns), None where it saves
-    or loses at any rate; `payback` the quarter from which on it has cost less in all, before what
-    is owned is worth anything, None where that is never."""
+    """What an order earns against another: `saves` of today's worth; `irr` a year, the rate at
+    which it would save nothing (of several the nearest on the side where it turns), None where it
+    saves or loses at any rate; `payback` the quarter from which on it has cost less in all, None
+    where only what is left pays it back."""
 
     irr: float | None
     payback: int | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import itertools
 import json
@@ -14,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from dse.answer.answer import Formula
 from dse.catalog import load_catalog
-from dse.render.xlsx import workbook
+from dse.render.xlsx import Sheet, workbook
 from dse.schema.plan_reader import load_plan, shipped_plans
 from tests.cli.conftest import dse
 
@@ -54,7 +56,8 @@ def test_the_answer_comes_first_and_the_files_agree(tmp_path: Path):
     assert answer["status"] == "optimal"
     assert 0.0 <= answer["gap"] <= 1e-4
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"fleet.html", "fleet.md", "fleet.json", "fleet.csv", "fleet.xlsx"}
+    written_files = {f"fleet.{end}" for end in ("html", "md", "json", "csv", "xlsx")}
+    assert names == written_files | {"memo.html"}
     rows = list(csv.DictReader(io.StringIO((tmp_path / "out/fleet.csv").read_text())))
     spent = sum(float(row["usd"]) for row in rows)
     assert spent == pytest.approx(answer["usd_undiscounted"], rel=1e-8)
@@ -67,6 +70,22 @@ def test_the_answer_comes_first_and_the_files_agree(tmp_path: Path):
         assert len(sheets) >= 5
         for name in book.namelist():
             ET.fromstring(book.read(name))  # noqa: S314
+
+
+def test_who_signs_reads_a_page_without_a_name_of_a_file(tmp_path: Path):
+    text = PLAN.replace("chip: h100_sxm\n", "chip: h100_sxm\n    rent: {}\n    buy: {}\n")
+    assert "buy: {}" in text
+    said = dse("fleet", written(tmp_path, text), "--out", str(tmp_path / "out"))
+    assert said.code == 0, said.err
+    page = (tmp_path / "out/memo.html").read_text()
+    words = html.unescape(re.sub("<[^>]*>", "", page[page.index("<body") : page.index("<script")]))
+    drawn = json.loads(re.search(r'id="page-data">(.*?)</script>', page)[1])  # type: ignore[index]
+    words += " ".join([trace["name"] for one in drawn["figures"].values() for trace in one["data"]])
+    assert "NVIDIA H100 SXM5 80GB" in words
+    for part in ("commits to", "rests on", "decide otherwise", "Ask each vendor", "order by"):
+        assert part in words
+    assert not re.findall(r"\w+_\w+", words)
+    assert set(drawn["figures"]) == {"cash", "errors", "power"}
 
 
 def test_the_console_fits_its_width(tmp_path: Path):
@@ -340,13 +359,15 @@ def test_every_shipped_plan_is_read():
 
 
 def test_a_workbook_holds_what_it_was_given():
-    made = workbook([("A/B", [["x & <y>", 1.5, None, 3], ["\x07bell"]])])
-    assert made == workbook([("A/B", [["x & <y>", 1.5, None, 3], ["\x07bell"]])])
+    rows = [["x & <y>", 1.5, None, 3], ["\x07bell", Formula("B1*2<4", 3.5)]]
+    made = workbook([Sheet("A/B", rows)])
+    assert made == workbook([Sheet("A/B", rows)])
     with zipfile.ZipFile(io.BytesIO(made)) as book:
         sheet = ET.fromstring(book.read("xl/worksheets/sheet1.xml"))  # noqa: S314
         names = ET.fromstring(book.read("xl/workbook.xml"))  # noqa: S314
     texts = [node.text for node in sheet.iter() if node.text]
-    assert texts == ["x & <y>", "1.5", "3", "bell"]
+    assert texts == ["x & <y>", "1.5", "3", "bell", "B1*2<4", "3.5"]
+    assert [pane.get("ySplit") for pane in sheet.iter() if pane.tag.endswith("pane")] == ["1"]
     assert "A B" in [node.get("name") for node in names.iter()]
 
 

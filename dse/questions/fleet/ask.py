@@ -20,6 +20,7 @@ from dse.questions.fleet.memo import memo
 from dse.questions.fleet.tables import data_table, orders, tables
 from dse.questions.fleet.untried import with_untried
 from dse.questions.fleet.words import WORDS, asked_words, assumptions, lead, price_check
+from dse.questions.fleet.workbook import sheets
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.deployed import OPTIONS, Choices, full, prefill_of
 from dse.schema.load import read_demand
@@ -127,7 +128,8 @@ def _answer(found: Solution, command: str) -> Answer:
     money = finance(found)
     sentences = [*lead(found), *finance_words(money, found.plan.quarters)]
     rests, chips = assumptions(found), chip_rows(found)
-    made = document(found, sentences, rests) | {"finance": money}
+    made = document(found, sentences, rests)
+    made["finance"] = money
     asked, drawn = asked_words(found.plan), figures(found, made)
     first = None
     if drawn and len(chips) <= BESIDE_ROWS:
@@ -148,6 +150,7 @@ def _answer(found: Solution, command: str) -> Answer:
         words=WORDS,
         opening=first,
         memo=None if found.counted is None else lambda: memo(found, made),
+        sheets=sheets(found),
     )
 
 

@@ -100,7 +100,9 @@ def _orders(found: Solution, document: Json, say: Any) -> Table:
     left = document["usd_signed"] - sum(row["usd"] for row in rows)
     if left > 1e-6 * document["usd_signed"]:
         more = len(document["orders"]) - len(rows)
-        what = f"{more} later orders, upkeep and electricity" if more > 0 else "to run what is owned"
+        what = (
+            f"{more} later orders, upkeep and electricity" if more > 0 else "to run what is owned"
+        )
         rows.append({"what": what, "usd": left, "way": "", "by": "", "from": ""})
     total = {"what": "in all", "usd": document["usd_signed"], "way": "", "by": "", "from": ""}
     columns = (
@@ -130,7 +132,12 @@ def _facts(document: Json) -> Facts:
     ]
     if money["worth_at_end_usd"]:
         strong.append(("worth left", dollars(money["worth_at_end_usd"])))
-    strong.append((f"today's worth, at {share(money['discount_rate_per_year'])}", dollars(money["present_usd"])))
+    strong.append(
+        (
+            f"today's worth, at {share(money['discount_rate_per_year'])}",
+            dollars(money["present_usd"]),
+        )
+    )
     if (other := money["against_renting"]) is not None:
         irr, back = other["irr_per_year"], other["payback_quarter"]
         if irr is not None:
@@ -185,7 +192,9 @@ def _otherwise(found: Solution, document: Json) -> list[str]:
             )
     more = next((row for row in found.loosened if row.what.startswith("demand") and row.usd), None)
     if more is not None and more.usd:
-        said.append(f"A tenth more {more.what.replace('demand', 'demand of')} costs {dollars(more.usd)}.")
+        said.append(
+            f"A tenth more {more.what.replace('demand', 'demand of')} costs {dollars(more.usd)}."
+        )
     return said or ["No price of what is offered changes the order within a factor of two."]
 
 
@@ -246,7 +255,9 @@ def _ordered(found: Solution, factor: float) -> tuple[dict[str, int] | None, flo
     """(chips by name and way, dollars signed for) at a factor on every throughput."""
     plan, mix, counted = found.plan, found.solved.mix, found.counted
     if factor != 1.0:
-        options = [replace(one, requests_per_s=one.requests_per_s * factor) for one in found.options]
+        options = [
+            replace(one, requests_per_s=one.requests_per_s * factor) for one in found.options
+        ]
         again = solve(plan, options, nodes=QUICK, gap=LOOSE, split=split(found))
         mix = again.mix
         counted = None if mix is None else count(plan, options, mix)
@@ -320,7 +331,9 @@ def _proof(found: Solution, say: Any) -> Table:
 
     columns = (
         Column("on", "machine", of=lambda row: on(row[0])),
-        Column("runs", "runs", of=lambda row: f"{row[0].model}, {row[0].detail.get('formats', '')}"),
+        Column(
+            "runs", "runs", of=lambda row: f"{row[0].model}, {row[0].detail.get('formats', '')}"
+        ),
         Column("limits", "within", of=lambda row: _limits(classes[row[0].klass])),
         Column("rate", "predicted requests/s", "rate", of=lambda row: row[0].requests_per_s),
         Column("low", "low end", "rate", of=lambda row: low * row[0].requests_per_s),
