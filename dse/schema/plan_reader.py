@@ -32,14 +32,13 @@ from dse.schema.plan import (
 )
 from dse.schema.prices import COMPUTED
 from dse.schema.reader import read
-from dse.schema.server import LARGEST_DOMAIN, server_of
+from dse.schema.server import LARGEST_DOMAIN, rack_of, server_of
 from dse.schema.trace import read_trace
 from dse.schema.traffic import GROUPS, Traffic, traffic_of
 from dse.schema.workloads import CURRENT_BACKEND
 
 GIVEN = "the plan given"  # what messages call a plan that is no file
 LEAST_PER_S = 1e-3  # what is far less the program would round to no instance at all
-SERVERS_PER_RACK = 4
 
 
 def shipped_plans() -> dict[str, Path]:
@@ -241,13 +240,8 @@ class _Reader:
                 raise self._wrong(("stock",) if stock else (*at, "buy"), lack, accepted)
             owned = owning(self.catalog, row.chip, self.costs)
         per_rack, rack = row.chips_per_rack, "of the plan"
-        if not per_rack and server < LARGEST_DOMAIN:
-            per_rack, rack = (
-                SERVERS_PER_RACK * server,
-                f"assumed: {SERVERS_PER_RACK} servers in a rack",
-            )
-        elif not per_rack:
-            per_rack, rack = server, "a server that fills a rack"
+        if not per_rack:
+            per_rack, rack = rack_of(server)
         if per_rack % server:
             raise self._wrong(
                 (*at, "chips_per_rack"), f"read {per_rack}", f"whole servers of {server} chips"

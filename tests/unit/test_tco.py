@@ -14,7 +14,7 @@ from dse.economics.load import at_load
 from dse.economics.tco import recovery_factor, usd_per_chip_hour, with_basis, yearly_capital
 from dse.errors import InputError, InputErrors
 from dse.problem.objective import on_terms, pose
-from dse.schema.costs import RULES, Costs, load_costs
+from dse.schema.costs import RULES, Costs, costs_of, load_costs
 from dse.schema.derive import derive
 from dse.schema.load import Demand, check_idle_once, read_demand
 from dse.schema.own_prices import last_day
@@ -169,8 +169,40 @@ def test_a_file_takes_the_place_of_single_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "usd_a_year"),
+    [
+        ("support: 4500 USD/chip-year", 4500.0),
+        ("support: 800 USD/server-month", 800.0 * 12 / 8),
+        ("power strips: 4000 USD/rack", 4000.0 / 32 / 5),
+        ("insurance: 0.5 %", 0.005 * 33750 * 1.19),
+        ("storage: {value: 0.02 USD/GB-month, amount: 1 TB, source: ours}", 0.02 * 12 * 1000),
+        ("software licence: shipped", 4500.0),
+        ("software licence: 0 USD/chip-year", 0.0),
+    ],
+)
+def test_a_line_of_ones_own_costs_what_it_says(
+    tmp_path: Path, line: str, usd_a_year: float
+) -> None:
+    mine = load_catalog(costs=write(tmp_path, f"lines:\n  {line}\n")).costs
+    assert hourly(mine) - hourly(COSTS) == pytest.approx(usd_a_year / 8760.0, abs=1e-9)
+    name = line.partition(":")[0]
+    part = {p.name: p for p in usd_per_chip_hour(CATALOG, "h100_sxm", "owned_tco", mine).parts}[
+        name
+    ]
+    assert part.usd_per_chip_hour == pytest.approx(usd_a_year / 8760.0)
+    assert list(costs_of(mine.as_json()).counted) == [name]
+    assert not COSTS.counted
+
+
+@pytest.mark.parametrize(
     ("text", "says"),
     [
+        ("lines: {x: 5 USD/year}", "lines.x.value: read '5 USD/year'"),
+        ("lines: {x: 5 EUR/chip-year}", "4500 USD/chip-year"),
+        ("lines: {x: 0.02 USD/GB-month}", "of how much?"),
+        ("lines: {x: shipped}", "software licence, storage"),
+        ("lines: {x: -1 USD/chip-year}", "0 or more"),
+        ("lines: {x: 150 %}", "at most 100 %"),
         ("lief: 4 years", "did you mean life?"),
         ("life: 4", "at least 1 h"),
         ("utilisation: 0 %", "more than 0 %"),

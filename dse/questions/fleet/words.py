@@ -401,6 +401,8 @@ def _owned_words(plan: Plan) -> list[str]:
         "that is off pays its capital alone. Rents include all of it",
         f"costs of owning: {given} (maintenance a year, staff a chip)",
     ]
+    if left := [name for name, one in plan.costs.lines.items() if not one.counted]:
+        found.append(f"not counted unless `lines:` of the costs asks for them: {', '.join(left)}")
     assumed = [name for name, one in costs.items() if one.kind == "assumed" and name in OWNED_COSTS]
     if assumed:
         found.append(f"of these, assumed: {', '.join(assumed)}")

@@ -87,6 +87,9 @@ def _inputs(plan: Plan) -> _Inputs:
             )
             network = Formula(f"{server}*(1+{made.at['network share']})", own.capital_usd)
             made.add(f"{chip.chip} capital", network, "USD a chip, with its network", "computed")
+            further = sum(usd for usd, _ in own.lines.values())
+            names = ", ".join(own.lines) or "none"
+            made.add(f"{chip.chip} further lines", further, "USD a chip and year", names)
             made.add(f"{chip.chip} server power", own.server_w / 1e3, "kW a chip", own.power.source)
             made.add(f"{chip.chip} meter power", own.meter_w / 1e3, "kW a chip", own.power.source)
         for offer in chip.offers:
@@ -188,6 +191,7 @@ def _running(found: Solution, inputs: _Inputs) -> Table:
         assert own is not None
         upkeep = (
             f"C{k}*({at[f'{chip} capital']}*{at['maintenance']}/4+{at['staff']}/4"
+            f"+{at[f'{chip} further lines']}/4"
             f"+{at[f'{chip} server power']}*{at['space']}*3)"
         )
         load = f"(1-{at['load share']}+{at['load share']}*{at['mean over peak']})"
