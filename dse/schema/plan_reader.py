@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -64,7 +65,27 @@ def load_plan(plan: Path | str | Mapping[str, Any], catalog: Catalog) -> Plan:
     """Reads and checks one plan: a file, or what such a file says. Raises InputError with file,
     line and field."""
     document = Document(GIVEN, plan, None) if isinstance(plan, Mapping) else load_yaml(plan)
+    written = document.data.get("currency")
+    rates = {}
+    for name, one in written.items() if isinstance(written, Mapping) else ():
+        usd = one.get("usd") if isinstance(one, Mapping) else None
+        if isinstance(usd, int | float) and not isinstance(usd, bool):
+            rates[str(name)] = float(usd)
+    document = replace(document, data=_in_dollars(document.data, rates))
     return _Reader(document, read(PLAN, document), catalog).plan()
+
+
+def _in_dollars(written: Any, rates: Mapping[str, float]) -> Any:
+    """What a plan says, its prices in dollars: `2 EUR/h` at 1.16 is `2.32 USD/h`."""
+    if isinstance(written, Mapping):
+        return {key: _in_dollars(one, rates) for key, one in written.items()}
+    if isinstance(written, list):
+        return [_in_dollars(one, rates) for one in written]
+    for name, usd in rates.items() if isinstance(written, str) else ():
+        price = re.fullmatch(rf"\s*(\d+(?:\.\d*)?)\s*{re.escape(name)}(/.*)?\s*", written)
+        if price:
+            return f"{float(price[1]) * usd:.10g} USD{price[2] or ''}"
+    return written
 
 
 def _source(cost: Cost) -> str:
@@ -77,7 +98,10 @@ class _Reader:
 
     def __init__(self, document: Document, written: Any, catalog: Catalog) -> None:
         self.document, self.written, self.catalog = document, written, catalog
-        self.assumed: list[str] = []
+        self.assumed: list[str] = [
+            f"1 {name} is {one.usd:g} USD ({', '.join(filter(None, (one.date, one.source)))})"
+            for name, one in written.currency.items()
+        ]
         self.costs = self._costs()
 
     def plan(self) -> Plan:

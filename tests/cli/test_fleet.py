@@ -117,6 +117,86 @@ def test_pools_of_two_chips_are_options(tmp_path: Path):
     assert all(row["ttft_s"] <= 1.0 and row["tpot_s"] <= 0.03 for row in mixed)
 
 
+RENTS = "    rent: {price: %s, term_quarters: 4}\n"
+RATE, TTFT, TPOT = "requests_per_second: 60", "ttft: 1 s", "tpot: 30 ms"
+ABUSES = [
+    (TTFT, "ttft: 1000", 12, "its unit is missing"),
+    (TTFT, "ttft: 0 s", 12, "a time above 0"),
+    (TPOT, "tpot: 30 msec", 13, "did you mean ms?"),
+    (RATE, "tokens_per_day: 1T/week", 9, "unknown unit"),
+    (RATE, "requests_per_second: 0", 9, "a demand of nothing needs no fleet"),
+    (RATE, "requests_per_second: -3", 9, "more than 0"),
+    (RATE, "requests_per_second: 60/s", 9, "a valid number"),
+    (RATE, f"{RATE}\n    tokens_per_day: 1T", 7, "not at all, or twice"),
+    (RATE, f"{RATE}\n    percentile: 0.99", 10, "a valid integer"),
+    (RATE, f"{RATE}\n    peak_over_average: 300 %", 10, "a valid number"),
+    (RATE, f"{RATE}\n    peak_over_average: 0.5", 10, "greater than or equal to 1"),
+    (RATE, f"{RATE}\n    growth_per_quarter: 25", 10, "such as 8 %"),
+    (RATE, f"{RATE}\n    prefix_hit_rate: 80", 10, "prefix_hit_rate"),
+    ("prompt_tokens: 1024", "prompt_tokens: 1k", 10, "a valid integer"),
+    ("quarters: 2", "quarters: 2027-03-31", 3, "a valid integer"),
+    ("quarters: 2", "quarters: 2.5", 3, "a valid integer"),
+    ("rental_3yr", "rental_2yr", 4, "did you mean rental_3yr?"),
+    ("llama-3-8b", "lama-3-8b", 8, "near: llama-3-8b"),
+    ("chip: h100_sxm\n", "chip: h100_sxm\n" + RENTS % "2 EUR/h", 16, "such as 2.5 USD/h"),
+    ("chip: h100_sxm\n", "chip: h100_sxm\n" + RENTS % "2", 16, "its unit is missing"),
+    ("chip: h100_sxm\n", "chip: h100_sxm\n" + RENTS % "1500 USD/month", 16, "USD/h"),
+    ("chip: h100_sxm\n", "chip: h100_sxm\n" + RENTS % "'2,50 USD/h'", 16, "USD/h"),
+    ("chip: h100_sxm\n", "chip: h100_sxm\n" + RENTS % "0 USD/h", 16, "is `stock`"),
+    ("quarters: 2", "used_after_end: 120 %", 3, "from 0% to 100%"),
+    ("quarters: 2", "discount_rate: 1000 %", 3, "from 0% to 100%"),
+    ("quarters: 2", "discount_rate: 10", 3, "such as 8 %"),
+    ("quarters: 2", "spares: {share: 150 %}", 3, "from 0% to 100%"),
+    ("quarters: 2", "limits: {power: 570}", 3, "its unit is missing"),
+    ("quarters: 2", "limits: {power: 570 kWh}", 3, "did you mean kW?"),
+    ("quarters: 2", "limits: {budget_total: 1M EUR}", 3, "such as 30000 USD"),
+    ("quarters: 2", "costs: {electricity: 8.7 ct/kWh}", 3, "0.087 USD/kWh"),
+    ("quarters: 2", "costs: {electricity: 8.7 USD/kWh}", 3, "at most 5"),
+    ("quarters: 2", "costs: {maintenance: 500 %}", 3, "0 to 100 %"),
+    ("quarters: 2", "stock: [{chip: h100_sxm, chips: 12}]", 3, "no whole servers of 8"),
+    ("quarters: 2", "currency: EUR", 3, "ECB"),
+    ("quarters: 2", "currency: {EUR: {usd: 1.16}}", 3, "currency.EUR.date"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "line", "says"), ABUSES)
+def test_what_is_off_is_refused_with_its_line(
+    tmp_path: Path, old: str, new: str, line: int, says: str
+):
+    assert old in PLAN
+    said = dse("fleet", written(tmp_path, PLAN.replace(old, new, 1)))
+    assert (said.code, said.out) == (2, "")
+    assert f"plan.yaml:{line}" in said.err
+    assert says in said.err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        (RATE, "tokens_per_day: 1B/day", (RATE, "tokens_per_day: 1000000000")),
+        (RATE, "tokens_per_day: 0.001T", (RATE, "tokens_per_day: 1B")),
+        (TTFT, "ttft: 1000 ms", (TTFT, TTFT)),
+        (
+            "chip: h100_sxm\n",
+            "chip: h100_sxm\n" + RENTS % "2 EUR/h",
+            ("chip: h100_sxm\n", "chip: h100_sxm\n" + RENTS % "2.32 USD/h"),
+        ),
+    ],
+)
+def test_other_words_for_the_same_plan_are_read_alike(
+    old: str, new: str, same: tuple[str, str], tmp_path: Path
+):
+    rate = "currency: {EUR: {usd: 1.16, date: 2026-11-20, source: ECB}}\n"
+    catalog = load_catalog()
+    one, other = (
+        load_plan(written(tmp_path, PLAN.replace(*change, 1) + rate), catalog)
+        for change in ((old, new), same)
+    )
+    assert one.demand == other.demand
+    assert [offer.usd for offer in one.offers] == [offer.usd for offer in other.offers]
+    assert one.assumed[0] == "1 EUR is 1.16 USD (2026-11-20, ECB)"
+
+
 OWNED = "  - {chip: mi300x, buy: {}}\n"
 COSTS = "costs: {chips: {%s}}\n"
 RENT = "  - chip: h100_sxm\n    rent: {%s}\n"
