@@ -148,6 +148,61 @@ def test_the_page_says_how_far_off_as_computed() -> None:
             assert float(off.rstrip("%")) / 100 == pytest.approx(owned / price - 1, abs=0.0051)
 
 
+# What three pages publish, USD an hour (least, most), with the inputs that they give:
+# aiinframap.com (1,024 chips, five years, 70% of the rated power at a PUE of 1.2), a forum's
+# estimate (greaterwrong, three years, a fifth of the capital to run it), v2-pseo-ai.pages.dev
+# (8 x H100, middles of its ranges). See docs/costs.md.
+YEARS = {"life": 5 * YEAR_S, "electricity": 0.08, "load_share": 0.0}
+THREE = {"life": 3 * YEAR_S, "maintenance": 0.2 / 3}
+HALL = {"life": 3 * YEAR_S, "network_share": 0.125, "space": 200.0, "electricity": 0.09}
+PUBLISHED = [
+    ("h100_sxm", YEARS, 30e3, 588.0, (32.83e6 / 1024 / 43800,) * 2),
+    ("h200_sxm", YEARS, 35e3, 588.0, (37.95e6 / 1024 / 43800,) * 2),
+    ("b200_sxm", YEARS, 40e3, 840.0, (43.97e6 / 1024 / 43800,) * 2),
+    ("h100_sxm", THREE, 50e3, None, (2.3, 2.3)),
+    ("gb200_nvl72", THREE, 70e3, None, (3.2, 3.2)),
+    ("h100_sxm", HALL, 325e3 / 8, 1730.0, (450e3 / 8 / 26280, 650e3 / 8 / 26280)),
+]
+
+
+@pytest.mark.parametrize(("chip", "inputs", "server_usd", "watts", "usd"), PUBLISHED)
+def test_published_totals_follow_from_their_own_inputs(
+    chip: str,
+    inputs: dict[str, float],
+    server_usd: float,
+    watts: float | None,
+    usd: tuple[float, float],
+) -> None:
+    own = {"server_price": server_usd} | ({"power": watts} if watts else {})
+    price = hourly(COSTS.changed(FREE | inputs, {chip: own}), chip)
+    assert 0.98 * usd[0] < price < 1.02 * usd[1]
+    page = (Path(__file__).parents[2] / "docs" / "costs.md").read_text(encoding="utf-8")
+    assert f" {chip} | " in page
+    assert f" | {price:.2f} |" in page
+
+
+def test_the_page_says_by_line_what_an_owned_hour_is() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "costs.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.count(" | ") == 9]
+    assert len(rows[1:]) == 5
+    for chip, *cells in rows[1:]:
+        found = usd_per_chip_hour(CATALOG, chip, "owned_tco")
+        part = {one.name: one.usd_per_chip_hour for one in found.parts}
+        lines = (
+            part["server with chip"] + part["network"],
+            part["cost of capital"],
+            part["maintenance"] + part["staff"],
+            part["space"],
+            part["electricity"],
+            found.usd_per_chip_hour,
+        )
+        for cell, usd in zip(cells, lines, strict=False):
+            assert float(cell) == pytest.approx(usd, abs=0.0051)
+        neocloud, agrees = float(cells[6]), float(cells[8].replace(",", ""))
+        there = hourly(COSTS.changed({}, {chip: {"server_price": agrees}}), chip)
+        assert there == pytest.approx(neocloud, abs=0.0051)
+
+
 def test_every_cost_has_its_source_date_and_kind() -> None:
     for cost in COSTS.inputs.values():
         assert cost.source

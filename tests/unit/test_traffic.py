@@ -258,7 +258,7 @@ def test_times_are_read_in_the_unit_that_they_are_in(tmp_path: Path, rows: tuple
 
 @given(st.integers(6, 500))
 def test_whole_numbers_far_apart_ask_for_their_unit(gap: int) -> None:
-    """A request in `gap` seconds or in as many milliseconds: a thousandfold difference of demand."""
+    """A request in `gap` seconds or in as many milliseconds: demand differs a thousandfold."""
     rows = [[str(gap * k), "9", "9"] for k in range(30)]
     with pytest.raises(InputError, match="if they are seconds"):
         _read(iter([["time", "prompt", "output"], *rows]), "trace.csv")
