@@ -103,7 +103,8 @@ class Offer:
 class FleetChip:
     """A chip of the plan: chips of one server, watts at the meter per chip, chips that are owned
     already, and how more can be had. `classes`: those it may serve, all where empty. `owning` is
-    what one takes to own, None where none is owned or bought."""
+    what one takes to own, None where none is owned or bought; `sale_usd` what a buyer pays today
+    for one that is owned, where the plan says it."""
 
     chip: str
     server: int
@@ -115,6 +116,7 @@ class FleetChip:
     offers: tuple[Offer, ...]
     classes: tuple[str, ...] = ()
     owning: Owning | None = None
+    sale_usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +333,16 @@ _RENT = Table(
     Field("price", WithText(_PRICE), None, meaning="of your own, in place of the basis"),
     Field("source", Text(), None, meaning="of that price"),
     Field("term_quarters", Whole(1, 100), None),
+    Field(
+        "break",
+        Table(
+            Field("after_quarters", Whole(1, 100), meaning="from which on it may be given back"),
+            Field("fee_quarters", Number(0.0, 100.0), meaning="of rent that this costs"),
+            make=SimpleNamespace,
+        ),
+        None,
+        to="back",
+    ),
     Field("site", Word(("own", "provider")), "own", meaning="whose power and racks it takes"),
     make=SimpleNamespace,
 )
@@ -367,6 +379,7 @@ _CHIP = Table(
 _STOCK = Table(
     Field("chip", Text()),
     Field("chips", Whole(1, 10**7), meaning="owned already"),
+    Field("sale", Quantity("usd"), None, meaning="what a buyer pays today, a chip in its server"),
     make=SimpleNamespace,
 )
 

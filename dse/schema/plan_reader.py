@@ -88,6 +88,10 @@ def _in_dollars(written: Any, rates: Mapping[str, float]) -> Any:
     return written
 
 
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
 def _source(cost: Cost) -> str:
     """Kind, source and date of a figure."""
     return ", ".join(part for part in (cost.kind, cost.source, cost.date) if part)
@@ -250,7 +254,8 @@ class _Reader:
         except InputError as error:
             raise self._wrong((*at, "chip"), error.message, error.accepted or "a chip") from None
         server = self._server(at, row)
-        stock = next((one.chips for one in self.written.stock if one.chip == row.chip), 0)
+        mine = next((one for one in self.written.stock if one.chip == row.chip), None)
+        stock, sale = (0, None) if mine is None else (mine.chips, mine.sale)
         if stock % server:
             raise self._wrong(
                 ("stock",), f"{stock} chips are no whole servers of {server}", f"{server} x n"
@@ -272,7 +277,7 @@ class _Reader:
             )
         offers = self._offers(at, row, owned, stock)
         return FleetChip(
-            row.chip, server, watts, words, per_rack, rack, stock, offers, row.classes, owned
+            row.chip, server, watts, words, per_rack, rack, stock, offers, row.classes, owned, sale
         )
 
     def _server(self, at: KeyPath, row: Any) -> int:
@@ -307,9 +312,10 @@ class _Reader:
             rents, path = [NO_TERMS], at
         elif row.rent is None:
             self._no_rent(row.chip)
-        offers = [
-            self._rent((*path, i) if listed else path, row.chip, one) for i, one in enumerate(rents)
-        ]
+        offers = []
+        for i, one in enumerate(rents):
+            here = (*path, i) if listed else path
+            offers += self._breaks(here, one, self._rent(here, row.chip, one))
         if row.buy is not None and owned is not None:
             offers.append(self._buy((*at, "buy"), row.chip, row.buy, owned))
         labels = [offer.label for offer in offers]
@@ -317,6 +323,34 @@ class _Reader:
             if label in labels[:i]:
                 raise self._wrong((*path, i), f"{label} is offered twice", "each basis once")
         return tuple(offers)
+
+    def _breaks(self, at: KeyPath, one: Any, offer: Offer) -> list[Offer]:
+        """A rent and, where it may be broken, the same for each shorter time that the plan may hold
+        it, the fee spread over that time."""
+        if one.back is None:
+            return [offer]
+        if one.chips_per_quarter is not None:
+            said, accepted = "beside chips_per_quarter, which counts each alone", "one of the two"
+            raise self._wrong((*at, "break"), said, accepted)
+        if one.back.after_quarters >= offer.term_quarters:
+            said = f"read {one.back.after_quarters}: the term is {offer.term_quarters} quarters"
+            raise self._wrong((*at, "break", "after_quarters"), said, "fewer than the term")
+        held = range(one.back.after_quarters, offer.term_quarters)
+        longest = max(self.written.quarters, one.back.after_quarters)
+        return [
+            offer,
+            *(
+                replace(
+                    offer,
+                    label=f"{offer.label}, back after {_count(time, 'quarter')}",
+                    usd=offer.usd * (1.0 + one.back.fee_quarters / time),
+                    words=f"{offer.words}, and {one.back.fee_quarters:g} quarters of it to break",
+                    term_quarters=time,
+                )
+                for time in held
+                if time <= longest
+            ),
+        ]
 
     def _no_rent(self, chip: str) -> None:
         """Says that a chip that is owned or bought is not rented beside, where it has a price."""

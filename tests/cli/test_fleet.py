@@ -117,6 +117,25 @@ def test_pools_of_two_chips_are_options(tmp_path: Path):
     assert all(row["ttft_s"] <= 1.0 and row["tpot_s"] <= 0.03 for row in mixed)
 
 
+def test_a_rent_that_may_be_broken_is_held_for_any_time_from_then_on(tmp_path: Path):
+    rent = "rent: {price: 2 USD/h, term_quarters: 12, break: {after_quarters: 2, fee_quarters: 3}}"
+    text = PLAN.replace("chip: h100_sxm\n", f"chip: h100_sxm\n    {rent}\n")
+    plan = load_plan(
+        written(tmp_path, text.replace("quarters: 2\n", "quarters: 4\n")), load_catalog()
+    )
+    found = {o.term_quarters: o for o in plan.offers if o.chip == "h100_sxm"}
+    assert sorted(found) == [2, 3, 4, 12]
+    for time in (2, 3, 4):  # all that is paid: the rent of that time, and three quarters of it
+        assert found[time].usd * time == pytest.approx(2.0 * (time + 3))
+    assert found[12].usd == 2.0
+    assert found[3].label == "h100_sxm, rent, back after 3 quarters"
+    for wrong, says in (("after_quarters: 12", "fewer than the term"), ("fee_quarters: -1", "fee")):
+        bad = text.replace(wrong.split(":")[0] + (": 2" if "after" in wrong else ": 3"), wrong)
+        said = dse("fleet", written(tmp_path, bad))
+        assert (said.code, said.out) == (2, "")
+        assert says in said.err
+
+
 RENTS = "    rent: {price: %s, term_quarters: 4}\n"
 RATE, TTFT, TPOT = "requests_per_second: 60", "ttft: 1 s", "tpot: 30 ms"
 ABUSES = [

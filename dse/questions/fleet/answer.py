@@ -44,6 +44,15 @@ class Instead:
 
 
 @dataclass(frozen=True, slots=True)
+class Stock:
+    """What is owned already: `worth_usd` a chip is what the plan costs more without it, the price
+    above which it is better sold now; None where nothing keeps the plan without."""
+
+    chip: FleetChip
+    worth_usd: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Solution:
     """`counted` is None where nothing keeps the plan: `gives` then says what must give, `waits`
     whose lead time is too long, `unserved` the classes that no chip serves. Of a plan of one
@@ -52,8 +61,8 @@ class Solution:
     those that are not on general sale, with what their files say; `untried` what the plan did not
     choose from and would pay; `priced` what the prices of its offers rest on
     (`dse.economics.evidence`). `instead` is None where nothing is bought, or where nothing keeps
-    the plan without. `names` are the makers' names of the chips, `spread` the 80% interval of
-    measured over predicted throughput by its kind."""
+    the plan without; `stock` what is owned is worth to the plan. `names` are the makers' names of
+    the chips, `spread` the 80% interval of measured over predicted throughput by its kind."""
 
     plan: Plan
     options: tuple[Option, ...]
@@ -71,6 +80,7 @@ class Solution:
     untried: tuple[Untried, ...] = ()
     priced: tuple[Mapping[str, Any], ...] = ()
     instead: Instead | None = None
+    stock: tuple[Stock, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     spread: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -130,7 +140,22 @@ def answer_of(
         tuple(entries(plan, options, solved, progress)),
         alone=tuple(_alone(plan, options)) if single(plan) else (),
         instead=_instead(plan, options, solved.mix),
+        stock=tuple(
+            _stock(plan, options, solved, chip, progress) for chip in plan.chips if chip.stock
+        ),
     )
+
+
+def _stock(
+    plan: Plan, options: Sequence[Option], solved: Solved, chip: FleetChip, progress: Progress
+) -> Stock:
+    progress(f"without the {chip.chip} that are owned")
+    split = many(plan, options)
+    less = tuple(replace(one, stock=0) if one is chip else one for one in plan.chips)
+    base = solve(plan, options, nodes=QUICK, split=True) if split else solved
+    again = solve(replace(plan, chips=less), options, nodes=QUICK, split=split)
+    more = None if again.mix is None else max(again.usd - base.usd, 0.0) / chip.stock
+    return Stock(chip, more)
 
 
 def _instead(plan: Plan, options: Sequence[Option], mix: Mix) -> Instead | None:

@@ -13,7 +13,7 @@ from dse.catalog import Catalog, load_catalog
 from dse.economics.tco import with_basis
 from dse.errors import InputError, InputErrors
 from dse.questions.fleet.answer import Refusal, Solution, answered
-from dse.questions.fleet.cash import finance, finance_words
+from dse.questions.fleet.cash import finance, finance_words, stock_words
 from dse.questions.fleet.document import chip_rows, document
 from dse.questions.fleet.figures import figures
 from dse.questions.fleet.memo import memo
@@ -126,7 +126,7 @@ def fleet(
 
 def _answer(found: Solution, command: str) -> Answer:
     money = finance(found)
-    sentences = [*lead(found), *finance_words(money, found.plan.quarters)]
+    sentences = [*lead(found), *finance_words(money, found.plan.quarters), *stock_words(found)]
     rests, chips = assumptions(found), chip_rows(found)
     made = document(found, sentences, rests)
     made["finance"] = money

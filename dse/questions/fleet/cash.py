@@ -40,6 +40,15 @@ def finance(found: Solution) -> dict[str, Any] | None:
         "opex_usd": sum(one.opex for one in flows),
         "worth_at_end_usd": sum(one.worth for one in flows),
         "against_renting": against,
+        "stock": [
+            {
+                "chip": one.chip.chip,
+                "chips": one.chip.stock,
+                "saves_usd_per_chip": one.worth_usd,
+                "sale_usd_per_chip": one.chip.sale_usd,
+            }
+            for one in found.stock
+        ],
         "cash_flow": _rows(flows),
     }
 
@@ -97,6 +106,24 @@ def cash_table(found: Solution, document: Json) -> Table:
         ),
         on_console=False,
     )
+
+
+def stock_words(found: Solution) -> list[str]:
+    """Whether what is owned is better kept or sold now."""
+    said = []
+    for one in found.stock:
+        chip, worth, sale = one.chip, one.worth_usd, one.chip.sale_usd
+        if worth is None:
+            said.append(f"Nothing keeps the plan without the {chip.stock:,} {chip.chip} of stock.")
+            continue
+        text = (
+            f"The {chip.stock:,} {chip.chip} of stock save {dollars(worth)} each over the plan: "
+            "keep them unless a buyer pays more than that and their worth at its end"
+        )
+        if sale is not None:
+            text += f" (now {dollars(sale)}, {dollars(sale * chip.stock)} for all)"
+        said.append(f"{text}.")
+    return said
 
 
 def finance_words(money: Json | None, quarters: int) -> list[str]:

@@ -14,7 +14,7 @@ from dse.answer.palette import BLUE, PALETTE, VERMILION, plain
 from dse.economics.fleet import solve
 from dse.economics.fleet_cost import Option, count
 from dse.questions.fleet.answer import Solution, split
-from dse.questions.fleet.cash import cash_figure, commitments
+from dse.questions.fleet.cash import cash_figure, commitments, stock_words
 from dse.questions.fleet.changes import LOOSE, QUICK
 from dse.questions.fleet.document import divided
 from dse.questions.fleet.words import lead, percentile_words, price, price_check
@@ -195,6 +195,7 @@ def _otherwise(found: Solution, document: Json) -> list[str]:
         said.append(
             f"A tenth more {more.what.replace('demand', 'demand of')} costs {dollars(more.usd)}."
         )
+    said += stock_words(found)
     return said or ["No price of what is offered changes the order within a factor of two."]
 
 
