@@ -8,9 +8,9 @@ from typing import Any
 
 from dse.answer.answer import Column, Figure, Table
 from dse.answer.numbers import dollars, tenths
-from dse.answer.palette import BLUE, GREEN, ORANGE, VERMILION, plain
 from dse.economics.cash import Flow, cash_flow, present_usd, returned
 from dse.questions.fleet.answer import Solution
+from dse.questions.fleet.figures import bar, layout
 from dse.schema.plan import BUY
 
 Json = Mapping[str, Any]
@@ -158,60 +158,23 @@ def finance_words(money: Json | None, quarters: int) -> list[str]:
 def cash_figure(document: Json) -> Figure:
     """Cash by quarter, stacked, and what is owed after each."""
     rows = document["finance"]["cash_flow"]
-    quarters = [f"Q{row['quarter']}" for row in rows]
-    parts = (
-        ("rent", "rent_usd", BLUE),
-        ("bought", "capex_usd", VERMILION),
-        ("running", "running_usd", ORANGE),
-    )
-    traces: list[dict[str, Any]] = [
-        {
-            "type": "bar",
-            "name": name,
-            "x": quarters,
-            "y": [row[key] for row in rows],
-            "marker": {"color": colour},
-            "hoverinfo": "text",
-            "hovertext": [plain(f"{at}, {name}: {dollars(row[key])}") for at, row in _at(rows)],
-        }
-        for name, key, colour in parts
+    parts = (("rent", "rent_usd"), ("bought", "capex_usd"), ("running", "running_usd"))
+    traces = [
+        bar(name, [row[key] for row in rows], [dollars(row[key]) for row in rows], k)
+        for k, (name, key) in enumerate(parts)
         if any(row[key] for row in rows)
     ]
-    if any(row["rent_owed_usd"] for row in rows):
-        owed = [plain(f"{at}: {dollars(row['rent_owed_usd'])} still owed") for at, row in _at(rows)]
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": "rent still owed",
-                "x": quarters,
-                "y": [row["rent_owed_usd"] for row in rows],
-                "line": {"color": GREEN, "width": 2},
-                "marker": {"color": GREEN, "size": 6},
-                "hoverinfo": "text",
-                "hovertext": owed,
-            }
-        )
-    layout = {
-        "height": 165,
-        "meta": "small",
-        "barmode": "stack",
-        "bargap": 0.4,
-        "showlegend": True,
-        "xaxis": {"type": "category"},
-        "yaxis": {"title": {"text": "dollars"}, "rangemode": "tozero", "tickformat": "~s"},
-    }
+    owed = [row["rent_owed_usd"] for row in rows]
+    if any(owed):
+        line = bar("rent still owed", owed, list(map(dollars, owed)), len(parts))
+        traces.append({**line, "type": "scatter", "mode": "lines+markers"})
     shows = "Dollars paid by quarter: rent, purchases, upkeep and electricity"
     return Figure(
         "cash",
         "Cash and commitments",
-        {"data": traces, "layout": layout},
+        {"data": traces, "layout": layout("dollars", small=True)},
         f"{shows}. The line is the rent that is signed for and still to be paid.",
     )
-
-
-def _at(rows: Sequence[Json]) -> list[tuple[str, Json]]:
-    return [(f"Q{row['quarter']}", row) for row in rows]
 
 
 def commitments(found: Solution, document: Json) -> list[dict[str, Any]]:

@@ -10,13 +10,14 @@ from typing import Any
 
 from dse.answer.answer import Answer, Column, Facts, Figure, Notes, Opening, Section, Table
 from dse.answer.numbers import dollars, share, significant, tenths, time
-from dse.answer.palette import BLUE, PALETTE, VERMILION, plain
+from dse.answer.palette import VERMILION, plain
 from dse.economics.fleet import solve
 from dse.economics.fleet_cost import Option, count
 from dse.questions.fleet.answer import Solution, split
 from dse.questions.fleet.cash import cash_figure, commitments, stock_words
 from dse.questions.fleet.changes import LOOSE, QUICK
 from dse.questions.fleet.document import divided
+from dse.questions.fleet.figures import bar, layout, level
 from dse.questions.fleet.words import lead, percentile_words, price, price_check
 from dse.schema.plan import BUY, DemandClass
 from dse.schema.prices import PRICE_TIERS
@@ -165,10 +166,8 @@ def _rests(found: Solution, document: Json) -> list[str]:
     )
     use = max(u["peak"] for q in document["by_quarter"] for u in q["utilisation"].values())
     said.append(f"At the peak the chips that serve are used to {share(use)} at most.")
-    said += [text for text in lead(found)[1:] if "written off" in text or "not on general" in text]
-    if (less := document["usd_written_off"]) and not any("written off" in text for text in said):
-        said.append(f"{dollars(less)} is written off when the plan ends.")
-    return said
+    kept = ("Not searched", "not on general sale", "written off")
+    return said + [text for text in lead(found)[1:] if any(words in text for words in kept)]
 
 
 def _otherwise(found: Solution, document: Json) -> list[str]:
@@ -224,29 +223,14 @@ def _errors(found: Solution) -> Figure:
     at = [f"{100 * (factor - 1.0):+.0f}%" if factor != 1.0 else "predicted" for factor in factors]
     labels = [f"{x}<br>{plain(text)}" for x, text in zip(at, texts, strict=True)]
     kinds = dict.fromkeys(kind for one in orders for kind in one or {})
-    traces = [
-        {
-            "type": "bar",
-            "name": plain(kind),
-            "x": labels,
-            "y": [(one or {}).get(kind, 0) for one in orders],
-            "marker": {"color": PALETTE[k % len(PALETTE)]},
-        }
-        for k, kind in enumerate(kinds)
-    ]
-    layout = {
-        "height": 165,
-        "meta": "small",
-        "barmode": "stack",
-        "bargap": 0.4,
-        "showlegend": True,
-        "xaxis": {"type": "category"},
-        "yaxis": {"title": {"text": "chips to order"}, "rangemode": "tozero"},
-    }
+    traces = []
+    for k, kind in enumerate(kinds):
+        chips = [(one or {}).get(kind, 0) for one in orders]
+        traces.append(bar(kind, chips, [f"{n:,} chips" for n in chips], k, at=labels))
     return Figure(
         "errors",
         "The order against the error of throughput",
-        {"data": traces, "layout": layout},
+        {"data": traces, "layout": layout("chips to order", small=True)},
         "Chips to order, and dollars signed for, if every chip serves so much less or more than "
         "predicted and this is known before the order.",
     )
@@ -278,28 +262,15 @@ def _power(found: Solution, document: Json) -> list[Figure]:
     if not any(kw):
         return []
     x, cap = [f"Q{one['quarter']}" for one in quarters], found.plan.limits.watts
-    traces: list[dict[str, Any]] = [
-        {"type": "bar", "name": "power at the meter", "x": x, "y": kw, "marker": {"color": BLUE}}
-    ]
+    traces = [bar("power at the meter", kw, [f"{one:,.0f} kW" for one in kw], 0)]
     if cap != float("inf"):
-        level = {"color": VERMILION, "width": 2, "dash": "dash"}
-        name = f"cap: {cap / 1e3:,.0f} kW"
-        line = {"type": "scatter", "mode": "lines", "name": name, "x": x, "y": [cap / 1e3] * len(x)}
-        traces.append({**line, "line": level})
-    layout = {
-        "height": 165,
-        "meta": "small",
-        "bargap": 0.4,
-        "showlegend": True,
-        "xaxis": {"type": "category"},
-        "yaxis": {"title": {"text": "kW at the meter"}, "rangemode": "tozero"},
-    }
+        traces.append(level(f"cap: {cap / 1e3:,.0f} kW", cap / 1e3, x, VERMILION, "dash"))
     against = "against the cap" if cap != float("inf") else "no cap is given"
     return [
         Figure(
             "power",
             f"Power, {against}",
-            {"data": traces, "layout": layout},
+            {"data": traces, "layout": layout("kW at the meter", small=True)},
             "Kilowatts by quarter of the chips that stand on one's own site and are on.",
         )
     ]

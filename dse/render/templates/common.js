@@ -40,6 +40,7 @@ const layout = (own) => ({
   legend: LEGEND,
   dragmode: false,
   ...own, xaxis: axis(own.xaxis), yaxis: axis(own.yaxis),
+  height: own.meta === "small" && document.querySelector("html.paper") ? 150 : own.height,
 });
 
 // Its width is given, for a picture must fit the paper at once when it is printed.
