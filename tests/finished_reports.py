@@ -21,7 +21,7 @@ from pathlib import Path
 REPORTS = Path(__file__).resolve().parents[1] / "reports"
 KEPT = (
     "report.html", "report.md", "front.csv", "study.json", "scale.html", "compare.html",
-    "compare.md", "fleet.html", "fleet.csv", "fleet.json", "fleet.xlsx",
+    "compare.md", "fleet.html", "fleet.csv", "fleet.json", "fleet.xlsx", "memo.html",
     "whatif.html", "whatif.csv", "whatif.xlsx", "risk.html", "risk.csv", "risk.xlsx",
 )  # fmt: skip
 

@@ -61,7 +61,16 @@ from typing import Any
 from dse.answer import numbers
 from dse.answer.numbers import NONE
 
-Cell = str | float | int | bool | None
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A cell that a workbook computes: `text` without its =, and the value that it has now."""
+
+    text: str
+    value: float | str
+
+
+Cell = str | float | int | bool | Formula | None
 BESIDE_ROWS, BESIDE_WIDTH = 9, 72  # rows and characters of a table beside a picture
 FORMATS = ("json", "csv", "xlsx", "md", "html")
 
@@ -99,6 +108,8 @@ class Column:
             return value
         if isinstance(value, bool):
             return "yes" if value else "no"
+        if isinstance(value, Formula):
+            return self.text(value.value)
         if not self.kind:
             return numbers.show_as("number", value, 9)
         kind = numbers.kind_of(self.kind)
@@ -307,7 +318,9 @@ class Answer:
 
     Each `to_` gives one format; `write` puts the files into a folder. `document` holds the numbers
     in SI units. A notebook shows the sentence, the first table and the first picture. Texts are
-    plain: each renderer escapes them for its own format.
+    plain: each renderer escapes them for its own format. `memo` makes one page of it for who
+    decides, which `write` puts beside the page. `sheets` are tables of the workbook alone, whose
+    cells may be formulas over each other.
     """
 
     question: str
@@ -323,6 +336,8 @@ class Answer:
     data: Sequence[Table] = ()
     words: Mapping[str, str] = field(default_factory=dict)
     opening: Opening | None = None
+    memo: Callable[[], Answer] | None = None
+    sheets: Sequence[Table] = ()
 
     def _all(self) -> Iterator[Block]:
         """Every block, those of a section after it."""

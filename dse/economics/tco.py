@@ -181,6 +181,7 @@ def upkeep_usd_per_hour(found: Owning, costs: Costs) -> dict[str, float]:
         "maintenance": found.capital_usd * costs.value("maintenance") / YEAR_HOURS,
         "staff": costs.value("staff") / YEAR_HOURS,
         "space": found.server_w / 1000.0 * costs.value("space") / MONTH_HOURS,
+        **{name: usd / YEAR_HOURS for name, (usd, _) in found.lines.items()},
     }
 
 
@@ -207,6 +208,7 @@ def owned(chip: str, found: Owning, costs: Costs) -> Breakdown:
         "maintenance": f"{get['maintenance']:.3g} of {whole} a year",
         "staff": f"{get['staff']:,.0f} USD a year",
         "space": f"{found.server_w:,.0f} W of server x {get['space']:g} USD/kW-month",
+        **{name: rule for name, (_, rule) in found.lines.items()},
     }
     parts = (
         Part(
@@ -232,5 +234,6 @@ def owned(chip: str, found: Owning, costs: Costs) -> Breakdown:
     unused = {"worth_after_3_years"}
     unused |= {"server_factor"} if found.price.name == "server_price" else set()
     unused |= {"server_power_factor"} if found.power.name != "tdp" else set()
-    inputs = tuple(one for name, one in costs.inputs.items() if name not in unused)
-    return Breakdown(chip, OWNED, parts, (found.price, found.power), inputs, found.price.date)
+    inputs = [one for name, one in costs.inputs.items() if name not in unused]
+    inputs += [one.cost for one in costs.counted.values()]
+    return Breakdown(chip, OWNED, parts, (found.price, found.power), (*inputs,), found.price.date)

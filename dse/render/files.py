@@ -7,15 +7,20 @@ import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dse.answer.answer import Answer, Cell, Table
+from dse.answer.answer import Answer, Cell, Formula, Table
 from dse.files import json_text, write_bytes
-from dse.render.xlsx import workbook
+from dse.render.xlsx import COUNT, DOLLARS, INPUT, PLAIN, SHARE, WORDS, Sheet, workbook
+
+# Of the kinds of columns, in a workbook; an input is to be changed.
+LOOKS = {"dollars": DOLLARS, "share": SHARE, "count": COUNT, "input": INPUT}
 
 
 def write_answer_files(answer: Answer, folder: Path, formats: Sequence[str]) -> list[Path]:
     """Writes QUESTION.FORMAT into `folder` for each of `formats`, all made before the first is
-    written. JSON is the document and the command that made it."""
+    written, and memo.html where the answer has one. JSON is the document and the command."""
     made = [(f"{answer.question}.{name}", _content(answer, name)) for name in formats]
+    if answer.memo is not None and "html" in formats:
+        made.append(("memo.html", answer.memo().to_html().encode("utf-8")))
     for name, content in made:
         write_bytes(folder, name, content)
     return [folder / name for name, _ in made]
@@ -46,15 +51,21 @@ def _nine(value: Cell) -> Cell:
 
 
 def answer_workbook(answer: Answer) -> bytes:
-    """The answer in words, then a sheet for each table, its numbers raw under keys."""
+    """The answer in words, the sheets that compute, then a sheet for each table, its numbers raw
+    under keys."""
     words = [answer.title, answer.asked, answer.headline, *answer.sentences]
     words += [*answer.certainty, *answer.rests, answer.command]
-    sheets: list[tuple[str, list[list[Cell]]]] = [("answer", [[text] for text in words if text])]
+    sheets = [Sheet("answer", [[text] for text in words if text], (WORDS,), head=False)]
+    sheets += [_sheet(table, table.titles) for table in answer.sheets]
     for table in (*answer.data, *answer.tables):
-        head: list[Cell] = [column.key for column in table.columns]
-        sheets.append((table.name, [head, *table.values()]))
-    return workbook([(name, [[_plain(c) for c in row] for row in rows]) for name, rows in sheets])
+        sheets.append(_sheet(table, [column.key for column in table.columns]))
+    return workbook(sheets)
 
 
-def _plain(value: Cell) -> str | float | int | None:
+def _sheet(table: Table, head: Sequence[str]) -> Sheet:
+    rows = [[_plain(cell) for cell in row] for row in table.values()]
+    return Sheet(table.name, [list(head), *rows], [LOOKS.get(c.kind, PLAIN) for c in table.columns])
+
+
+def _plain(value: Cell) -> str | float | int | Formula | None:
     return ("yes" if value else "no") if isinstance(value, bool) else value

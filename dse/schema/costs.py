@@ -14,7 +14,20 @@ from dse import units
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml
-from dse.schema.reader import OPTIONAL, REQUIRED, ByName, Field, Listed, Place, Table, Text, read
+from dse.schema.reader import (
+    OPTIONAL,
+    REQUIRED,
+    ByName,
+    Field,
+    Listed,
+    Place,
+    Quantity,
+    Raw,
+    Refused,
+    Table,
+    Text,
+    read,
+)
 
 FILE = "costs.yaml"
 BASIS = "owned_tco"
@@ -78,7 +91,7 @@ RULES: Mapping[str, Rule] = {
     "staff": Rule("usd/year", 0.0, _ANY, "dollars a chip and year, such as 150 USD/year"),
     "server_power_factor": Rule("share", 1.0, 100.0, "1 or more, such as 1.82"),
     "facility_factor": Rule("share", 1.0, 100.0, "1 or more, such as 1.36"),
-    "electricity": Rule("usd/kWh", 0.0, 100.0, "a price such as 0.087 USD/kWh"),
+    "electricity": Rule("usd/kWh", 0.0, 5.0, "a price of at most 5, such as 0.087 USD/kWh"),
     "load_share": Rule("share", 0.0, 1.0, "0 to 100 % of the power"),
     "space": Rule("usd/kW-month", 0.0, _ANY, "a rent such as 184 USD/kW-month"),
     "utilisation": Rule("share", 0.0, 1.0, "more than 0 % and at most 100 %", above=True),
@@ -108,17 +121,54 @@ class Cost:
     note: str
 
 
+# What a line of one's own is paid for: a part of a unit, and of a year how often.
+THINGS = ("chip", "server", "rack", "GB")
+PERIODS = {"year": 1.0, "month": 12.0, "hour": 8760.0}
+_LINE = re.compile(rf"(?:USD|\$)/({'|'.join(THINGS)})(?:-({'|'.join(PERIODS)}))?")
+LINES = (
+    "USD a chip, server, rack or GB and year, month or hour, such as 4500 USD/chip-year; a sum "
+    "once (2000 USD/rack); or a share of the capital a year (0.5 %)"
+)
+
+
+@record
+class CostLine:
+    """A line of one's own: `value` dollars a year for one of THINGS (with `once` dollars that are
+    spread over the life), or for `capital` the share of it a year. Of GB each chip has `gb`. One
+    that is not `counted` is known with its source, for who asks for it by name."""
+
+    name: str
+    value: float
+    per: str
+    once: bool
+    gb: float
+    counted: bool
+    text: str
+    kind: str
+    source: str
+    date: str
+    note: str
+
+    @property
+    def cost(self) -> Cost:
+        """Its figure and source."""
+        rest = (self.text, self.kind, self.source, self.date, self.note)
+        return Cost(self.name, self.value, *rest)
+
+
 @record
 class Costs:
-    """The inputs by name, those of single chips by chip and name. `all_in_power` are chips whose
-    published system power is at the facility's meter, `whole_machines` those that need no server.
-    `files` are the user's own that are in it; documents name them without their folders."""
+    """The inputs by name, those of single chips by chip and name, and `lines` of one's own.
+    `all_in_power` are chips whose published system power is at the facility's meter,
+    `whole_machines` those that need no server. `files` are the user's own that are in it; documents
+    name them without their folders."""
 
     inputs: Mapping[str, Cost] = field(default_factory=dict)
     chips: Mapping[str, Mapping[str, Cost]] = field(default_factory=dict)
     all_in_power: frozenset[str] = frozenset()
     whole_machines: frozenset[str] = frozenset()
     files: tuple[str, ...] = ()
+    lines: Mapping[str, CostLine] = field(default_factory=dict)
 
     def value(self, name: str) -> float:
         return self.inputs[name].value
@@ -126,6 +176,11 @@ class Costs:
     def of_chip(self, chip: str, name: str) -> Cost | None:
         """What is said of one chip itself."""
         return self.chips.get(chip, {}).get(name)
+
+    @property
+    def counted(self) -> dict[str, CostLine]:
+        """The lines that are part of a price."""
+        return {name: one for name, one in self.lines.items() if one.counted}
 
     def as_json(self) -> dict[str, Any]:
         """What `costs_of` reads back."""
@@ -138,6 +193,7 @@ class Costs:
             "all_in_power": sorted(self.all_in_power),
             "whole_machines": sorted(self.whole_machines),
             "files": [Path(file).name for file in self.files],
+            "lines": {name: asdict(one) for name, one in self.counted.items()},
         }
 
     def values(self) -> dict[str, Any]:
@@ -152,6 +208,7 @@ class Costs:
             **{name: one.value for name, one in self.inputs.items()},
             **own,
             **{name: sorted(chips) for name, chips in lists.items()},
+            **{f"{n} per {one.per}": (one.value, one.gb) for n, one in self.counted.items()},
         }
 
     def changed(
@@ -189,6 +246,7 @@ def costs_of(document: Mapping[str, Any]) -> Costs:
         frozenset(document["all_in_power"]),
         frozenset(document["whole_machines"]),
         tuple(document["files"]),
+        {name: CostLine(**one) for name, one in document.get("lines", {}).items()},
     )
 
 
@@ -211,7 +269,14 @@ def read_costs(
     chips = {chip: dict(lines) for chip, lines in base.chips.items()}
     for chip, lines in found.pop("chips").items():
         chips.setdefault(chip, {}).update(lines)
+    lines = dict(base.lines)
+    for name, line in found.pop("lines").items():
+        if line is None and name not in base.lines:
+            known = ", ".join(base.lines)
+            raise document.error((*at, "lines", name), "no shipped line of that name", known)
+        lines[name] = replace(base.lines[name], counted=True) if line is None else line
     return Costs(
+        lines=lines,
         chips=chips,
         all_in_power=base.all_in_power | {*found.pop("all_in_power")},
         whole_machines=base.whole_machines | {*found.pop("whole_machines")},
@@ -260,6 +325,55 @@ class _Line:
         return Cost(name, value, text, kind, source, found["date"], found["note"])
 
 
+_GB = units.parse("1 GB", "bytes")
+
+
+def _of_line(value: Any, amount: float | None) -> tuple[float, str, bool, float]:
+    """(value, per, once, gb) of a line as it is written."""
+    found = _NUMBER.fullmatch(str(value))
+    named = found and _LINE.fullmatch(found[2])
+    if found is None or isinstance(value, bool) or not (named or found[2] == "%"):
+        raise Refused(f"read {value!r}", LINES, "value")
+    number = float(found[1])
+    if not 0.0 <= number <= 1e9 or (named is None and number > 100.0):
+        raise Refused(f"read {value!r}", "0 or more; of a share at most 100 %", "value")
+    if named is None:
+        return number / 100.0, "capital", False, 0.0
+    if named[1] == "GB" and amount is None:
+        raise Refused(f"read {value!r}: of how much?", "amount: 2 TB, that of one chip", "amount")
+    often = 1.0 if named[2] is None else PERIODS[named[2]]
+    return number * often, named[1], named[2] is None, (amount or 0.0) / _GB
+
+
+class _OwnLine:
+    """A line of one's own: a value, a mapping with its source, or `shipped` (None)."""
+
+    def __init__(self, own: bool) -> None:
+        needed = "" if own else REQUIRED
+        self.own = own
+        self.table = Table(
+            Field("value", Raw(), meaning=LINES),
+            Field("amount", Quantity("bytes"), None, meaning="of GB, that of one chip"),
+            *(Field(name, Text(), needed) for name in ("kind", "source", "date")),
+            Field("note", Text(), ""),
+        )
+
+    def read(self, written: Any, at: Place) -> CostLine | None:
+        name, file = str(at.path[-1]), at.mistakes.document.file
+        if self.own and written == "shipped":
+            return None
+        bare = self.own and not isinstance(written, Mapping)
+        found = self.table.read({"value": written} if bare else written, at)
+        if found is None or found["value"] is None:
+            return None
+        made = at.call(lambda: _of_line(found["value"], found["amount"]))
+        if made is None:
+            return None
+        kind, source = found["kind"] or "given", found["source"] or file
+        rest = (str(found["value"]), kind, source, found["date"], found["note"])
+        return CostLine(name, *made, self.own, *rest)
+
+
 def _costs(own: bool) -> Table[dict[str, Any]]:
     """The table of a file of costs: of the catalog, each line is there, or the user's `own`."""
     example = "h100_sxm: {price: 30000 USD}"
@@ -268,6 +382,12 @@ def _costs(own: bool) -> Table[dict[str, Any]]:
     return Table(
         *(Field(n, _Line(rule, own), OPTIONAL if own else REQUIRED) for n, rule in RULES.items()),
         Field("chips", ByName(chip, says=example), {}, meaning="in place of these lines, by chip"),
+        Field(
+            "lines",
+            ByName(_OwnLine(own), says="such as software licence: 4500 USD/chip-year"),
+            {},
+            meaning="of one's own, by name, or shipped",
+        ),
         Field("all_in_power", names, (), meaning="chips whose system power is at the meter"),
         Field("whole_machines", names, (), meaning="chips that need no server"),
         says=f"lines such as life: 4 years ({FILE})",

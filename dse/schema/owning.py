@@ -4,13 +4,15 @@ which chips can be priced as owned (`owned_tco`)."""
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import field
 
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.catalog import Catalog
 from dse.schema.costs import Cost, Costs
 from dse.schema.prices import PurchaseRow
+from dse.schema.server import rack_of, server_of
 
 # What a buyer pays, most telling kind first: the street, the list, a share of a whole system, the
 # list at launch. Ends of a range, what a chip costs to make and guesses are no buyer's price.
@@ -73,7 +75,8 @@ def lacks_power(catalog: Catalog, chip: str, costs: Costs | None = None) -> str 
 @record
 class Owning:
     """What an owned chip takes: dollars of the chip with its share of the server and of the network
-    between them, watts of the server and at the meter, and the figures that these rest on."""
+    between them, watts of the server and at the meter, and the figures that these rest on; `lines`
+    of one's own are dollars a chip and year, with what they follow from."""
 
     server_usd: float
     network_usd: float
@@ -81,6 +84,7 @@ class Owning:
     meter_w: float
     price: Cost
     power: Cost
+    lines: Mapping[str, tuple[float, str]] = field(default_factory=dict)
 
     @property
     def capital_usd(self) -> float:
@@ -96,7 +100,28 @@ def owning(catalog: Catalog, chip: str, costs: Costs | None = None) -> Owning:
     costs = costs or catalog.costs
     price, server = _server_price(catalog, chip, costs)
     power, server_w, meter_w = power_at_meter(catalog, chip, costs)
-    return Owning(server, server * costs.value("network_share"), server_w, meter_w, price, power)
+    network = server * costs.value("network_share")
+    lines = _lines(catalog, chip, costs, server + network)
+    return Owning(server, network, server_w, meter_w, price, power, lines)
+
+
+def _lines(
+    catalog: Catalog, chip: str, costs: Costs, capital_usd: float
+) -> dict[str, tuple[float, str]]:
+    """(dollars a chip and year, what they follow from) of the lines of one's own."""
+    server = server_of(catalog, chip)
+    chips = {"chip": 1, "server": server, "rack": rack_of(server)[0], "GB": 1}
+    years = costs.value("life") / HOUR / YEAR_HOURS
+    found = {}
+    for name, one in costs.counted.items():
+        if one.per == "capital":
+            found[name] = one.value * capital_usd, f"{one.text} of {capital_usd:,.0f} USD a year"
+            continue
+        usd = one.value / chips[one.per] * (one.gb if one.per == "GB" else 1.0)
+        words = f"{one.text}, {chips[one.per]} chips" if chips[one.per] > 1 else one.text
+        words += f" x {one.gb:,.0f} GB" if one.per == "GB" else ""
+        found[name] = (usd / years, f"{words} / {years:.3g} years") if one.once else (usd, words)
+    return found
 
 
 def power_at_meter(

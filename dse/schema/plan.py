@@ -17,11 +17,13 @@ from dse.schema.loader import did_you_mean
 from dse.schema.owning import YEAR_HOURS, Owning
 from dse.schema.prices import PRICE_TIERS
 from dse.schema.reader import (
+    ByName,
     Field,
     Flag,
     Listed,
     Number,
     Percent,
+    Place,
     Quantity,
     Raw,
     Refused,
@@ -101,7 +103,8 @@ class Offer:
 class FleetChip:
     """A chip of the plan: chips of one server, watts at the meter per chip, chips that are owned
     already, and how more can be had. `classes`: those it may serve, all where empty. `owning` is
-    what one takes to own, None where none is owned or bought."""
+    what one takes to own, None where none is owned or bought; `sale_usd` what a buyer pays today
+    for one that is owned, where the plan says it."""
 
     chip: str
     server: int
@@ -113,6 +116,7 @@ class FleetChip:
     offers: tuple[Offer, ...]
     classes: tuple[str, ...] = ()
     owning: Owning | None = None
+    sale_usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +240,14 @@ def _rate(tokens_each: float, **row: Any) -> float:
     return rate
 
 
+class _TokensADay:
+    """Tokens of a day; 1B, or 1B/day."""
+
+    def read(self, written: Any, at: Place) -> float | None:
+        text = str(written).strip().removesuffix("/day") if isinstance(written, str) else written
+        return Quantity("tokens").read(text, at)
+
+
 _TIME = Quantity("s", "a time above 0")
 _PRICE = Quantity("usd/h", "a price above 0; what is owned already is `stock`")
 
@@ -286,7 +298,7 @@ _DEMAND = Table(
     Field("model", Text(), None, meaning="that serves the class"),
     Field("models", Listed(Text()), None, meaning="to choose from"),
     Field("requests_per_second", Number(), None, meaning="in the mean"),
-    Field("tokens_per_day", WithText(Quantity("tokens")), None, meaning="prompt and output"),
+    Field("tokens_per_day", WithText(_TokensADay()), None, meaning="prompt and output"),
     Field("prompt_tokens", Whole(above=0, most=10**8), None, meaning="of one request"),
     Field("output_tokens", Whole(above=0, most=10**8), None, meaning="of one request"),
     Field("trace", Text(), None, meaning="a CSV file of requests, in place of these lines"),
@@ -321,6 +333,16 @@ _RENT = Table(
     Field("price", WithText(_PRICE), None, meaning="of your own, in place of the basis"),
     Field("source", Text(), None, meaning="of that price"),
     Field("term_quarters", Whole(1, 100), None),
+    Field(
+        "break",
+        Table(
+            Field("after_quarters", Whole(1, 100), meaning="from which on it may be given back"),
+            Field("fee_quarters", Number(0.0, 100.0), meaning="of rent that this costs"),
+            make=SimpleNamespace,
+        ),
+        None,
+        to="back",
+    ),
     Field("site", Word(("own", "provider")), "own", meaning="whose power and racks it takes"),
     make=SimpleNamespace,
 )
@@ -357,6 +379,7 @@ _CHIP = Table(
 _STOCK = Table(
     Field("chip", Text()),
     Field("chips", Whole(1, 10**7), meaning="owned already"),
+    Field("sale", Quantity("usd"), None, meaning="what a buyer pays today, a chip in its server"),
     make=SimpleNamespace,
 )
 
@@ -423,8 +446,27 @@ PLAN = Table(
     Field("quarters", Whole(1, 20), 4),
     Field("price_basis", Text(), meaning="of what is rented"),
     Field("backend", Text(), "current"),
-    Field("discount_rate", Percent(), None, meaning="a year; the cost of capital where left out"),
+    Field(
+        "discount_rate",
+        Percent(0.0, 1.0),
+        None,
+        meaning="a year; the cost of capital where left out",
+    ),
     Field("used_after_end", Percent(0.0, 1.0), 0.0, meaning="of rents and purchases; else lost"),
+    Field(
+        "currency",
+        ByName(
+            Table(
+                Field("usd", Number(above=0.0), meaning="of one of it"),
+                Field("date", Text(1), meaning="of that rate"),
+                Field("source", Text(), ""),
+                make=SimpleNamespace,
+            ),
+            says="such as EUR: {usd: 1.16, date: 2026-11-20, source: ECB}",
+        ),
+        {},
+        meaning="of prices that are not in dollars, with its rate",
+    ),
     Field("costs", Raw(), None, meaning="in place of lines of hardware/costs.yaml"),
     Field("disaggregated", Flag(), False, meaning="pools of their own for prefill and decode"),
     Field("largest_instance", Whole(1, 1024), 16, meaning="chips"),
@@ -435,7 +477,7 @@ PLAN = Table(
         "spares",
         Table(
             Field("servers", Whole(0, 1000), 0, to="spare_servers"),
-            Field("share", Percent(), 0.0, to="spare_share"),
+            Field("share", Percent(0.0, 1.0), 0.0, to="spare_share"),
         ),
         {"spare_servers": 0, "spare_share": 0.0},
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -32,14 +33,13 @@ from dse.schema.plan import (
 )
 from dse.schema.prices import COMPUTED
 from dse.schema.reader import read
-from dse.schema.server import LARGEST_DOMAIN, server_of
+from dse.schema.server import LARGEST_DOMAIN, rack_of, server_of
 from dse.schema.trace import read_trace
 from dse.schema.traffic import GROUPS, Traffic, traffic_of
 from dse.schema.workloads import CURRENT_BACKEND
 
 GIVEN = "the plan given"  # what messages call a plan that is no file
 LEAST_PER_S = 1e-3  # what is far less the program would round to no instance at all
-SERVERS_PER_RACK = 4
 
 
 def shipped_plans() -> dict[str, Path]:
@@ -65,7 +65,31 @@ def load_plan(plan: Path | str | Mapping[str, Any], catalog: Catalog) -> Plan:
     """Reads and checks one plan: a file, or what such a file says. Raises InputError with file,
     line and field."""
     document = Document(GIVEN, plan, None) if isinstance(plan, Mapping) else load_yaml(plan)
+    written = document.data.get("currency")
+    rates = {}
+    for name, one in written.items() if isinstance(written, Mapping) else ():
+        usd = one.get("usd") if isinstance(one, Mapping) else None
+        if isinstance(usd, int | float) and not isinstance(usd, bool):
+            rates[str(name)] = float(usd)
+    document = replace(document, data=_in_dollars(document.data, rates))
     return _Reader(document, read(PLAN, document), catalog).plan()
+
+
+def _in_dollars(written: Any, rates: Mapping[str, float]) -> Any:
+    """What a plan says, its prices in dollars: `2 EUR/h` at 1.16 is `2.32 USD/h`."""
+    if isinstance(written, Mapping):
+        return {key: _in_dollars(one, rates) for key, one in written.items()}
+    if isinstance(written, list):
+        return [_in_dollars(one, rates) for one in written]
+    for name, usd in rates.items() if isinstance(written, str) else ():
+        price = re.fullmatch(rf"\s*(\d+(?:\.\d*)?)\s*{re.escape(name)}(/.*)?\s*", written)
+        if price:
+            return f"{float(price[1]) * usd:.10g} USD{price[2] or ''}"
+    return written
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _source(cost: Cost) -> str:
@@ -78,7 +102,10 @@ class _Reader:
 
     def __init__(self, document: Document, written: Any, catalog: Catalog) -> None:
         self.document, self.written, self.catalog = document, written, catalog
-        self.assumed: list[str] = []
+        self.assumed: list[str] = [
+            f"1 {name} is {one.usd:g} USD ({', '.join(filter(None, (one.date, one.source)))})"
+            for name, one in written.currency.items()
+        ]
         self.costs = self._costs()
 
     def plan(self) -> Plan:
@@ -227,7 +254,8 @@ class _Reader:
         except InputError as error:
             raise self._wrong((*at, "chip"), error.message, error.accepted or "a chip") from None
         server = self._server(at, row)
-        stock = next((one.chips for one in self.written.stock if one.chip == row.chip), 0)
+        mine = next((one for one in self.written.stock if one.chip == row.chip), None)
+        stock, sale = (0, None) if mine is None else (mine.chips, mine.sale)
         if stock % server:
             raise self._wrong(
                 ("stock",), f"{stock} chips are no whole servers of {server}", f"{server} x n"
@@ -241,20 +269,15 @@ class _Reader:
                 raise self._wrong(("stock",) if stock else (*at, "buy"), lack, accepted)
             owned = owning(self.catalog, row.chip, self.costs)
         per_rack, rack = row.chips_per_rack, "of the plan"
-        if not per_rack and server < LARGEST_DOMAIN:
-            per_rack, rack = (
-                SERVERS_PER_RACK * server,
-                f"assumed: {SERVERS_PER_RACK} servers in a rack",
-            )
-        elif not per_rack:
-            per_rack, rack = server, "a server that fills a rack"
+        if not per_rack:
+            per_rack, rack = rack_of(server)
         if per_rack % server:
             raise self._wrong(
                 (*at, "chips_per_rack"), f"read {per_rack}", f"whole servers of {server} chips"
             )
         offers = self._offers(at, row, owned, stock)
         return FleetChip(
-            row.chip, server, watts, words, per_rack, rack, stock, offers, row.classes, owned
+            row.chip, server, watts, words, per_rack, rack, stock, offers, row.classes, owned, sale
         )
 
     def _server(self, at: KeyPath, row: Any) -> int:
@@ -289,9 +312,10 @@ class _Reader:
             rents, path = [NO_TERMS], at
         elif row.rent is None:
             self._no_rent(row.chip)
-        offers = [
-            self._rent((*path, i) if listed else path, row.chip, one) for i, one in enumerate(rents)
-        ]
+        offers = []
+        for i, one in enumerate(rents):
+            here = (*path, i) if listed else path
+            offers += self._breaks(here, one, self._rent(here, row.chip, one))
         if row.buy is not None and owned is not None:
             offers.append(self._buy((*at, "buy"), row.chip, row.buy, owned))
         labels = [offer.label for offer in offers]
@@ -299,6 +323,34 @@ class _Reader:
             if label in labels[:i]:
                 raise self._wrong((*path, i), f"{label} is offered twice", "each basis once")
         return tuple(offers)
+
+    def _breaks(self, at: KeyPath, one: Any, offer: Offer) -> list[Offer]:
+        """A rent and, where it may be broken, the same for each shorter time that the plan may hold
+        it, the fee spread over that time."""
+        if one.back is None:
+            return [offer]
+        if one.chips_per_quarter is not None:
+            said, accepted = "beside chips_per_quarter, which counts each alone", "one of the two"
+            raise self._wrong((*at, "break"), said, accepted)
+        if one.back.after_quarters >= offer.term_quarters:
+            said = f"read {one.back.after_quarters}: the term is {offer.term_quarters} quarters"
+            raise self._wrong((*at, "break", "after_quarters"), said, "fewer than the term")
+        held = range(one.back.after_quarters, offer.term_quarters)
+        longest = max(self.written.quarters, one.back.after_quarters)
+        return [
+            offer,
+            *(
+                replace(
+                    offer,
+                    label=f"{offer.label}, back after {_count(time, 'quarter')}",
+                    usd=offer.usd * (1.0 + one.back.fee_quarters / time),
+                    words=f"{offer.words}, and {one.back.fee_quarters:g} quarters of it to break",
+                    term_quarters=time,
+                )
+                for time in held
+                if time <= longest
+            ),
+        ]
 
     def _no_rent(self, chip: str) -> None:
         """Says that a chip that is owned or bought is not rented beside, where it has a price."""

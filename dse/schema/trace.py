@@ -1,9 +1,9 @@
 """A trace of requests: one row each, with when it came and how long it was.
 
-Columns `time` (seconds from any origin, not falling; or `time_ms`; or dates of ISO 8601; or
-milliseconds and finer since 1970, which are too large for seconds), `prompt` and `output` (tokens),
-and, where it is known, `cached` (tokens of the prompt whose keys and values were cached). Other
-columns are ignored.
+Columns `time` (seconds from any origin, not falling; or dates of ISO 8601; or milliseconds and
+finer since 1970, which are too large for seconds), or `time_s` or `time_ms`, `prompt` and `output`
+(tokens), and, where it is known, `cached` (tokens of the prompt whose keys and values were cached).
+Other columns are ignored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from dse.schema.loader import csv_rows, did_you_mean
 
 Floats = NDArray[np.float64]
 NEEDED, CACHED = ("time", "prompt", "output"), "cached"
-MILLI = "time_ms"  # in place of `time`
+UNITS = {"time_s": 1.0, "time_ms": 1e-3}  # columns in place of `time`
+# Whole numbers may be either where more rows than this are so many apart in the mean.
+DOUBTFUL_ROWS, DOUBTFUL_S = 20, 5.0
 EARLIEST_S = 1e8  # since 1970, of a date that is counted in a finer unit
 MOST_ROWS, MOST_TOKENS = 5_000_000, 10**8
 
@@ -53,9 +55,9 @@ def read_trace(path: Path) -> Trace:
 
 def _read(reader: Iterator[list[str]], file: str) -> Trace:
     header = [name.strip().lower() for name in next(reader, [])]
-    scale = 1.0
-    if "time" not in header and MILLI in header:
-        header[header.index(MILLI)], scale = "time", 1e-3
+    unit = next((name for name in UNITS if name in header and "time" not in header), None)
+    if unit is not None:
+        header[header.index(unit)] = "time"
     for name in NEEDED:
         if name not in header:
             raise InputError(
@@ -84,8 +86,12 @@ def _read(reader: Iterator[list[str]], file: str) -> Trace:
         raise InputError(said, file=file, accepted="two requests or more")
     table = np.array(rows).T
     cached = table[3] if CACHED in columns else np.zeros(len(rows))
-    trace = Trace(file, _seconds(table[0] * scale), table[1], table[2], cached)
+    raw = table[0]
+    time = raw * UNITS[unit] if unit else _seconds(raw)
+    trace = Trace(file, time, table[1], table[2], cached)
     _check(trace, lines)
+    if time is raw:
+        _in_doubt(trace)
     return trace
 
 
@@ -96,6 +102,19 @@ def _seconds(time: Floats) -> Floats:
         if len(time) and time.min() > EARLIEST_S / unit:
             return (time - time.min()) * unit
     return time
+
+
+def _in_doubt(trace: Trace) -> None:
+    """Raises InputError for times that may be seconds or milliseconds."""
+    time, gap_s = trace.time_s, trace.span_s / (len(trace) - 1)
+    if len(trace) > DOUBTFUL_ROWS and gap_s > DOUBTFUL_S and (time == np.floor(time)).all():
+        raise InputError(
+            f"whole numbers, one request in {gap_s:,.0f} s if they are seconds",
+            file=trace.file,
+            line=1,
+            field="time",
+            accepted="`time_s` or `time_ms` as the name of that column",
+        )
 
 
 def _number(text: str, name: str, file: str, line: int) -> float:

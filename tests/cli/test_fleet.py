@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import itertools
 import json
@@ -14,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from dse.answer.answer import Formula
 from dse.catalog import load_catalog
-from dse.render.xlsx import workbook
+from dse.render.xlsx import Sheet, workbook
 from dse.schema.plan_reader import load_plan, shipped_plans
 from tests.cli.conftest import dse
 
@@ -54,7 +56,8 @@ def test_the_answer_comes_first_and_the_files_agree(tmp_path: Path):
     assert answer["status"] == "optimal"
     assert 0.0 <= answer["gap"] <= 1e-4
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"fleet.html", "fleet.md", "fleet.json", "fleet.csv", "fleet.xlsx"}
+    written_files = {f"fleet.{end}" for end in ("html", "md", "json", "csv", "xlsx")}
+    assert names == written_files | {"memo.html"}
     rows = list(csv.DictReader(io.StringIO((tmp_path / "out/fleet.csv").read_text())))
     spent = sum(float(row["usd"]) for row in rows)
     assert spent == pytest.approx(answer["usd_undiscounted"], rel=1e-8)
@@ -67,6 +70,22 @@ def test_the_answer_comes_first_and_the_files_agree(tmp_path: Path):
         assert len(sheets) >= 5
         for name in book.namelist():
             ET.fromstring(book.read(name))  # noqa: S314
+
+
+def test_who_signs_reads_a_page_without_a_name_of_a_file(tmp_path: Path):
+    text = PLAN.replace("chip: h100_sxm\n", "chip: h100_sxm\n    rent: {}\n    buy: {}\n")
+    assert "buy: {}" in text
+    said = dse("fleet", written(tmp_path, text), "--out", str(tmp_path / "out"))
+    assert said.code == 0, said.err
+    page = (tmp_path / "out/memo.html").read_text()
+    words = html.unescape(re.sub("<[^>]*>", "", page[page.index("<body") : page.index("<script")]))
+    drawn = json.loads(re.search(r'id="page-data">(.*?)</script>', page)[1])  # type: ignore[index]
+    words += " ".join([trace["name"] for one in drawn["figures"].values() for trace in one["data"]])
+    assert "NVIDIA H100 SXM5 80GB" in words
+    for part in ("commits to", "rests on", "decide otherwise", "Ask each vendor", "order by"):
+        assert part in words
+    assert not re.findall(r"\w+_\w+", words)
+    assert set(drawn["figures"]) == {"cash", "errors", "power"}
 
 
 def test_the_console_fits_its_width(tmp_path: Path):
@@ -96,6 +115,105 @@ def test_pools_of_two_chips_are_options(tmp_path: Path):
     mixed = [row for row in json.loads(said.out)["options"] if len(row["chips"]) == 2]
     assert any("prefill on" in row["on"] and "decode on" in row["on"] for row in mixed)
     assert all(row["ttft_s"] <= 1.0 and row["tpot_s"] <= 0.03 for row in mixed)
+
+
+def test_a_rent_that_may_be_broken_is_held_for_any_time_from_then_on(tmp_path: Path):
+    rent = "rent: {price: 2 USD/h, term_quarters: 12, break: {after_quarters: 2, fee_quarters: 3}}"
+    text = PLAN.replace("chip: h100_sxm\n", f"chip: h100_sxm\n    {rent}\n")
+    plan = load_plan(
+        written(tmp_path, text.replace("quarters: 2\n", "quarters: 4\n")), load_catalog()
+    )
+    found = {o.term_quarters: o for o in plan.offers if o.chip == "h100_sxm"}
+    assert sorted(found) == [2, 3, 4, 12]
+    for time in (2, 3, 4):  # all that is paid: the rent of that time, and three quarters of it
+        assert found[time].usd * time == pytest.approx(2.0 * (time + 3))
+    assert found[12].usd == 2.0
+    assert found[3].label == "h100_sxm, rent, back after 3 quarters"
+    for wrong, says in (("after_quarters: 12", "fewer than the term"), ("fee_quarters: -1", "fee")):
+        bad = text.replace(wrong.split(":")[0] + (": 2" if "after" in wrong else ": 3"), wrong)
+        said = dse("fleet", written(tmp_path, bad))
+        assert (said.code, said.out) == (2, "")
+        assert says in said.err
+
+
+RENTS = "    rent: {price: %s, term_quarters: 4}\n"
+RATE, TTFT, TPOT = "requests_per_second: 60", "ttft: 1 s", "tpot: 30 ms"
+ABUSES = [
+    (TTFT, "ttft: 1000", 12, "its unit is missing"),
+    (TTFT, "ttft: 0 s", 12, "a time above 0"),
+    (TPOT, "tpot: 30 msec", 13, "did you mean ms?"),
+    (RATE, "tokens_per_day: 1T/week", 9, "unknown unit"),
+    (RATE, "requests_per_second: 0", 9, "a demand of nothing needs no fleet"),
+    (RATE, "requests_per_second: -3", 9, "more than 0"),
+    (RATE, "requests_per_second: 60/s", 9, "a valid number"),
+    (RATE, f"{RATE}\n    tokens_per_day: 1T", 7, "not at all, or twice"),
+    (RATE, f"{RATE}\n    percentile: 0.99", 10, "a valid integer"),
+    (RATE, f"{RATE}\n    peak_over_average: 300 %", 10, "a valid number"),
+    (RATE, f"{RATE}\n    peak_over_average: 0.5", 10, "greater than or equal to 1"),
+    (RATE, f"{RATE}\n    growth_per_quarter: 25", 10, "such as 8 %"),
+    (RATE, f"{RATE}\n    prefix_hit_rate: 80", 10, "prefix_hit_rate"),
+    ("prompt_tokens: 1024", "prompt_tokens: 1k", 10, "a valid integer"),
+    ("quarters: 2", "quarters: 2027-03-31", 3, "a valid integer"),
+    ("quarters: 2", "quarters: 2.5", 3, "a valid integer"),
+    ("rental_3yr", "rental_2yr", 4, "did you mean rental_3yr?"),
+    ("llama-3-8b", "lama-3-8b", 8, "near: llama-3-8b"),
+    ("chip: h100_sxm\n", "chip: h100_sxm\n" + RENTS % "2 EUR/h", 16, "such as 2.5 USD/h"),
+    ("chip: h100_sxm\n", "chip: h100_sxm\n" + RENTS % "2", 16, "its unit is missing"),
+    ("chip: h100_sxm\n", "chip: h100_sxm\n" + RENTS % "1500 USD/month", 16, "USD/h"),
+    ("chip: h100_sxm\n", "chip: h100_sxm\n" + RENTS % "'2,50 USD/h'", 16, "USD/h"),
+    ("chip: h100_sxm\n", "chip: h100_sxm\n" + RENTS % "0 USD/h", 16, "is `stock`"),
+    ("quarters: 2", "used_after_end: 120 %", 3, "from 0% to 100%"),
+    ("quarters: 2", "discount_rate: 1000 %", 3, "from 0% to 100%"),
+    ("quarters: 2", "discount_rate: 10", 3, "such as 8 %"),
+    ("quarters: 2", "spares: {share: 150 %}", 3, "from 0% to 100%"),
+    ("quarters: 2", "limits: {power: 570}", 3, "its unit is missing"),
+    ("quarters: 2", "limits: {power: 570 kWh}", 3, "did you mean kW?"),
+    ("quarters: 2", "limits: {budget_total: 1M EUR}", 3, "such as 30000 USD"),
+    ("quarters: 2", "costs: {electricity: 8.7 ct/kWh}", 3, "0.087 USD/kWh"),
+    ("quarters: 2", "costs: {electricity: 8.7 USD/kWh}", 3, "at most 5"),
+    ("quarters: 2", "costs: {maintenance: 500 %}", 3, "0 to 100 %"),
+    ("quarters: 2", "stock: [{chip: h100_sxm, chips: 12}]", 3, "no whole servers of 8"),
+    ("quarters: 2", "currency: EUR", 3, "ECB"),
+    ("quarters: 2", "currency: {EUR: {usd: 1.16}}", 3, "currency.EUR.date"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "line", "says"), ABUSES)
+def test_what_is_off_is_refused_with_its_line(
+    tmp_path: Path, old: str, new: str, line: int, says: str
+):
+    assert old in PLAN
+    said = dse("fleet", written(tmp_path, PLAN.replace(old, new, 1)))
+    assert (said.code, said.out) == (2, "")
+    assert f"plan.yaml:{line}" in said.err
+    assert says in said.err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        (RATE, "tokens_per_day: 1B/day", (RATE, "tokens_per_day: 1000000000")),
+        (RATE, "tokens_per_day: 0.001T", (RATE, "tokens_per_day: 1B")),
+        (TTFT, "ttft: 1000 ms", (TTFT, TTFT)),
+        (
+            "chip: h100_sxm\n",
+            "chip: h100_sxm\n" + RENTS % "2 EUR/h",
+            ("chip: h100_sxm\n", "chip: h100_sxm\n" + RENTS % "2.32 USD/h"),
+        ),
+    ],
+)
+def test_other_words_for_the_same_plan_are_read_alike(
+    old: str, new: str, same: tuple[str, str], tmp_path: Path
+):
+    rate = "currency: {EUR: {usd: 1.16, date: 2026-11-20, source: ECB}}\n"
+    catalog = load_catalog()
+    one, other = (
+        load_plan(written(tmp_path, PLAN.replace(*change, 1) + rate), catalog)
+        for change in ((old, new), same)
+    )
+    assert one.demand == other.demand
+    assert [offer.usd for offer in one.offers] == [offer.usd for offer in other.offers]
+    assert one.assumed[0] == "1 EUR is 1.16 USD (2026-11-20, ECB)"
 
 
 OWNED = "  - {chip: mi300x, buy: {}}\n"
@@ -340,13 +458,15 @@ def test_every_shipped_plan_is_read():
 
 
 def test_a_workbook_holds_what_it_was_given():
-    made = workbook([("A/B", [["x & <y>", 1.5, None, 3], ["\x07bell"]])])
-    assert made == workbook([("A/B", [["x & <y>", 1.5, None, 3], ["\x07bell"]])])
+    rows = [["x & <y>", 1.5, None, 3], ["\x07bell", Formula("B1*2<4", 3.5)]]
+    made = workbook([Sheet("A/B", rows)])
+    assert made == workbook([Sheet("A/B", rows)])
     with zipfile.ZipFile(io.BytesIO(made)) as book:
         sheet = ET.fromstring(book.read("xl/worksheets/sheet1.xml"))  # noqa: S314
         names = ET.fromstring(book.read("xl/workbook.xml"))  # noqa: S314
     texts = [node.text for node in sheet.iter() if node.text]
-    assert texts == ["x & <y>", "1.5", "3", "bell"]
+    assert texts == ["x & <y>", "1.5", "3", "bell", "B1*2<4", "3.5"]
+    assert [pane.get("ySplit") for pane in sheet.iter() if pane.tag.endswith("pane")] == ["1"]
     assert "A B" in [node.get("name") for node in names.iter()]
 
 

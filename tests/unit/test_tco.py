@@ -14,7 +14,7 @@ from dse.economics.load import at_load
 from dse.economics.tco import recovery_factor, usd_per_chip_hour, with_basis, yearly_capital
 from dse.errors import InputError, InputErrors
 from dse.problem.objective import on_terms, pose
-from dse.schema.costs import RULES, Costs, load_costs
+from dse.schema.costs import RULES, Costs, costs_of, load_costs
 from dse.schema.derive import derive
 from dse.schema.load import Demand, check_idle_once, read_demand
 from dse.schema.own_prices import last_day
@@ -148,6 +148,61 @@ def test_the_page_says_how_far_off_as_computed() -> None:
             assert float(off.rstrip("%")) / 100 == pytest.approx(owned / price - 1, abs=0.0051)
 
 
+# What three pages publish, USD an hour (least, most), with the inputs that they give:
+# aiinframap.com (1,024 chips, five years, 70% of the rated power at a PUE of 1.2), a forum's
+# estimate (greaterwrong, three years, a fifth of the capital to run it), v2-pseo-ai.pages.dev
+# (8 x H100, middles of its ranges). See docs/costs.md.
+YEARS = {"life": 5 * YEAR_S, "electricity": 0.08, "load_share": 0.0}
+THREE = {"life": 3 * YEAR_S, "maintenance": 0.2 / 3}
+HALL = {"life": 3 * YEAR_S, "network_share": 0.125, "space": 200.0, "electricity": 0.09}
+PUBLISHED = [
+    ("h100_sxm", YEARS, 30e3, 588.0, (32.83e6 / 1024 / 43800,) * 2),
+    ("h200_sxm", YEARS, 35e3, 588.0, (37.95e6 / 1024 / 43800,) * 2),
+    ("b200_sxm", YEARS, 40e3, 840.0, (43.97e6 / 1024 / 43800,) * 2),
+    ("h100_sxm", THREE, 50e3, None, (2.3, 2.3)),
+    ("gb200_nvl72", THREE, 70e3, None, (3.2, 3.2)),
+    ("h100_sxm", HALL, 325e3 / 8, 1730.0, (450e3 / 8 / 26280, 650e3 / 8 / 26280)),
+]
+
+
+@pytest.mark.parametrize(("chip", "inputs", "server_usd", "watts", "usd"), PUBLISHED)
+def test_published_totals_follow_from_their_own_inputs(
+    chip: str,
+    inputs: dict[str, float],
+    server_usd: float,
+    watts: float | None,
+    usd: tuple[float, float],
+) -> None:
+    own = {"server_price": server_usd} | ({"power": watts} if watts else {})
+    price = hourly(COSTS.changed(FREE | inputs, {chip: own}), chip)
+    assert 0.98 * usd[0] < price < 1.02 * usd[1]
+    page = (Path(__file__).parents[2] / "docs" / "costs.md").read_text(encoding="utf-8")
+    assert f" {chip} | " in page
+    assert f" | {price:.2f} |" in page
+
+
+def test_the_page_says_by_line_what_an_owned_hour_is() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "costs.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.count(" | ") == 9]
+    assert len(rows[1:]) == 5
+    for chip, *cells in rows[1:]:
+        found = usd_per_chip_hour(CATALOG, chip, "owned_tco")
+        part = {one.name: one.usd_per_chip_hour for one in found.parts}
+        lines = (
+            part["server with chip"] + part["network"],
+            part["cost of capital"],
+            part["maintenance"] + part["staff"],
+            part["space"],
+            part["electricity"],
+            found.usd_per_chip_hour,
+        )
+        for cell, usd in zip(cells, lines, strict=False):
+            assert float(cell) == pytest.approx(usd, abs=0.0051)
+        neocloud, agrees = float(cells[6]), float(cells[8].replace(",", ""))
+        there = hourly(COSTS.changed({}, {chip: {"server_price": agrees}}), chip)
+        assert there == pytest.approx(neocloud, abs=0.0051)
+
+
 def test_every_cost_has_its_source_date_and_kind() -> None:
     for cost in COSTS.inputs.values():
         assert cost.source
@@ -169,8 +224,40 @@ def test_a_file_takes_the_place_of_single_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "usd_a_year"),
+    [
+        ("support: 4500 USD/chip-year", 4500.0),
+        ("support: 800 USD/server-month", 800.0 * 12 / 8),
+        ("power strips: 4000 USD/rack", 4000.0 / 32 / 5),
+        ("insurance: 0.5 %", 0.005 * 33750 * 1.19),
+        ("storage: {value: 0.02 USD/GB-month, amount: 1 TB, source: ours}", 0.02 * 12 * 1000),
+        ("software licence: shipped", 4500.0),
+        ("software licence: 0 USD/chip-year", 0.0),
+    ],
+)
+def test_a_line_of_ones_own_costs_what_it_says(
+    tmp_path: Path, line: str, usd_a_year: float
+) -> None:
+    mine = load_catalog(costs=write(tmp_path, f"lines:\n  {line}\n")).costs
+    assert hourly(mine) - hourly(COSTS) == pytest.approx(usd_a_year / 8760.0, abs=1e-9)
+    name = line.partition(":")[0]
+    part = {p.name: p for p in usd_per_chip_hour(CATALOG, "h100_sxm", "owned_tco", mine).parts}[
+        name
+    ]
+    assert part.usd_per_chip_hour == pytest.approx(usd_a_year / 8760.0)
+    assert list(costs_of(mine.as_json()).counted) == [name]
+    assert not COSTS.counted
+
+
+@pytest.mark.parametrize(
     ("text", "says"),
     [
+        ("lines: {x: 5 USD/year}", "lines.x.value: read '5 USD/year'"),
+        ("lines: {x: 5 EUR/chip-year}", "4500 USD/chip-year"),
+        ("lines: {x: 0.02 USD/GB-month}", "of how much?"),
+        ("lines: {x: shipped}", "software licence, storage"),
+        ("lines: {x: -1 USD/chip-year}", "0 or more"),
+        ("lines: {x: 150 %}", "at most 100 %"),
         ("lief: 4 years", "did you mean life?"),
         ("life: 4", "at least 1 h"),
         ("utilisation: 0 %", "more than 0 %"),

@@ -18,7 +18,7 @@ from dse.questions.estimate.point import estimate
 from dse.questions.fleet.ask import fleet
 from dse.schema.backend import find_backend
 from dse.schema.model_catalog import resolve_model
-from dse.schema.trace import Trace, read_trace
+from dse.schema.trace import Trace, _read, read_trace
 from dse.schema.traffic import GROUPS, Requests, mean_of, traffic_of
 from dse.schema.workloads import CURRENT_BACKEND
 from tests import simulation
@@ -240,6 +240,7 @@ HEAD = "time,prompt,output,cached\n"
         ("time", "0", "1.5", "4"),
         ("time", "1700000000", "1700000001.5", "1700000004"),
         ("time_ms", "0", "1500", "4000"),
+        ("time_s", "0", "1.5", "4"),
         ("time", "1700000000000", "1700000001500", "1700000004000"),
         ("time", "1700000000000000000", "1700000001500000000", "1700000004000000000"),
         ("time", "2026-11-23T10:00:00", "2026-11-23T10:00:01.5", "2026-11-23T10:00:04"),
@@ -253,6 +254,17 @@ def test_times_are_read_in_the_unit_that_they_are_in(tmp_path: Path, rows: tuple
     path.write_text(f"{head},prompt,output\n" + "".join(f"{t},9,9\n" for t in times), "utf-8")
     found = read_trace(path).time_s
     assert found - found[0] == pytest.approx([0.0, 1.5, 4.0])
+
+
+@given(st.integers(6, 500))
+def test_whole_numbers_far_apart_ask_for_their_unit(gap: int) -> None:
+    """A request in `gap` seconds or in as many milliseconds: demand differs a thousandfold."""
+    rows = [[str(gap * k), "9", "9"] for k in range(30)]
+    with pytest.raises(InputError, match="if they are seconds"):
+        _read(iter([["time", "prompt", "output"], *rows]), "trace.csv")
+    for name, unit in (("time_s", 1.0), ("time_ms", 1e-3)):
+        found = _read(iter([[name, "prompt", "output"], *rows]), "trace.csv")
+        assert found.span_s == pytest.approx(29 * gap * unit)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,15 +11,15 @@ from typing import Any
 from dse.catalog import Catalog
 from dse.economics.evidence import evidence_rows
 from dse.economics.fleet import Solved, many, settled, solve
-from dse.economics.fleet_cost import Counted, Option, count
+from dse.economics.fleet_cost import Counted, Mix, Option, count
 from dse.economics.priced import unsold
 from dse.economics.tco import Breakdown, owned
 from dse.errors import DseError
 from dse.problem.usual import Untried
-from dse.questions.fleet.changes import Entry, Loosened, Progress, entries, loosened
+from dse.questions.fleet.changes import QUICK, Entry, Loosened, Progress, entries, loosened
 from dse.questions.fleet.infeasible import Gives, must_give, waits_for
 from dse.questions.fleet.options import Refusal, options_of
-from dse.schema.plan import QUARTER_HOURS, FleetChip, Plan
+from dse.schema.plan import BUY, QUARTER_HOURS, FleetChip, Plan
 
 AGREES = 1e-6  # relative: the program's cost and the cost that is counted from its mix
 
@@ -35,6 +36,23 @@ class OneChip:
 
 
 @dataclass(frozen=True, slots=True)
+class Instead:
+    """The cheapest order that buys nothing, beside one that buys: what buying is compared with."""
+
+    mix: Mix
+    counted: Counted
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """What is owned already: `worth_usd` a chip is what the plan costs more without it, the price
+    above which it is better sold now; None where nothing keeps the plan without."""
+
+    chip: FleetChip
+    worth_usd: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Solution:
     """`counted` is None where nothing keeps the plan: `gives` then says what must give, `waits`
     whose lead time is too long, `unserved` the classes that no chip serves. Of a plan of one
@@ -42,7 +60,9 @@ class Solution:
     chips that would be ordered for requests of mean lengths at the mean rate. `unsold` are
     those that are not on general sale, with what their files say; `untried` what the plan did not
     choose from and would pay; `priced` what the prices of its offers rest on
-    (`dse.economics.evidence`)."""
+    (`dse.economics.evidence`). `instead` is None where nothing is bought, or where nothing keeps
+    the plan without; `stock` what is owned is worth to the plan. `names` are the makers' names of
+    the chips, `spread` the 80% interval of measured over predicted throughput by its kind."""
 
     plan: Plan
     options: tuple[Option, ...]
@@ -59,6 +79,10 @@ class Solution:
     unsold: Mapping[str, str] = field(default_factory=dict)
     untried: tuple[Untried, ...] = ()
     priced: tuple[Mapping[str, Any], ...] = ()
+    instead: Instead | None = None
+    stock: tuple[Stock, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    spread: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 def answered(plan: Plan, catalog: Catalog, progress: Progress = lambda _: None) -> Solution:
@@ -71,6 +95,8 @@ def answered(plan: Plan, catalog: Catalog, progress: Progress = lambda _: None) 
         found,
         unsold=unsold(catalog, [chip.chip for chip in plan.chips]),
         priced=tuple(evidence_rows(catalog, priced, plan.costs)),
+        names={one.chip: _name(catalog, one.chip) for one in plan.chips},
+        spread=catalog.calibration.spread.get("throughput", {}),
     )
     if found.counted is None or not found.alone or not plan.demand[0].traffic.source:
         return found
@@ -113,7 +139,41 @@ def answer_of(
         tuple(loosened(plan, options, solved, progress)),
         tuple(entries(plan, options, solved, progress)),
         alone=tuple(_alone(plan, options)) if single(plan) else (),
+        instead=_instead(plan, options, solved.mix),
+        stock=tuple(
+            _stock(plan, options, solved, chip, progress) for chip in plan.chips if chip.stock
+        ),
     )
+
+
+def _stock(
+    plan: Plan, options: Sequence[Option], solved: Solved, chip: FleetChip, progress: Progress
+) -> Stock:
+    progress(f"without the {chip.chip} that are owned")
+    split = many(plan, options)
+    less = tuple(replace(one, stock=0) if one is chip else one for one in plan.chips)
+    base = solve(plan, options, nodes=QUICK, split=True) if split else solved
+    again = solve(replace(plan, chips=less), options, nodes=QUICK, split=split)
+    more = None if again.mix is None else max(again.usd - base.usd, 0.0) / chip.stock
+    return Stock(chip, more)
+
+
+def _instead(plan: Plan, options: Sequence[Option], mix: Mix) -> Instead | None:
+    if all(plan.offer(label).way != BUY for label, _ in mix.orders):
+        return None
+    rents = tuple(
+        replace(chip, offers=tuple(one for one in chip.offers if one.way != BUY))
+        for chip in plan.chips
+    )
+    renting = replace(plan, chips=rents)
+    solved = solve(renting, options, nodes=QUICK)
+    return None if solved.mix is None else Instead(solved.mix, count(plan, options, solved.mix))
+
+
+def _name(catalog: Catalog, chip: str) -> str:
+    """`NVIDIA H100 SXM5 80GB`."""
+    spec = catalog.chip(chip)
+    return f"{spec.vendor} {re.sub(r' [(].*[)]', '', spec.name)}"
 
 
 def single(plan: Plan) -> bool:

@@ -13,11 +13,14 @@ from dse.catalog import Catalog, load_catalog
 from dse.economics.tco import with_basis
 from dse.errors import InputError, InputErrors
 from dse.questions.fleet.answer import Refusal, Solution, answered
+from dse.questions.fleet.cash import finance, finance_words, stock_words
 from dse.questions.fleet.document import chip_rows, document
 from dse.questions.fleet.figures import figures
+from dse.questions.fleet.memo import memo
 from dse.questions.fleet.tables import data_table, orders, tables
 from dse.questions.fleet.untried import with_untried
 from dse.questions.fleet.words import WORDS, asked_words, assumptions, lead, price_check
+from dse.questions.fleet.workbook import sheets
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.deployed import OPTIONS, Choices, full, prefill_of
 from dse.schema.load import read_demand
@@ -122,8 +125,11 @@ def fleet(
 
 
 def _answer(found: Solution, command: str) -> Answer:
-    sentences, rests, chips = lead(found), assumptions(found), chip_rows(found)
+    money = finance(found)
+    sentences = [*lead(found), *finance_words(money, found.plan.quarters), *stock_words(found)]
+    rests, chips = assumptions(found), chip_rows(found)
     made = document(found, sentences, rests)
+    made["finance"] = money
     asked, drawn = asked_words(found.plan), figures(found, made)
     first = None
     if drawn and len(chips) <= BESIDE_ROWS:
@@ -143,6 +149,8 @@ def _answer(found: Solution, command: str) -> Answer:
         data=(data_table(chips), table_of("options", made["options"])),
         words=WORDS,
         opening=first,
+        memo=None if found.counted is None else lambda: memo(found, made),
+        sheets=sheets(found),
     )
 
 

@@ -32,11 +32,11 @@ def _chips(chips: Sequence[str], quarters: Sequence[Json]) -> Figure:
             values = [one["chips"].get(chip, {}).get(key, 0) for one in quarters]
             if any(values):
                 texts = [f"{value:,} chips" for value in values]
-                traces.append(_bar(f"{chip}, {name}", values, texts, k, shape))
+                traces.append(bar(f"{chip}, {name}", values, texts, k, shape))
     return Figure(
         "chips",
         "Chips that are on",
-        {"data": traces, "layout": _layout("chips that are on")},
+        {"data": traces, "layout": layout("chips that are on")},
         "Chips that are on by quarter, stacked by chip.",
     )
 
@@ -47,34 +47,41 @@ def _money(quarters: Sequence[Json]) -> Figure:
     for k, name in enumerate(parts):
         values = [one[f"{name.partition(' ')[0]}_usd"] for one in quarters]
         if any(values):
-            traces.append(_bar(name, values, [dollars(value) for value in values], k))
+            traces.append(bar(name, values, [dollars(value) for value in values], k))
     return Figure(
         "money",
         "Cost",
-        {"data": traces, "layout": _layout("dollars a quarter")},
+        {"data": traces, "layout": layout("dollars a quarter")},
         "Dollars by quarter: rent, capital charge, upkeep, electricity.",
     )
 
 
-def _bar(
-    name: str, values: Sequence[float], texts: Sequence[str], k: int, shape: str = ""
+def bar(
+    name: str,
+    values: Sequence[float],
+    texts: Sequence[str],
+    k: int,
+    shape: str = "",
+    at: Sequence[str] = (),
 ) -> dict[str, Any]:
-    quarters = [f"Q{q + 1}" for q in range(len(values))]
-    pairs = zip(quarters, texts, strict=True)
+    """A part of stacked bars, one a quarter or at each of `at`, with a text to show over each."""
+    at = at or [f"Q{q + 1}" for q in range(len(values))]
+    pairs = zip(at, texts, strict=True)
     return {
         "type": "bar",
         "name": plain(name),
-        "x": quarters,
+        "x": list(at),
         "y": list(values),
         "marker": {"color": PALETTE[k % len(PALETTE)], "pattern": hatch(shape)},
         "hoverinfo": "text",
-        "hovertext": [plain(f"{at}, {name}: {text}") for at, text in pairs],
+        "hovertext": [plain(f"{where}, {name}: {text}") for where, text in pairs],
     }
 
 
-def _layout(title: str) -> dict[str, Any]:
+def layout(title: str, *, small: bool = False) -> dict[str, Any]:
+    """Of stacked bars; `small` for a page of several pictures."""
     return {
-        "height": 320,
+        **({"height": 250, "meta": "small"} if small else {"height": 320}),
         "barmode": "stack",
         "bargap": 0.4,
         "showlegend": True,
@@ -91,7 +98,7 @@ def _arrivals(one: Json, counted: Counted) -> Figure:
     window = f"{arrivals['window_s']:g} s"
     each = arrivals["windows_each"]
     busiest = f"busiest of {each} windows of {window}" if each > 1 else f"in windows of {window}"
-    most = counted.quarters[0].capacity[one["class"]]
+    most, busy = counted.quarters[0].capacity[one["class"]], one["requests_per_s"]["busy"]
     traces = [
         {
             "type": "scatter",
@@ -101,8 +108,8 @@ def _arrivals(one: Json, counted: Counted) -> Figure:
             "y": arrivals["busiest_per_s"],
             "line": {"color": BLUE, "width": 1.5, "shape": "hv"},
         },
-        _level("sized for", one["requests_per_s"]["busy"], x, "ink", "dash"),
-        _level("serves up to", most, x, VERMILION, "solid"),
+        level(f"sized for: {significant(busy)}/s", busy, x, "ink", "dash"),
+        level(f"serves up to: {significant(most)}/s", most, x, VERMILION, "solid"),
     ]
     layout = {
         "height": 380,
@@ -118,11 +125,11 @@ def _arrivals(one: Json, counted: Counted) -> Figure:
     )
 
 
-def _level(name: str, y: float, x: Sequence[float], colour: str, dash: str) -> dict[str, Any]:
+def level(name: str, y: float, x: Sequence[Any], colour: str, dash: str) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "lines",
-        "name": f"{name}: {significant(y)}/s",
+        "name": name,
         "x": [x[0], x[-1]],
         "y": [y, y],
         "line": {"color": colour, "width": 2, "dash": dash},

@@ -11,6 +11,7 @@ from dse.economics.fleet import DEMAND, SUPPLY
 from dse.economics.fleet_cost import Option
 from dse.economics.priced import price_parts
 from dse.questions.fleet.answer import Solution, split
+from dse.questions.fleet.cash import cash_table
 from dse.questions.fleet.changes import MORE, Loosened
 from dse.questions.fleet.document import divided
 from dse.questions.fleet.words import limit_words, percentile_words, price, value_words
@@ -44,6 +45,7 @@ def tables(found: Solution, document: Json, chips: Sequence[Mapping[str, Cell]])
         if found.alone:
             made += [_alone(document["fleets"]), _classes(document["demand"])]
         made += [_chips(chips), _spend(document["by_quarter"]), _use(document["by_quarter"])]
+        made.insert(-1, cash_table(found, document))
         made.append(_instances(found))
         if document["owned_prices"]:
             made.append(price_parts(document["owned_prices"]))

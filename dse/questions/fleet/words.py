@@ -148,7 +148,9 @@ def _what(found: Solution) -> str:
 def _on(chip: FleetChip, counted: Counted) -> str:
     """Run up to 496 of the 512 a100_80_sxm that are owned (496 in quarter 1, 72 in quarter 6)."""
     on = [one.owned_on.get(chip.chip, 0) * chip.server for one in counted.quarters]
-    owned = f"the {chip.stock:,} {chip.chip} that are owned"
+    most = max(one.owned.get(chip.chip, 0) for one in counted.quarters) * chip.server
+    what = "owned" if most == chip.stock else "owned or bought"
+    owned = f"the {most:,} {chip.chip} that are {what}"
     if not any(on):
         return f"leave {owned} off"
     if len(set(on)) == 1:
@@ -399,6 +401,8 @@ def _owned_words(plan: Plan) -> list[str]:
         "that is off pays its capital alone. Rents include all of it",
         f"costs of owning: {given} (maintenance a year, staff a chip)",
     ]
+    if left := [name for name, one in plan.costs.lines.items() if not one.counted]:
+        found.append(f"not counted unless `lines:` of the costs asks for them: {', '.join(left)}")
     assumed = [name for name, one in costs.items() if one.kind == "assumed" and name in OWNED_COSTS]
     if assumed:
         found.append(f"of these, assumed: {', '.join(assumed)}")

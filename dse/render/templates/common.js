@@ -33,13 +33,14 @@ const axis = (own) => ({
 
 const LEGEND = { orientation: "h", traceorder: "normal", x: 0, y: 1.02, yanchor: "bottom", itemclick: false, itemdoubleclick: false };
 const layout = (own) => ({
-  font: { family: "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif", size: 13, color: style("--ink") },
+  font: { family: "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif", size: own.meta === "small" ? 10.5 : 13, color: style("--ink") },
   paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-  margin: { l: 12, r: 18, t: 12, b: 44 },
+  margin: { l: 12, r: 18, t: 12, b: own.meta === "small" ? 26 : 44 },
   hoverlabel: { align: "left", bgcolor: style("--panel"), bordercolor: style("--line"), font: { color: style("--ink"), size: 12 } },
   legend: LEGEND,
   dragmode: false,
   ...own, xaxis: axis(own.xaxis), yaxis: axis(own.yaxis),
+  height: own.meta === "small" && document.querySelector("html.paper") ? 150 : own.height,
 });
 
 // Its width is given, for a picture must fit the paper at once when it is printed.

@@ -1,0 +1,339 @@
+"""The decision memo of a fleet: one page for who signs. It names chips as their makers do, and no
+field or basis of a file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dse.answer.answer import Answer, Column, Facts, Figure, Notes, Opening, Section, Table
+from dse.answer.numbers import dollars, share, significant, tenths, time
+from dse.answer.palette import VERMILION, plain
+from dse.economics.fleet import solve
+from dse.economics.fleet_cost import Option, count
+from dse.questions.fleet.answer import Solution, split
+from dse.questions.fleet.cash import cash_figure, commitments, stock_words
+from dse.questions.fleet.changes import LOOSE, QUICK
+from dse.questions.fleet.document import divided
+from dse.questions.fleet.figures import bar, layout, level
+from dse.questions.fleet.words import lead, percentile_words, price, price_check
+from dse.schema.plan import BUY, DemandClass
+from dse.schema.prices import PRICE_TIERS
+
+Json = Mapping[str, Any]
+# What comes after a chip's name in place of ` on BASIS`, by the words of the tier.
+_TIERS = {
+    "spot": "on the spot market",
+    "on demand": "on demand",
+    "on demand, market": "on demand at a marketplace",
+    "on demand, by provider": "on demand",
+    "index of rents": "at the index of rents",
+    "days to months": "for days to months",
+    "one year": "for one year",
+    "three years": "for three years",
+    "owned by a provider": "from a provider",
+    "owned by a hyperscaler": "from a hyperscaler",
+    "owned, by parts": "bought",
+}
+_FIELDS = {" (`used_after_end`)": "", " (--as-of)": "", ", bought bought": ", bought"}
+ROWS = 8  # of the table of orders
+
+
+def spoken(text: str, names: Mapping[str, str]) -> str:
+    """A sentence with the makers' names of chips, and what a basis means in place of its name."""
+    for chip in sorted(names, key=len, reverse=True):
+        text = re.sub(rf"(?<![\w-]){re.escape(chip)}(?![\w-])", names[chip], text)
+    for basis in sorted(PRICE_TIERS, key=len, reverse=True):
+        words = _TIERS[PRICE_TIERS[basis][0]]
+        text = re.sub(rf",? (?:rent )?(?:on {basis}|\({basis}\))(?![\w-])", f" {words}", text)
+        text = re.sub(rf"(?<![\w-]){basis}(?![\w-])", words, text)
+    for field, words in _FIELDS.items():
+        text = text.replace(field, words)
+    return text
+
+
+def memo(found: Solution, document: Json) -> Answer:
+    """The page; `document` is that of the whole answer, whose plan is kept."""
+
+    def say(text: str) -> str:
+        return spoken(text, found.names)
+
+    drawn = [_errors(found), *_power(found, document)]
+    return Answer(
+        question="memo",
+        title=f"Decision memo: {found.plan.title}",
+        headline=say(lead(found)[0]),
+        document=document,
+        asked="",
+        blocks=(
+            _facts(document),
+            Section("If the throughput is off, and power", drawn),
+            Notes("What it rests on", [say(text) for text in _rests(found, document)]),
+            Notes("When to decide otherwise", [say(text) for text in _otherwise(found, document)]),
+            Section("Ask each vendor to show, before you sign", [_proof(found, say)]),
+        ),
+        opening=Opening(
+            asked="",
+            headline=say(lead(found)[0]),
+            figure=cash_figure(document),
+            table=_orders(found, document, say),
+            sure=" ".join(map(say, price_check(found))),
+        ),
+    )
+
+
+def _orders(found: Solution, document: Json, say: Any) -> Table:
+    """What to order, by when, and the cash of each order, the rest of the cash in a row below."""
+    rows = []
+    for row in commitments(found, document)[:ROWS]:
+        way = "buy" if row["way"] == BUY else f"rent, {_years(row['term_quarters'])}"
+        rows.append(
+            {
+                "what": f"{row['chips']:,} {say(row['chip'])}",
+                "way": way,
+                "by": f"quarter {row['order_quarter']}",
+                "from": f"quarter {row['first_quarter']}",
+                "usd": row["usd"],
+            }
+        )
+    left = document["usd_signed"] - sum(row["usd"] for row in rows)
+    if left > 1e-6 * document["usd_signed"]:
+        more = len(document["orders"]) - len(rows)
+        what = (
+            f"{more} later orders, upkeep and electricity" if more > 0 else "to run what is owned"
+        )
+        rows.append({"what": what, "usd": left, "way": "", "by": "", "from": ""})
+    total = {"what": "in all", "usd": document["usd_signed"], "way": "", "by": "", "from": ""}
+    columns = (
+        Column("what", "order"),
+        Column("way", "how"),
+        Column("by", "order by start of"),
+        Column("from", "serves from"),
+        Column("usd", "commits to", "dollars"),
+    )
+    return Table("orders", "", columns, [*rows, total])
+
+
+def _years(quarters: int) -> str:
+    if quarters % 4:
+        return f"{quarters * 3} months"
+    return "1 year" if quarters == 4 else f"{quarters // 4} years"
+
+
+def _facts(document: Json) -> Facts:
+    money, rows = document["finance"], document["finance"]["cash_flow"]
+    strong = [
+        ("signed for in all", dollars(document["usd_signed"])),
+        ("of it in quarter 1", dollars(rows[0]["cash_usd"])),
+        ("most a quarter", dollars(max(row["cash_usd"] for row in rows))),
+        ("capital", dollars(money["capex_usd"])),
+        ("running costs", dollars(money["opex_usd"])),
+    ]
+    if money["worth_at_end_usd"]:
+        strong.append(("worth left", dollars(money["worth_at_end_usd"])))
+    strong.append(
+        (
+            f"today's worth, at {share(money['discount_rate_per_year'])}",
+            dollars(money["present_usd"]),
+        )
+    )
+    if (other := money["against_renting"]) is not None:
+        irr, back = other["irr_per_year"], other["payback_quarter"]
+        if irr is not None:
+            strong.append(("a year by buying", tenths(irr)))
+        if back is not None:
+            strong.append(("paid back in quarter", f"{back}"))
+    return Facts("What it commits to", (), strong)
+
+
+def _rests(found: Solution, document: Json) -> list[str]:
+    plan, low_high = found.plan, _interval(found)
+    said = []
+    for one in plan.demand:
+        mean, traffic = one.traffic.mean, one.traffic
+        grows = f", changing by {share(traffic.growth)} a quarter" if traffic.growth else ""
+        said.append(
+            f"Demand of {one.name}: {significant(traffic.requests_per_s)} requests a second on "
+            f"average, {significant(traffic.peak_per_s(0))} at the peak{grows}, each of "
+            f"{mean.prompt_tokens:,.0f} prompt and {mean.output_tokens:,.0f} output tokens."
+        )
+    low, high = low_high
+    said.append(
+        "Throughput is predicted by a model that is calibrated on measurements; in four cases of "
+        f"five the measured one is {share(low)} to {share(high)} of it."
+    )
+    use = max(u["peak"] for q in document["by_quarter"] for u in q["utilisation"].values())
+    said.append(f"At the peak the chips that serve are used to {share(use)} at most.")
+    kept = ("Not searched", "not on general sale", "written off")
+    return said + [text for text in lead(found)[1:] if any(words in text for words in kept)]
+
+
+def _otherwise(found: Solution, document: Json) -> list[str]:
+    """By price, and by the throughput that costs as much."""
+    said = []
+    for row in found.entries:
+        offer, at = row.offer, row.usd_at
+        if at is None or not offer.usd or not at or row.reason:
+            continue
+        now = price(offer.way, offer.usd)
+        if row.used:
+            dearer = f" Without it: {tenths(row.without)} dearer." if row.without else ""
+            said.append(
+                f"{offer.label} stays up to {price(offer.way, at)} ({now} now), or down to "
+                f"{share(offer.usd / at)} of its predicted throughput.{dearer}"
+            )
+        elif offer.usd / at < 2.0:
+            said.append(
+                f"{offer.label} comes in below {price(offer.way, at)} ({now} now), or at "
+                f"{significant(offer.usd / at)} times its predicted throughput."
+            )
+    more = next((row for row in found.loosened if row.what.startswith("demand") and row.usd), None)
+    if more is not None and more.usd:
+        said.append(
+            f"A tenth more {more.what.replace('demand', 'demand of')} costs {dollars(more.usd)}."
+        )
+    said += stock_words(found)
+    return said or ["No price of what is offered changes the order within a factor of two."]
+
+
+def _interval(found: Solution) -> tuple[float, float]:
+    """The widest 80% interval of measured over predicted throughput of what serves."""
+    used = {found.options[k].detail.get("kind") for k, _ in _mix(found).instances}
+    ends = [found.spread[str(kind)] for kind in used if kind in found.spread] or [(0.5, 2.0)]
+    return min(low for low, _ in ends), max(high for _, high in ends)
+
+
+def _mix(found: Solution) -> Any:
+    assert found.solved.mix is not None
+    return found.solved.mix
+
+
+def _errors(found: Solution) -> Figure:
+    """Chips to order where every instance serves less or more than predicted."""
+    low, high = _interval(found)
+    factors = (low, (1.0 + low) / 2.0, 1.0, (1.0 + high) / 2.0, high)
+    orders: list[dict[str, int] | None] = []
+    texts: list[str] = []
+    for factor in factors:
+        chips, usd = _ordered(found, factor)
+        orders.append(chips)
+        texts.append("none keeps it" if usd is None else dollars(usd))
+    at = [f"{100 * (factor - 1.0):+.0f}%" if factor != 1.0 else "predicted" for factor in factors]
+    labels = [f"{x}<br>{plain(text)}" for x, text in zip(at, texts, strict=True)]
+    kinds = dict.fromkeys(kind for one in orders for kind in one or {})
+    traces = []
+    for k, kind in enumerate(kinds):
+        chips = [(one or {}).get(kind, 0) for one in orders]
+        traces.append(bar(kind, chips, [f"{n:,} chips" for n in chips], k, at=labels))
+    return Figure(
+        "errors",
+        "The order against the error of throughput",
+        {"data": traces, "layout": layout("chips to order", small=True)},
+        "Chips to order, and dollars signed for, if every chip serves so much less or more than "
+        "predicted and this is known before the order.",
+    )
+
+
+def _ordered(found: Solution, factor: float) -> tuple[dict[str, int] | None, float | None]:
+    """(chips by name and way, dollars signed for) at a factor on every throughput."""
+    plan, mix, counted = found.plan, found.solved.mix, found.counted
+    if factor != 1.0:
+        options = [
+            replace(one, requests_per_s=one.requests_per_s * factor) for one in found.options
+        ]
+        again = solve(plan, options, nodes=QUICK, gap=LOOSE, split=split(found))
+        mix = again.mix
+        counted = None if mix is None else count(plan, options, mix)
+    if mix is None or counted is None:
+        return None, None
+    chips: dict[str, int] = {}
+    for (label, _), servers in mix.orders.items():
+        offer = plan.offer(label)
+        name = found.names.get(offer.chip, offer.chip) + (", bought" if offer.way == BUY else "")
+        chips[name] = chips.get(name, 0) + servers * plan.chip(offer.chip).server
+    return chips, counted.signed_usd
+
+
+def _power(found: Solution, document: Json) -> list[Figure]:
+    quarters = document["by_quarter"]
+    kw = [one["watts"] / 1e3 for one in quarters]
+    if not any(kw):
+        return []
+    x, cap = [f"Q{one['quarter']}" for one in quarters], found.plan.limits.watts
+    traces = [bar("power at the meter", kw, [f"{one:,.0f} kW" for one in kw], 0)]
+    if cap != float("inf"):
+        traces.append(level(f"cap: {cap / 1e3:,.0f} kW", cap / 1e3, x, VERMILION, "dash"))
+    against = "against the cap" if cap != float("inf") else "no cap is given"
+    return [
+        Figure(
+            "power",
+            f"Power, {against}",
+            {"data": traces, "layout": layout("kW at the meter", small=True)},
+            "Kilowatts by quarter of the chips that stand on one's own site and are on.",
+        )
+    ]
+
+
+def _proof(found: Solution, say: Any) -> Table:
+    """What each vendor is to show: what serves, at which rate, within which limits."""
+    low, _ = _interval(found)
+    ratio = {row.offer.chip: row for row in found.entries if row.usd_at and not row.reason}
+    used = dict.fromkeys(k for k, _ in sorted(_mix(found).instances))
+    rows = [(found.options[k], True) for k in used]
+    rivals = [r for r in found.entries if not r.used and r.usd_at and r.offer.usd < 2 * r.usd_at]
+    chips = {chip for option, _ in rows for chip in option.chips}
+    near = max(rivals, key=lambda r: (r.usd_at or 0.0) / r.offer.usd, default=None)
+    if near is not None and near.offer.chip not in chips:
+        rows += [(one, False) for one in _best(found.options, near.offer.chip)]
+    several = {c.chip for c in found.plan.chips if len(c.offers) > 1}
+    classes = {one.name: one for one in found.plan.demand}
+
+    def must(option: Option, ordered: bool) -> float | None:
+        """The rate at which one would decide otherwise; None where no single price says it."""
+        (chip, *more) = option.chips
+        row = ratio.get(chip)
+        if row is None or row.usd_at is None or more or (ordered and chip in several):
+            return None
+        return option.requests_per_s * row.offer.usd / row.usd_at
+
+    def on(option: Option) -> str:
+        return say(divided(option).replace(" x ", " ", 1))
+
+    columns = (
+        Column("on", "machine", of=lambda row: on(row[0])),
+        Column(
+            "runs", "runs", of=lambda row: f"{row[0].model}, {row[0].detail.get('formats', '')}"
+        ),
+        Column("limits", "within", of=lambda row: _limits(classes[row[0].klass])),
+        Column("rate", "predicted requests/s", "rate", of=lambda row: row[0].requests_per_s),
+        Column("low", "low end", "rate", of=lambda row: low * row[0].requests_per_s),
+        Column("must", "decide otherwise at", "rate", of=lambda row: must(*row)),
+    )
+    note = (
+        "One machine of each, with the requests of the plan as they come. Low end: nine in ten "
+        "measurements are above it. Decide otherwise: what is ordered shows less than that, or "
+        "what is not ordered shows more; a dash where no single price says it."
+    )
+    return Table.of("proof", "", rows, columns, (note,))
+
+
+def _best(options: Sequence[Option], chip: str) -> list[Option]:
+    """The option of a chip with most for its chips, for each class."""
+    found: dict[str, Option] = {}
+    for one in options:
+        each = one.requests_per_s / sum(one.chips.values())
+        best = found.get(one.klass)
+        if set(one.chips) == {chip} and (
+            best is None or each > best.requests_per_s / sum(best.chips.values())
+        ):
+            found[one.klass] = one
+    return list(found.values())
+
+
+def _limits(one: DemandClass) -> str:
+    return (
+        f"{one.traffic.mean.prompt_tokens:,.0f} + {one.traffic.mean.output_tokens:,.0f} tokens, "
+        f"first in {time(one.ttft_s)} ({percentile_words(one.percentile)}), then {time(one.tpot_s)}"
+    )

@@ -1,0 +1,79 @@
+"""`dse.economics.cash` against closed forms, and against the cost that the program counts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dse.economics.cash import cash_flow, irr, present_usd, returned
+from dse.economics.fleet_cost import Counted, Mix, count, discount
+from dse.schema.plan import Plan
+from tests.unit.test_fleet import buy, chip, option, rent
+from tests.unit.test_fleet import plan as plan_of
+
+RATE = 0.08  # the cost of capital of those plans
+
+
+def ordered(mix: dict[tuple[str, int], int], **more: Any) -> tuple[Plan, Counted, Mix]:
+    made = chip("a", rent("a", 2.0), buy("a", 3e4, lead_quarters=1, life_quarters=16.0))
+    plan = replace(plan_of(made, quarters=6), discount_rate=RATE, **more)
+    found = Mix(mix, {}, {})
+    return plan, count(plan, [option({"a": 2}, 1.0)], found), found
+
+
+@given(
+    st.dictionaries(
+        st.tuples(st.sampled_from(["a, rent", "a, bought"]), st.integers(0, 4)),
+        st.integers(1, 9),
+        min_size=1,
+    ),
+    st.sampled_from([0.0, 0.4, 1.0]),
+)
+def test_cash_is_worth_what_the_program_counts(
+    orders: dict[tuple[str, int], int], used: float
+) -> None:
+    """A level payment falls within its quarter and cash on its first day, which is all the
+    difference, at one rate of interest."""
+    plan, counted, mix = ordered(orders, used_after_end=used)
+    flows = cash_flow(plan, counted, mix)
+    within = (1.0 - (1.0 + RATE) ** -0.25) * 4.0 / math.log1p(RATE)
+    charges = math.fsum(
+        discount(plan, q) * spend.capital
+        for q, one in enumerate(counted.quarters)
+        for spend in one.spend.values()
+    )
+    expected = counted.usd - (1.0 - within) * charges
+    assert present_usd(flows) == pytest.approx(expected, rel=1e-9)
+    assert sum(one.paid for one in flows) == pytest.approx(counted.signed_usd, rel=1e-9)
+    assert flows[-1].owed == 0.0
+    booked = sum(one.depreciation for one in flows) + flows[plan.quarters - 1].book
+    assert booked == pytest.approx(counted.bought_usd, abs=1e-6)
+
+
+def test_the_rate_of_return_is_that_of_a_textbook() -> None:
+    year = np.zeros(5)
+    year[0], year[4] = -100.0, 110.0
+    assert irr(year) == [pytest.approx(0.10)]
+    level = np.array([-100.0] + [30.0] * 4)
+    (rate,) = irr(level)
+    worth = sum(30.0 * (1.0 + rate) ** (-q / 4.0) for q in range(1, 5))
+    assert worth == pytest.approx(100.0)
+    assert irr(np.array([1.0, 2.0])) == []
+
+
+def test_buying_returns_and_pays_back_against_renting() -> None:
+    plan, bought, mix = ordered({("a, bought", 0): 1})
+    _, rented, other = ordered({("a, rent", 1): 2})
+    ours, theirs = cash_flow(plan, bought, mix), cash_flow(plan, rented, other)
+    found = returned(plan, ours, theirs)
+    assert found.saves == pytest.approx(present_usd(theirs) - present_usd(ours))
+    # Two chips for $60,000 against 4 x $2 x 2,190 h a quarter: paid back in the fourth of them.
+    assert found.payback == 2 + math.ceil(60_000 / (4 * 2.0 * 2190.0)) - 1
+    assert found.irr is not None
+    assert found.irr > plan.discount_rate
