@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from dse.accuracy.claims.asked import Asker, at, command
-from dse.accuracy.claims.claim import Claim, Part, Query
+from dse.accuracy.claims.claim import OF_CASE, Claim, Part, Query
 from dse.answer.numbers import show_as
 from dse.errors import InputError, NothingFeasible
 from dse.record import record
@@ -16,7 +16,6 @@ CONFIRMED = "confirmed"
 TRUE_IF = "true if"
 CONTRADICTED = "contradicted as worded"
 UNDECIDED = "not decidable here"
-OF_CASE = ("take", "over")  # what a case may say beside its arguments
 VERDICTS = (CONFIRMED, TRUE_IF, CONTRADICTED, UNDECIDED)
 
 
