@@ -19,7 +19,7 @@ case may have a `take` of its own and, under `over`, arguments of its denominato
 `ask` of its own takes of a case only the arguments that its call has. `each` lists values whose
 combinations are cases. `among` lists arguments of which the `choose` (smallest, largest) answer
 that is feasible and keeps the limits of `within` counts; what does not fit has no number but of its
-memory. A part with `undecided` has numbers and no
+memory. With `trend` each case is judged against the one before it. A part with `undecided` has numbers and no
 verdict; the text says what would decide it.
 """
 
@@ -42,6 +42,7 @@ from dse.schema.loader import did_you_mean, load_yaml
 from dse.schema.reader import (
     ByName,
     Field,
+    Flag,
     Listed,
     Number,
     Raw,
@@ -106,7 +107,8 @@ class Query:
 @record
 class Part:
     """`over` divides the number: a query or a constant. `cases` are arguments by name. `show` is
-    how numbers are printed; they are multiplied by `scale` (a unit) first."""
+    how numbers are printed; they are multiplied by `scale` (a unit) first. `trend`: each number is
+    divided by that of the case before, and the first case has none."""
 
     says: str
     rule: str
@@ -117,6 +119,7 @@ class Part:
     enough: float
     show: str
     scale: float
+    trend: bool
     undecided: str
 
 
@@ -187,7 +190,7 @@ def _part(**values: Any) -> Part:
         for name, arguments in cases.items()
         for more in each
     }
-    names = ("says", "rule", "holds", "enough", "show", "scale", "undecided")
+    names = ("says", "rule", "holds", "enough", "show", "scale", "trend", "undecided")
     return Part(query=query, over=over, cases=cases, **{name: values[name] for name in names})
 
 
@@ -251,6 +254,7 @@ CLAIM = Table(
                 Field("enough", Share(0.0, 1.0), 1.0),
                 Field("show", Word(tuple(KINDS)), "ratio"),
                 Field("scale", Number(), 1.0),
+                Field("trend", Flag(), False),
                 Field("undecided", Text(), ""),
                 make=_part,
             ),

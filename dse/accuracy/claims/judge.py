@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from dse.accuracy.claims.asked import Asker, at, command
@@ -66,7 +67,8 @@ def judged(
     found = []
     for part in claim.parts:
         progress(f"claim {claim.name}: {part.says}")
-        found.append(_finding(part, tuple(_case(part, *one, asker) for one in part.cases.items())))
+        cases = [_case(part, *one, asker) for one in part.cases.items()]
+        found.append(_finding(part, tuple(_trend(part, cases) if part.trend else cases)))
     return tuple(found)
 
 
@@ -82,6 +84,16 @@ def _finding(part: Part, cases: tuple[Case, ...]) -> Finding:
     if not held:
         return Finding(part, CONTRADICTED, "", cases)
     return Finding(part, TRUE_IF, _condition(held, failed), cases)
+
+
+def _trend(part: Part, cases: Sequence[Case]) -> Iterator[Case]:
+    """Each case but the first, its number over that of the one before."""
+    for before, one in pairwise(cases):
+        if before.value is None or one.value is None:
+            yield replace(one, value=None, holds=None, why=before.why or one.why)
+        else:
+            value = one.value / before.value
+            yield replace(one, value=value, holds=part.holds.holds(value))
 
 
 def _condition(held: list[str], failed: list[str]) -> str:
