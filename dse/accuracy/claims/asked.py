@@ -28,7 +28,7 @@ ASKED: Mapping[str, str] = {
     "rack_bounds": "dse.questions.scale.rack",
     "scale": "dse.questions.scale.ask",
     "train": "dse.questions.train.ask",
-    **dict.fromkeys(("chip", "energy", "measured", "pairs"), _EVIDENCE),
+    **dict.fromkeys(("chip", "energy", "measured", "pairs", "reached"), _EVIDENCE),
 }
 
 
@@ -100,7 +100,8 @@ def parameters(name: str) -> tuple[str, ...]:
 
 def at(document: Any, path: str) -> Any:
     """The value at a place of a document: keys with dots between, a number for an item of a list,
-    `key=value` for the first item that has it. None where there is none."""
+    `key=value` (several with & between) for the first item that has it. None where there is
+    none."""
     found = document
     for step in path.split("."):
         if isinstance(found, Mapping):
@@ -113,9 +114,9 @@ def at(document: Any, path: str) -> Any:
 
 
 def _item(items: Any, step: str) -> Any:
-    key, equals, value = step.partition("=")
-    if equals:
-        return next((one for one in items if _same(one.get(key), value)), None)
+    if "=" in step:
+        wanted = [pair.split("=", 1) for pair in step.split("&")]
+        return next((one for one in items if all(_same(one.get(k), v) for k, v in wanted)), None)
     return items[int(step)] if step.lstrip("-").isdigit() and int(step) < len(items) else None
 
 

@@ -65,6 +65,17 @@ def measured(file: str, where: Mapping[str, Any], column: str = "value") -> dict
     return _ends(table[column].astype(float).to_numpy())
 
 
+def reached(start: str, growth: str, limit: str) -> dict[str, float]:
+    """The `year` in which what starts in the year of its row and grows by a factor each year meets
+    a limit; all three are subjects of hardware/measurements/figures.csv."""
+    table = pd.read_csv(hardware_dir() / MEASUREMENTS / "figures.csv", dtype=str)
+    table = table.drop_duplicates("subject").set_index("subject")
+    if missing := {start, growth, limit} - set(table.index):
+        raise InputError(f"no subject {missing.pop()!r}", accepted=", ".join(table.index))
+    first, factor, last = (float(table.loc[name, "value"]) for name in (start, growth, limit))
+    return {"year": float(table.loc[start, "date"][:4]) + np.log(last / first) / np.log(factor)}
+
+
 def pairs(
     before: str = "", after: str = "", concurrency: int = 0, by: str = "speed"
 ) -> dict[str, Any]:
