@@ -66,9 +66,10 @@ def page(found: Judged, path: str, pictures: dict[str, str]) -> str:
         "# Claims",
         "",
         f"Written by `python -m tools.claims_page {path}`. What people say about models and "
-        f"hardware, judged by parts: {tally}. Each rule stands beside its number "
-        "and asks what the words of the statement ask: faster is above 1, about is within a factor of "
-        "two, an order of magnitude is 10. Most numbers are predictions. `dse claims check N` makes a claim again.",
+        f"hardware, judged by parts: {tally}. Each rule stands beside its number and asks what the "
+        "words of the statement ask: faster is above 1, about ten is within a factor of two, an "
+        "order of magnitude is 10. Most numbers are predictions. `dse claims check N` makes a "
+        "claim again.",
         "",
         *table(("", "claim", "its parts"), [_row(*one) for one in found]),
     ]

@@ -4,6 +4,7 @@ by hand, a page that can be made again."""
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
@@ -112,6 +113,10 @@ def found(tmp_path: Path, more: str, holds: str = "<= 4") -> Any:
         ("    each: {concurrency: [8]}\n    over: 4", CONFIRMED, ""),
         ("    scale: 0.5\n    each: {concurrency: [8]}", CONFIRMED, ""),
         ("    among: {concurrency: [9, 7, 3]}", CONFIRMED, ""),
+        ("    trend: true\n    each: {concurrency: [1, 2, 8]}", CONFIRMED, ""),
+        ("    trend: true\n    each: {concurrency: [1, 5, 6]}", TRUE_IF, "concurrency 6"),
+        ("    trend: true\n    each: {concurrency: [1, 5, 40]}", CONTRADICTED, ""),
+        ("    trend: true\n    each: {concurrency: [13, 8]}", UNDECIDED, "no answer"),
         ("    choose: largest\n    among: {concurrency: [9, 13, 3]}", CONTRADICTED, ""),
         (
             "    choose: largest\n    within: {tpot_s: 3}\n    among: {concurrency: [9, 3]}",
@@ -171,6 +176,10 @@ BY_HAND = [
     ("24", 3, "A100 to H100 (2022)", 700 / 400),
     ("24", 3, "H100 to B200 (2024)", 1000 / 700),
     ("19", 0, "A100 of AWS p4d, 6 cores", 2470 / (6 * 200)),
+    ("33", 0, "H100", 27500 / 3320),
+    ("34", 0, "tpu_v4, concurrency 8", 8 / 128),
+    ("34", 0, "tpu_v6e, concurrency 8", 8 / 256),
+    ("37", 0, "5 GW, fourfold a year", 2023 + math.log(3e29 / 2e25) / math.log(4)),
 ]
 
 

@@ -19,8 +19,8 @@ case may have a `take` of its own and, under `over`, arguments of its denominato
 `ask` of its own takes of a case only the arguments that its call has. `each` lists values whose
 combinations are cases. `among` lists arguments of which the `choose` (smallest, largest) answer
 that is feasible and keeps the limits of `within` counts; what does not fit has no number but of its
-memory. With `trend` each case is judged against the one before it. A part with `undecided` has numbers and no
-verdict; the text says what would decide it.
+memory. With `trend` each case is judged against the one before it. A part with `undecided` has
+numbers and no verdict; the text says what would decide it.
 """
 
 from __future__ import annotations

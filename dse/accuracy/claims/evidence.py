@@ -3,6 +3,7 @@ joules of an access against a multiply, measured pairs of chips."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -69,11 +70,11 @@ def reached(start: str, growth: str, limit: str) -> dict[str, float]:
     """The `year` in which what starts in the year of its row and grows by a factor each year meets
     a limit; all three are subjects of hardware/measurements/figures.csv."""
     table = pd.read_csv(hardware_dir() / MEASUREMENTS / "figures.csv", dtype=str)
-    table = table.drop_duplicates("subject").set_index("subject")
-    if missing := {start, growth, limit} - set(table.index):
-        raise InputError(f"no subject {missing.pop()!r}", accepted=", ".join(table.index))
-    first, factor, last = (float(table.loc[name, "value"]) for name in (start, growth, limit))
-    return {"year": float(table.loc[start, "date"][:4]) + np.log(last / first) / np.log(factor)}
+    rows = {row["subject"]: row for row in table.to_dict("records")}
+    if missing := {start, growth, limit} - set(rows):
+        raise InputError(f"no subject {missing.pop()!r}", accepted=", ".join(rows))
+    first, factor, last = (float(rows[name]["value"]) for name in (start, growth, limit))
+    return {"year": float(rows[start]["date"][:4]) + math.log(last / first) / math.log(factor)}
 
 
 def pairs(
