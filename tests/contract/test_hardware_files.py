@@ -488,7 +488,7 @@ def test_three_year_rental_covers_the_quickstart_and_shows_its_placeholders() ->
 
 def test_every_purchase_row() -> None:
     rows = load_purchases()
-    assert len(rows) == 57
+    assert len(rows) == 58
     assert {row.chip for row in rows} <= set(CHIPS)
     for row in rows:
         assert 100 < row.usd_per_chip < 5e6, row
