@@ -116,7 +116,8 @@ def _known(finding: Finding) -> list[tuple[str, float, bool]]:
 
 def bars_svg(finding: Finding) -> str:
     """A bar for each case, coloured by whether the part holds for it, and a line at each bound of
-    the rule. Numbers above zero that span more than DECADES have a logarithmic axis."""
+    the rule. Numbers above zero that span more than DECADES have a logarithmic axis, that of years
+    begins before the first."""
     cases, part = _known(finding), finding.part
     bounds = [bound for _, bound in part.holds.bounds]
     every = [value for _, value, _ in cases] + bounds
@@ -124,12 +125,14 @@ def bars_svg(finding: Finding) -> str:
     low, high = min(0.0, *every), max(0.0, *every)
     if log:
         low, high = math.log10(min(every)) - 0.1, math.log10(max(every))
+    elif part.show == "year":  # none is near 0
+        low = min(every) - 1.0
 
     def x(value: float) -> float:
         at = math.log10(value) if log else value
         return LEFT + WIDE * (at - low) / (high - low or 1.0)
 
-    start = LEFT if log else x(0.0)
+    start = max(LEFT, x(0.0)) if not log else LEFT
     height = TOP + ROW * len(cases) + 12
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDE + RIGHT}" height="{height}" '

@@ -155,6 +155,8 @@ def test_places_in_a_document() -> None:
     assert at(document, "a.1.b") == 3
     assert at(document, "a.name=y.b") == 3
     assert at(document, "a.n=1.b") == 2
+    assert at(document, "a.name=y&b=3.name") == "y"
+    assert at(document, "a.name=x&b=3.name") is None
     assert at(document, "a.name=z.b") is None
     assert at(document, "c.d") is None
 
