@@ -66,9 +66,10 @@ def page(found: Judged, path: str, pictures: dict[str, str]) -> str:
         "# Claims",
         "",
         f"Written by `python -m tools.claims_page {path}`. What people say about models and "
-        f"hardware, judged by parts: {tally}. Each rule stands beside its number; some thresholds "
-        "were moved after a first look, so that none hangs on a percent. Most numbers are "
-        "predictions. `dse claims check N` makes a claim again.",
+        f"hardware, judged by parts: {tally}. Each rule stands beside its number and asks what the "
+        "words of the statement ask: faster is above 1, about ten is within a factor of two, an "
+        "order of magnitude is 10. Most numbers are predictions. `dse claims check N` makes a "
+        "claim again.",
         "",
         *table(("", "claim", "its parts"), [_row(*one) for one in found]),
     ]
@@ -115,7 +116,8 @@ def _known(finding: Finding) -> list[tuple[str, float, bool]]:
 
 def bars_svg(finding: Finding) -> str:
     """A bar for each case, coloured by whether the part holds for it, and a line at each bound of
-    the rule. Numbers above zero that span more than DECADES have a logarithmic axis."""
+    the rule. Numbers above zero that span more than DECADES have a logarithmic axis, that of years
+    begins before the first."""
     cases, part = _known(finding), finding.part
     bounds = [bound for _, bound in part.holds.bounds]
     every = [value for _, value, _ in cases] + bounds
@@ -123,12 +125,14 @@ def bars_svg(finding: Finding) -> str:
     low, high = min(0.0, *every), max(0.0, *every)
     if log:
         low, high = math.log10(min(every)) - 0.1, math.log10(max(every))
+    elif part.show == "year":  # none is near 0
+        low = min(every) - 1.0
 
     def x(value: float) -> float:
         at = math.log10(value) if log else value
         return LEFT + WIDE * (at - low) / (high - low or 1.0)
 
-    start = LEFT if log else x(0.0)
+    start = max(LEFT, x(0.0)) if not log else LEFT
     height = TOP + ROW * len(cases) + 12
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDE + RIGHT}" height="{height}" '

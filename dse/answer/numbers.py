@@ -201,6 +201,7 @@ def _kwh(amount: float, digits: int = 3) -> str:
 KINDS: Mapping[str, Callable[[float, int], str]] = {
     "time": time,
     "days": lambda value, digits: time(86_400.0 * value, digits),
+    "year": lambda value, digits: f"{value:.0f}",
     "bytes": bytes_,
     "bandwidth": bandwidth,
     "flop": flop,

@@ -56,6 +56,8 @@ def prompt_reads(block: Block, prompt_tokens: Floats) -> Floats:
     if "index_topk" in block.sizes:
         selected = seen_by_prompt(prompt_tokens, block["index_topk"])
         seen = np.where(block["index_topk"] > 0.0, selected, seen)
+    if "bidirectional" in block.sizes:
+        seen = seen * (1.0 + block["bidirectional"])  # those after it as well
     return seen
 
 

@@ -4,7 +4,8 @@ optional sliding window. KV heads are replicated when tensor parallelism exceeds
 Optional sizes: `chunk` (a token sees its own chunk alone), `output_gate` (as wide as the heads'
 output, from the hidden state), `values_from_keys` (no projection of their own), `reuses_kv` (the
 keys and values of an earlier layer), `relative_positions` (one more projection, of positions,
-computed once), and an indexer."""
+computed once), `bidirectional` (an encoder: a token sees the whole prompt, and no cache is kept),
+and an indexer."""
 
 from __future__ import annotations
 
@@ -42,6 +43,7 @@ class Gqa(Attention):
         ("values_from_keys",),
         ("reuses_kv",),
         ("relative_positions",),
+        ("bidirectional",),
         indexer.SIZES,
     )
     may_be_zero = frozenset({"window", "qkv_bias"})
@@ -79,9 +81,13 @@ class Gqa(Attention):
         return hidden + block["qkv_bias"] * width
 
     def _kept(self, block: Block, kv_heads: Floats) -> Floats:
-        """(n,) elements that a token leaves in the cache: none of a layer that reuses another's."""
+        """(n,) elements that a token leaves in the cache: none of a layer that reuses another's, or
+        of an encoder."""
         elements = kv_heads * _pair(block)
-        return elements * (1.0 - block["reuses_kv"]) if "reuses_kv" in block.sizes else elements
+        for none in ("reuses_kv", "bidirectional"):
+            if none in block.sizes:
+                elements = elements * (1.0 - block[none])
+        return elements
 
     def kv_bytes_per_request(self, ranks: Ranks, block: Block, tokens: Floats) -> Floats:
         _, kv_heads = self._heads(ranks, block)
@@ -116,11 +122,15 @@ class Gqa(Attention):
             return f"attention with a window of {sizes['window']:,} tokens"
         if sizes.get("chunk"):
             return f"attention in chunks of {sizes['chunk']:,} tokens"
+        if sizes.get("bidirectional"):
+            return "attention that looks both ways"
         return "full attention"
 
     def in_short(self, sizes: Mapping[str, Any]) -> str:
         kind = "window" if sizes["window"] else "chunk"
         local = sizes["window"] or sizes.get("chunk")
+        if sizes.get("bidirectional"):
+            return "both ways"
         return f"{kind}{local}" if local else ""
 
     def add(self, step: Operators, block: Block) -> None:

@@ -79,6 +79,22 @@ def IDLE(case: Case) -> Found:
 
 
 @rule(
+    "encoders_write_nothing",
+    "a model that only reads (an encoder) is asked for one output token, its answer",
+    "attention that looks both ways keeps no cache to go on from",
+    "derived",
+    loaded=True,
+)
+def ENCODERS(case: Case) -> Found:
+    both = [one for one in case.batch.blocks if "bidirectional" in one.sizes]
+    if case.performance is not None and both:
+        reads = np.any([one["bidirectional"] * one.count > 0.0 for one in both], axis=0)
+        requests = np.maximum(case.performance.requests_per_s, np.finfo(float).tiny)
+        tokens = case.performance.output_tokens_per_s / requests
+        yield Part(reads & (tokens > 1.0), lambda i: f"{whole(tokens[i])}")
+
+
+@rule(
     "arrivals_within_capacity",
     "requests arrive no faster than they are served",
     "dse.physics.queueing",

@@ -66,6 +66,14 @@ UNIT = Rule(
     "documentation of the chip family",  # each names its own
     "derived",
 )
+UNIT_ROWS = Rule(
+    "matrix_unit_rows",
+    "waste",
+    "a step has as many rows as the matrix unit has: weights of a tile are shifted in row by row",
+    "Jouppi et al. 2017 (TPU v1: 256 cycles to shift a tile of 256 x 256 in, the next while rows "
+    "of the one before run); an upper bound: no later unit is published",
+    "assumed",
+)
 KV_COPIES = Rule(
     "kv_heads_copied",
     "waste",
@@ -93,12 +101,13 @@ PADDING = Rule(
 @dataclass(frozen=True, slots=True)
 class Judged:
     """A product and what it reaches; arrays (n,). `tile` is the useful share of what is computed in
-    whole tiles or by the matrix unit. `added_s`: seconds that all `count` of them take beyond the
-    predicted ones."""
+    whole tiles or by the matrix unit, `busy` that of its rows. `added_s`: seconds that all `count`
+    of them take beyond the predicted ones."""
 
     gemm: Gemm
     tile: Floats
     wave: Floats
+    busy: Floats
     added_s: Floats
 
 
@@ -119,7 +128,7 @@ def judge_products(step: NotedStep, filling: Filling, tiled: bool) -> list[Judge
     judged = []
     for gemm in step.gemms:
         there = (gemm.count > 0.0) & (gemm.out > 0.0) & (gemm.inner > 0.0)
-        tile = wave = ones
+        tile = wave = busy = ones
         added = np.zeros(len(ones))
         if tiled and family.tiles:
             columns, units = gemm.computed_out, filling.units
@@ -127,9 +136,12 @@ def judge_products(step: NotedStep, filling: Filling, tiled: bool) -> list[Judge
             used = np.where(there, tile * wave, 1.0)
             slower = gemm.seconds_at(used, gemm.reached) - gemm.seconds_at(1.0, gemm.reached)
             added = np.where(there, slower, 0.0)
-        elif family.grain.is_unit:
-            tile = gemm.filled
-        judged.append(Judged(gemm, tile, wave, added))
+        elif filling.matrix_unit is not None:
+            tile, rows = gemm.filled, np.maximum(gemm.rows, 1e-9)
+            busy = np.where(there, rows / np.maximum(rows, filling.matrix_unit), 1.0)
+            slower = gemm.seconds_at(busy, gemm.reached) - gemm.seconds_at(1.0, gemm.reached)
+            added = np.where(there, slower, 0.0)
+        judged.append(Judged(gemm, tile, wave, busy, added))
     return judged
 
 
@@ -180,6 +192,7 @@ def wastes(steps: Steps) -> Iterator[Finding]:
         yield _tiles(steps)
     elif family.grain.is_unit:
         yield _padded(steps, replace(UNIT, source=family.source))
+        yield _few_rows(steps)
     for width in split_widths(steps.batch):
         yield _mx(steps, width)
     yield from _copies(steps)
@@ -245,6 +258,20 @@ def _tiles(steps: Steps) -> Finding:
         )
 
     return Finding(TILES, share > SEEN, words, share, np.zeros(len(share)))
+
+
+def _few_rows(steps: Steps) -> Finding:
+    side = steps.filling.matrix_unit or 1.0
+    prefill = _share((one.added_s for one in steps.prefill_gemms), steps.prefill)
+    decode = _share((one.added_s for one in steps.decode_gemms), steps.decode)
+
+    def words(i: int) -> str:
+        rows = min(float(one.gemm.rows[i]) for one in steps.decode_gemms)
+        return (
+            f"{rows:,.0f} rows of {side:g} in a decode step: {rows / side:.0%} of the unit is busy"
+        )
+
+    return Finding(UNIT_ROWS, (prefill > SEEN) | (decode > SEEN), words, prefill, decode)
 
 
 def _mx(steps: Steps, width: Width) -> Finding:

@@ -25,6 +25,7 @@ _SWITCHES = (
     "values_from_keys",
     "reuses_kv",
     "relative_positions",
+    "bidirectional",
     "expert_bias",
 )
 

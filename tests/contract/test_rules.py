@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,7 @@ TIGHT: dict[str, dict[str, float]] = {
 }
 WIDE, IN_TIER = {"scale_up_domain": 16_384.0}, ("export",)
 SPARSE = "qwen3-30b-a3b"
+ENCODER = str(Path(__file__).parents[1] / "data" / "configs" / "bert-large.json")
 SERVING: dict[str, Candidate] = {
     "memory_capacity": Candidate("llama-3-70b", deployment=degrees()),
     "heads_divide_by_tensor_parallel": Candidate("qwen2.5-7b", deployment=degrees(tp=8)),
@@ -138,6 +140,7 @@ SERVING: dict[str, Candidate] = {
     "requests_for_every_replica": Candidate(
         deployment=degrees(replicas=8, concurrency=4), unasked=("check",)
     ),
+    "encoders_write_nothing": Candidate(ENCODER, deployment=degrees(), unasked=("check", "export")),
     "arrivals_within_capacity": Candidate(
         deployment=degrees(),
         load={"serving": "poisson", "requests_per_second": 1e4},

@@ -35,6 +35,7 @@ POINTS = {
     "gpu-tpu-lpu-wafer": (500, 100_000),
     "shape-for-gpu-tpu-lpu-wafer": (100_000, 3_000_000),
     "shape-for-edge": (500_000, 10_000_000),
+    "shape-for-phone": (1_000, 100_000),
     "consumer-fleet": (1_000_000, 100_000_000),
     "lifetime-dense": (10_000, 100_000),
     "lifetime-sparse": (10_000, 100_000),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import dse
 from dse.blocks import KINDS
+from dse.blocks.attention import prompt_reads
 from dse.physics.deployed import Deployed
 from dse.physics.parameters import (
     index_bytes_per_token,
@@ -13,11 +17,13 @@ from dse.physics.parameters import (
     state_bytes_per_request,
 )
 from dse.physics.step import Step
+from dse.schema.huggingface import load_config
 from dse.schema.model_catalog import resolve_model
 from tests.helpers import deploy, machines, run, workload
 from tests.helpers_models import batch_of_models
 
 ON = machines()
+CONFIGS = Path(__file__).parents[1] / "data" / "configs"
 
 # elements a token, bytes of indexer keys a token, bytes of state a request
 BY_HAND = {
@@ -192,3 +198,37 @@ def test_borrowed_laws_count_as_derived():
     for name, kind in (("llama-3-8b", 0), ("qwen3-next-80b-a3b", 1), ("deepseek-v3.2", 1)):
         found = run(deploy(name, "h200_sxm", tensor_parallel=8, weight_dtype="bf16"), load, ON)
         assert found.provenance[0] >= kind, name
+
+
+# Milliseconds of BERT-Large in 16 bits on an A100 of 40 GB by (tokens, sequences):
+# github:NVIDIA/TensorRT demo/BERT/README.md@007c347, fused kernels, not fitted to.
+TENSORRT = {
+    (384, 128): 163.70,
+    (384, 32): 43.01,
+    (384, 8): 11.53,
+    (384, 1): 3.12,
+    (128, 128): 51.61,
+    (128, 32): 13.85,
+}
+
+
+@pytest.mark.parametrize(("tokens", "sequences"), TENSORRT)
+def test_an_encoder_is_read_as_fast_as_nvidia_measured(tokens, sequences):
+    found = dse.estimate(
+        CONFIGS / "bert-large.json",
+        "a100_40_sxm",
+        prompt_tokens=tokens,
+        output_tokens=1,
+        concurrency=sequences,
+        serving="static",
+    ).document
+    assert found["kv_bytes_per_token"] == 0.0
+    assert 0.9 < found["prefill_s"] * 1e3 / TENSORRT[tokens, sequences] < 1.3
+
+
+def test_a_token_of_an_encoder_sees_the_whole_prompt():
+    seen = {}
+    for name in (CONFIGS / "bert-large.json", CONFIGS / "gpt-2-xl.json"):
+        (block,) = (one for one in batch_of_models(load_config(name)).blocks if one.kind == "gqa")
+        seen[name.stem] = prompt_reads(block, np.array([384.0]))[0]
+    assert seen == {"bert-large": 384.0, "gpt-2-xl": 192.0}

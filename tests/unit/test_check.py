@@ -252,3 +252,14 @@ def test_measured_is_said_of_the_chip_that_was_measured():
         document = check(subject(llama(intermediate_size=10922), chip))
         known[chip] = found(document, "alignment")[0]["known"]
     assert known == {"h100_sxm": "measured", "h200_sxm": "assumed", "b200_sxm": "assumed"}
+
+
+@pytest.mark.parametrize(("chip", "side"), [("tpu_v4", 128), ("tpu_v6e", 256)])
+def test_few_rows_leave_a_matrix_unit_idle(chip: str, side: int):
+    """Of 32 requests 32 rows are busy, whatever the widths; a prompt of 2,048 fills either unit."""
+    document = check(subject("llama-3-8b", chip))
+    busy = {(one["phase"], one["name"]): one["row_efficiency"] for one in document["gemms"]}
+    assert busy["decode", "feed-forward up-projection"] == 32 / side
+    assert busy["prefill", "feed-forward up-projection"] == 1.0
+    (row,) = found(document, "matrix_unit_rows")
+    assert row["known"] == "assumed"

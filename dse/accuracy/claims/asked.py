@@ -5,13 +5,18 @@ from __future__ import annotations
 import inspect
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError
+from dse.questions.train.ask import OPTION_OF
+from dse.schema import deployed
+from dse.schema.catalog import is_chip_file
+from dse.schema.model_catalog import load_model
+from dse.schema.training_run import TRAINING
 
 _EVIDENCE = "dse.accuracy.claims.evidence"
 # By name, the module of the function.
@@ -23,12 +28,24 @@ ASKED: Mapping[str, str] = {
     "rack_bounds": "dse.questions.scale.rack",
     "scale": "dse.questions.scale.ask",
     "train": "dse.questions.train.ask",
-    **dict.fromkeys(("chip", "energy", "measured", "pairs"), _EVIDENCE),
+    **dict.fromkeys(("chip", "energy", "measured", "pairs", "reached"), _EVIDENCE),
 }
 
 
 # Arguments whose option has another name.
 FLAGS = {"jitters": "--jitter", "only_memory": "--memory", "settings": "--set"}
+
+
+def _chip(name: str) -> None:
+    if not is_chip_file(name):
+        load_catalog().chip(name)
+
+
+# Arguments that name something of the catalog, and what raises InputError where it has none.
+FINDS: Mapping[str, Callable[[Any], object]] = {
+    **dict.fromkeys(("model", "models"), load_model),
+    **dict.fromkeys(("chip", "prefill_chip", "before", "after"), _chip),
+}
 
 
 class Asker:
@@ -49,11 +66,11 @@ class Asker:
     @staticmethod
     def known(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments that the call has."""
-        return {key: value for key, value in arguments.items() if key in _parameters(name)}
+        return {key: value for key, value in arguments.items() if key in parameters(name)}
 
     def _ask(self, name: str, arguments: Mapping[str, Any]) -> Any:
         call = getattr(import_module(ASKED[name]), name)
-        known = _parameters(name)
+        known = parameters(name)
         given = {key: value for key, value in arguments.items() if value is not None}
         if "catalog" in known:
             given["catalog"] = self.catalog
@@ -66,13 +83,25 @@ class Asker:
 
 
 @cache
-def _parameters(name: str) -> tuple[str, ...]:
-    return tuple(inspect.signature(getattr(import_module(ASKED[name]), name)).parameters)
+def parameters(name: str) -> tuple[str, ...]:
+    """The arguments that a call has; those behind `**` are a type of `dse.schema.deployed`, or the
+    options of a training run."""
+    found: list[str] = []
+    for key, one in inspect.signature(getattr(import_module(ASKED[name]), name)).parameters.items():
+        behind = str(one.annotation).removeprefix("Unpack[").removesuffix("]")
+        if one.kind is not one.VAR_KEYWORD:
+            found.append(key)
+        elif behind != "Any":
+            found += vars(deployed)[behind].__annotations__
+        else:
+            found += (OPTION_OF.get(field, field) for field in TRAINING.names)
+    return tuple(found)
 
 
 def at(document: Any, path: str) -> Any:
     """The value at a place of a document: keys with dots between, a number for an item of a list,
-    `key=value` for the first item that has it. None where there is none."""
+    `key=value` (several with & between) for the first item that has it. None where there is
+    none."""
     found = document
     for step in path.split("."):
         if isinstance(found, Mapping):
@@ -85,9 +114,9 @@ def at(document: Any, path: str) -> Any:
 
 
 def _item(items: Any, step: str) -> Any:
-    key, equals, value = step.partition("=")
-    if equals:
-        return next((one for one in items if _same(one.get(key), value)), None)
+    if "=" in step:
+        wanted = [pair.split("=", 1) for pair in step.split("&")]
+        return next((one for one in items if all(_same(one.get(k), v) for k, v in wanted)), None)
     return items[int(step)] if step.lstrip("-").isdigit() and int(step) < len(items) else None
 
 

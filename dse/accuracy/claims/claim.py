@@ -19,8 +19,8 @@ case may have a `take` of its own and, under `over`, arguments of its denominato
 `ask` of its own takes of a case only the arguments that its call has. `each` lists values whose
 combinations are cases. `among` lists arguments of which the `choose` (smallest, largest) answer
 that is feasible and keeps the limits of `within` counts; what does not fit has no number but of its
-memory. A part with `undecided` has numbers and no
-verdict; the text says what would decide it.
+memory. With `trend` each case is judged against the one before it. A part with `undecided` has
+numbers and no verdict; the text says what would decide it.
 """
 
 from __future__ import annotations
@@ -33,16 +33,30 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dse.accuracy.claims.asked import ASKED
+from dse.accuracy.claims.asked import ASKED, FINDS, parameters
 from dse.answer.numbers import KINDS
 from dse.data import search_spaces_dir
 from dse.errors import InputError
 from dse.record import record
-from dse.schema.loader import load_yaml
-from dse.schema.reader import ByName, Field, Listed, Number, Raw, Share, Table, Text, Then, Word
+from dse.schema.loader import did_you_mean, load_yaml
+from dse.schema.reader import (
+    ByName,
+    Field,
+    Flag,
+    Listed,
+    Number,
+    Raw,
+    Refused,
+    Share,
+    Table,
+    Text,
+    Then,
+    Word,
+)
 from dse.schema.reader import read as read_fields
 
 Arguments = Mapping[str, Any]
+OF_CASE = ("take", "over")  # what a case may say beside its arguments
 SIDES: Mapping[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -93,7 +107,8 @@ class Query:
 @record
 class Part:
     """`over` divides the number: a query or a constant. `cases` are arguments by name. `show` is
-    how numbers are printed; they are multiplied by `scale` (a unit) first."""
+    how numbers are printed; they are multiplied by `scale` (a unit) first. `trend`: each number is
+    divided by that of the case before, and the first case has none."""
 
     says: str
     rule: str
@@ -104,6 +119,7 @@ class Part:
     enough: float
     show: str
     scale: float
+    trend: bool
     undecided: str
 
 
@@ -160,6 +176,7 @@ def _query(values: Mapping[str, Any]) -> Query:
 
 
 def _part(**values: Any) -> Part:
+    _named(values, values["ask"])
     query, over = _query(values), values["over"]
     if isinstance(over, Mapping):
         own = {name: value for name, value in over.items() if value is not None}
@@ -173,8 +190,43 @@ def _part(**values: Any) -> Part:
         for name, arguments in cases.items()
         for more in each
     }
-    names = ("says", "rule", "holds", "enough", "show", "scale", "undecided")
+    names = ("says", "rule", "holds", "enough", "show", "scale", "trend", "undecided")
     return Part(query=query, over=over, cases=cases, **{name: values[name] for name in names})
+
+
+def _named(values: Mapping[str, Any], ask: str) -> None:
+    """Raises Refused, with the place, for an argument that the call does not have and for a model
+    or a chip that there is not."""
+    _refuse_unknown(ask, values["with"] or {}, "with")
+    for name, case in values.get("cases", {}).items():
+        own = {key: value for key, value in case.items() if key not in OF_CASE}
+        _refuse_unknown(ask, own, "cases", name)
+        below = values["over"] if isinstance(values["over"], Mapping) else {}
+        _refuse_unknown(below.get("ask") or ask, case.get("over", {}), "cases", name, "over")
+    _refuse_unknown(ask, values.get("each", {}), "each")
+    for k, one in enumerate(values["among"] or ()):
+        _refuse_unknown(ask, one, "among", *((k,) if len(values["among"]) < 2 else ()))
+    over = values.get("over")
+    if isinstance(over, Mapping):
+        try:
+            _named(over, over["ask"] or ask)
+        except Refused as error:
+            raise Refused(error.message, error.accepted or "", "over", *error.path) from None
+
+
+def _refuse_unknown(ask: str, arguments: Mapping[str, Any], *path: str | int) -> None:
+    known = parameters(ask)
+    for name, written in arguments.items():
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise Refused(f"{ask} has no argument {name!r}{hint}", ", ".join(known), *path, name)
+        find = FINDS.get(name)
+        for one in written if isinstance(written, list) else (written,):
+            try:
+                if find and one is not None:
+                    find(one)
+            except InputError as error:
+                raise Refused(error.message, error.accepted or "", *path, name) from None
 
 
 class _Over:
@@ -202,6 +254,7 @@ CLAIM = Table(
                 Field("enough", Share(0.0, 1.0), 1.0),
                 Field("show", Word(tuple(KINDS)), "ratio"),
                 Field("scale", Number(), 1.0),
+                Field("trend", Flag(), False),
                 Field("undecided", Text(), ""),
                 make=_part,
             ),

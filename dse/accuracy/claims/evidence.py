@@ -3,6 +3,7 @@ joules of an access against a multiply, measured pairs of chips."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,17 @@ def measured(file: str, where: Mapping[str, Any], column: str = "value") -> dict
         known = [str(one) for one in (value if isinstance(value, list) else [value])]
         table = table[table[name].isin(known)]
     return _ends(table[column].astype(float).to_numpy())
+
+
+def reached(start: str, growth: str, limit: str) -> dict[str, float]:
+    """The `year` in which what starts in the year of its row and grows by a factor each year meets
+    a limit; all three are subjects of hardware/measurements/figures.csv."""
+    table = pd.read_csv(hardware_dir() / MEASUREMENTS / "figures.csv", dtype=str)
+    rows = {row["subject"]: row for row in table.to_dict("records")}
+    if missing := {start, growth, limit} - set(rows):
+        raise InputError(f"no subject {missing.pop()!r}", accepted=", ".join(rows))
+    first, factor, last = (float(rows[name]["value"]) for name in (start, growth, limit))
+    return {"year": float(rows[start]["date"][:4]) + math.log(last / first) / math.log(factor)}
 
 
 def pairs(

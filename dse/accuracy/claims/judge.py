@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from dse.accuracy.claims.asked import Asker, at, command
-from dse.accuracy.claims.claim import Claim, Part, Query
+from dse.accuracy.claims.claim import OF_CASE, Claim, Part, Query
 from dse.answer.numbers import show_as
 from dse.errors import InputError, NothingFeasible
 from dse.record import record
@@ -16,7 +17,6 @@ CONFIRMED = "confirmed"
 TRUE_IF = "true if"
 CONTRADICTED = "contradicted as worded"
 UNDECIDED = "not decidable here"
-OF_CASE = ("take", "over")  # what a case may say beside its arguments
 VERDICTS = (CONFIRMED, TRUE_IF, CONTRADICTED, UNDECIDED)
 
 
@@ -67,7 +67,8 @@ def judged(
     found = []
     for part in claim.parts:
         progress(f"claim {claim.name}: {part.says}")
-        found.append(_finding(part, tuple(_case(part, *one, asker) for one in part.cases.items())))
+        cases = [_case(part, *one, asker) for one in part.cases.items()]
+        found.append(_finding(part, tuple(_trend(part, cases) if part.trend else cases)))
     return tuple(found)
 
 
@@ -83,6 +84,16 @@ def _finding(part: Part, cases: tuple[Case, ...]) -> Finding:
     if not held:
         return Finding(part, CONTRADICTED, "", cases)
     return Finding(part, TRUE_IF, _condition(held, failed), cases)
+
+
+def _trend(part: Part, cases: Sequence[Case]) -> Iterator[Case]:
+    """Each case but the first, its number over that of the one before."""
+    for before, one in pairwise(cases):
+        if before.value is None or one.value is None:
+            yield replace(one, value=None, holds=None, why=before.why or one.why)
+        else:
+            value = one.value / before.value
+            yield replace(one, value=value, holds=part.holds.holds(value))
 
 
 def _condition(held: list[str], failed: list[str]) -> str:

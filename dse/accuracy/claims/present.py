@@ -129,5 +129,8 @@ def picture(name: str, finding: Finding) -> Figure:
         "yaxis": names_axis(names),
         "shapes": [upright(bound) for _, bound in part.holds.bounds],
     }
+    if part.show == "year":  # none is near 0
+        ends = [one.value for one in known if one.value is not None]
+        layout["xaxis"] = {"range": [min(ends) - 1.0, max(ends) + 1.0]}
     shows = f"A bar for each case; the part holds where the number is {part.holds.text}."
     return Figure(name, title, {"data": data, "layout": layout}, shows)

@@ -294,6 +294,7 @@ def _gemm(one: Judged, phase: str, step_s: float, batch: CandidateBatch) -> dict
         "alignment_efficiency": float(gemm.reached[0]),
         "tile_efficiency": float(one.tile[0]),
         "wave_efficiency": float(one.wave[0]),
+        "row_efficiency": float(one.busy[0]),
         "share": float(gemm.seconds[0]) / step_s,
         "added_share": float(one.added_s[0]) / step_s,
         "misaligned_share": float(gemm.cliff_s[0] + gemm.padding_s[0]) / step_s,

@@ -67,6 +67,7 @@ def gemm_table(document: dict[str, Any], phase: str) -> Table:
         (Column("alignment_efficiency", "aligned", "share"), tiles),
         (Column("tile_efficiency", "tiles" if tiles else "unit", "share"), filled),
         (Column("wave_efficiency", "waves", "share"), prefill and tiles),
+        (Column("row_efficiency", "rows", "share"), fills == "matrix_unit"),
         (Column("share", "share", "share"), True),
         (Column("misaligned_share", "misaligned", "share"), fills is not None),
         (Column("added_share", "added", "share"), fills is not None),

@@ -27,7 +27,8 @@ FIELDS = {
     "ep": "expert_parallel",
     "vpp": "virtual_stages",
 }
-_ARGUMENTS = {field: name for name, field in FIELDS.items()}
+# The other way round.
+OPTION_OF = {field: name for name, field in FIELDS.items()}
 
 
 def train(
@@ -72,7 +73,7 @@ def train(
     except InputError as error:
         if error.field is None or error.field not in TRAINING.names:
             raise
-        flag = _ARGUMENTS.get(error.field, error.field).replace("_", "-")
+        flag = OPTION_OF.get(error.field, error.field).replace("_", "-")
         raise InputError(
             error.message, file=error.file, field=f"--{flag}", accepted=error.accepted
         ) from None

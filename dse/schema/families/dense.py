@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from dse.schema.families import beyond, patterns
 from dse.schema.families.engine import MTP, Export, Family, Section, Stack
-from dse.schema.families.fields import Own, Times
+from dse.schema.families.fields import Const, Own, Times
 from dse.schema.families.maps import FOUR_TIMES, dense, grouped, heads, plain, windowed
 from dse.schema.families.reader import ConfigReader
 from dse.schema.families.shape import Cannot, Config, Shape, Sizes
@@ -129,6 +129,18 @@ DENSE_FAMILIES: Mapping[str, Family] = {
             {"activation_function": "gelu_new"},
             renamed={"max_position_embeddings": "n_positions"},
         ),
+    ),
+    "bert": Family(
+        "BertModel",
+        (
+            grouped(_MULTI_HEAD, bidirectional=Const(1, "its attention looks both ways")),
+            plain("intermediate_size"),
+            _positions(),
+        ),
+        {"max_position_embeddings": 512, **_TIED},
+        others=("BertForMaskedLM", "RobertaModel", "RobertaForMaskedLM", "XLMRobertaModel"),
+        model_types=("roberta", "xlm-roberta"),
+        passed=("type_vocab_size", "classifier_dropout"),
     ),
     "opt": Family(
         "OPTForCausalLM",

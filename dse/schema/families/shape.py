@@ -19,6 +19,7 @@ OPTIONAL_WORDS = {
     "values_from_keys": "values that are keys",
     "reuses_kv": "layers that reuse the keys and values of others",
     "relative_positions": "relative positions",
+    "bidirectional": "attention that looks both ways",
     "index_heads": "indexer",
     "index_head_dim": "indexer",
     "index_topk": "indexer",
