@@ -9,8 +9,10 @@ The row itself may say so (SETTINGS, optional columns of the format). For Infere
   takes 131,072 tokens a step (dsr1_fp8_mi300x.sh).
 - vLLM schedules a step while the last one runs (async-scheduling: true in all its scripts, and by
   default from 0.14 on: vllm-project/vllm pull request 31998, deepjavalibrary/djl issue 3833). Its
-  cache is 8-bit for Llama-3-70B (70b_fp8_h100_slurm.sh and its kin) and, from vLLM 0.11.2 on, for
-  gpt-oss on B200 (perf-changelog.yaml, pull request 273).
+  cache is 8-bit for Llama-3-70B (70b_fp8_b200_docker.sh and its kin) and, from vLLM 0.11.2 on, for
+  gpt-oss on B200 (perf-changelog.yaml, pull request 273). So it is on Hopper for Llama-3-70B, but
+  there it is widened before it is read and shortens no step (docs.vllm.ai, v0.11.2, quantized KV
+  cache): its time is that of 16 bits, and what memory admits is told too small.
 - TensorRT-LLM takes the prompt, the requests in flight and 64 tokens a step for DeepSeek-R1, in
   whole 64 (dsr1_fp8_h200_trt_slurm.sh: MAX_NUM_TOKENS), and from release 1.2 on 8,192 at least
   (dsr1_fp4_b200_trt.sh); for gpt-oss 20,000 (gptoss_fp4_h200_trt_slurm.sh), with a 16-bit cache on
@@ -91,10 +93,9 @@ def _as_its_script(cells: Mapping[str, str], row: Row, assumed: list[str]) -> Ro
 def _cache(cells: Mapping[str, str], row: Row) -> str:
     """The format of the cache that InferenceX's script asks for, or nothing."""
     model, chip, engine = row.model.id, row.chip, cells["engine"].lower()
-    if row.backend == "vllm" and model == "llama-3-70b":
-        return "fp8"
-    if row.backend == "vllm" and (model, chip) == ("gpt-oss-120b", "b200_sxm"):
-        return "" if engine == "vllm" else "fp8"
+    if row.backend == "vllm" and chip == "b200_sxm":
+        later = model == "gpt-oss-120b" and engine != "vllm"
+        return "fp8" if later or model == "llama-3-70b" else ""
     if row.backend == "sglang-interval-30" and row.weight_dtype != "bf16":
         return "fp8"
     if row.backend == "trtllm" and (model, chip) == ("gpt-oss-120b", "h200_sxm"):

@@ -97,14 +97,15 @@ def test_drafts_shorten_a_token_by_less_than_what_they_gain() -> None:
 @pytest.mark.parametrize(
     ("change", "cache"),
     [
-        ({"engine": "vllm", "model": "llama-3-70b", "chip": "h100_sxm"}, "fp8"),
+        ({"engine": "vllm", "model": "llama-3-70b", "chip": "b200_sxm"}, "fp8"),
+        ({"engine": "vllm", "model": "llama-3-70b", "chip": "h100_sxm"}, ""),
         ({"engine": "vllm 0.15.1", "model": "gpt-oss-120b", "chip": "b200_sxm"}, "fp8"),
         ({"engine": "vllm", "model": "gpt-oss-120b", "chip": "b200_sxm"}, ""),
         ({"engine": "vllm 0.15.1", "model": "gpt-oss-120b"}, ""),
         ({"engine": "trtllm 1.2.0rc2", "model": "gpt-oss-120b"}, "bf16"),
         ({"engine": "sglang 0.5.9", "chip": "b200_sxm", "weight_dtype": "fp8"}, "fp8"),
         ({"engine": "sglang 0.5.9", "chip": "b200_sxm", "weight_dtype": "bf16"}, ""),
-        ({"engine": "vllm", "model": "llama-3-70b", "kv_dtype": "bf16"}, ""),
+        ({"engine": "vllm", "model": "llama-3-70b", "chip": "b200_sxm", "kv_dtype": "bf16"}, ""),
     ],
 )
 def test_the_cache_is_that_of_the_script_unless_the_row_says_it(
