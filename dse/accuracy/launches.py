@@ -5,14 +5,29 @@ The row itself may say so (SETTINGS, optional columns of the format). For Infere
 
 - SGLang on Blackwell looks for new requests every 10 decode steps below 16 requests in flight and
   every 30 from there on (dsr1_fp8_b200.sh, dsr1_fp4_b200.sh, qwen3.5_fp8_b200.sh:
-  SCHEDULER_RECV_INTERVAL); on MI300X it takes 131,072 tokens a step (dsr1_fp8_mi300x.sh).
+  SCHEDULER_RECV_INTERVAL), with an 8-bit cache but for weights of 16 bits (the same); on MI300X it
+  takes 131,072 tokens a step (dsr1_fp8_mi300x.sh).
+- vLLM schedules a step while the last one runs (async-scheduling: true in all its scripts, and by
+  default from 0.14 on: vllm-project/vllm pull request 31998, deepjavalibrary/djl issue 3833). Its
+  cache is 8-bit for Llama-3-70B (70b_fp8_b200_docker.sh and its kin) and, from vLLM 0.11.2 on, for
+  gpt-oss on B200 (perf-changelog.yaml, pull request 273). So it is on Hopper for Llama-3-70B, but
+  there it is widened before it is read and shortens no step (docs.vllm.ai, v0.11.2, quantized KV
+  cache): its time is that of 16 bits, and what memory admits is told too small.
 - TensorRT-LLM takes the prompt, the requests in flight and 64 tokens a step for DeepSeek-R1, in
   whole 64 (dsr1_fp8_h200_trt_slurm.sh: MAX_NUM_TOKENS), and from release 1.2 on 8,192 at least
-  (dsr1_fp4_b200_trt.sh); for gpt-oss 20,000 (gptoss_fp4_h200_trt_slurm.sh). With attention
+  (dsr1_fp4_b200_trt.sh); for gpt-oss 20,000 (gptoss_fp4_h200_trt_slurm.sh), with a 16-bit cache on
+  H200 (dtype: auto). With attention
   data-parallel it holds prompts back until every rank has one or 60 steps have passed (the same
   scripts: enable_balance, timeout_iters). DeepSeek-R1 streams every 10 steps (stream_interval);
   that the first token waits for them is inferred from the rows: on H200 it is 9 to 12 steps late
-  from 4 to 32 requests in flight.
+  from 4 to 32 requests in flight. Programmatic dependent launch is on by default from release 1.2
+  on (NVIDIA/TensorRT-LLM issue 16330); before, the scripts of gpt-oss turn it on and those of
+  DeepSeek-R1 do not.
+- DeepSeek-R1 drafts with its module in the scripts dsr1_*_trt_mtp_slurm.sh: three tokens, with
+  attention data-parallel one. The rows do not name their script, but these ran by themselves
+  (perf-changelog.yaml): with pull request 392, merged in the week before 2026-01-14, on
+  1.1.0rc2.post2, which the others had left by the end of 2025; and on 1.2.0rc6.post3 (632, 642),
+  where the others stayed on 1.2.0rc6.post2 (594, 620).
 """
 
 from __future__ import annotations
@@ -30,11 +45,17 @@ from dse.catalog import Catalog
 from dse.errors import InputError
 from dse.schema.backend import Backend
 from dse.schema.model import Model
+from dse.space.batches import DRAFT_AXIS
 
 SETTINGS = ("chunk_tokens", "max_running_requests", "poll_steps")
 INFERENCEX = ("InferenceX DB", "InferenceMAX run")
 NOMINAL = (1024.0, 8192.0)  # its prompts
 OLD_TRTLLM = re.compile(r"trtllm( 1\.[01]\..*)?")  # the rows of early November 2025 name no release
+OLD_VLLM = re.compile(r"vllm (?:\S*v)?0\.(\d|1[0-3])\..*")
+# Releases of the scripts that draft, and the first day on which they ran on each.
+DRAFTED = {"trtllm 1.1.0rc2.post2": "2026-01-14", "trtllm 1.2.0rc6.post3": "2026-02-01"}
+EARLY = "early_launch"
+MEASURED = re.compile(r"measured=(\d{4}-\d\d-\d\d)")
 
 
 def read_launched(
@@ -45,25 +66,68 @@ def read_launched(
     row = read_row(cells, catalog, models)
     said = {name: _number(name, cells[name]) for name in SETTINGS if cells[name]}
     known: dict[str, float] = {}
+    if row.backend == "vllm" and OLD_VLLM.fullmatch(cells["engine"].lower()):
+        known["overlapped"] = 0.0
+    assumed = [row.assumed]
     if any(sign in cells["notes"] for sign in INFERENCEX):
-        known = _of_inferencex(cells, row)
-    filled = [f"{name} {value:g}" for name, value in known.items() if name not in said]
-    assumed = "; ".join(filter(None, (row.assumed, *filled)))
-    return replace(row, launch=tuple(sorted((known | said).items())), assumed=assumed)
+        known |= _of_inferencex(cells, row)
+        row = _as_its_script(cells, row, assumed)
+    assumed += [f"{name} {value:g}" for name, value in known.items() if name not in said]
+    text = "; ".join(filter(None, assumed))
+    return replace(row, launch=tuple(sorted((known | said).items())), assumed=text)
+
+
+def _as_its_script(cells: Mapping[str, str], row: Row, assumed: list[str]) -> Row:
+    """With the cache and the drafts of InferenceX's script; what is filled in joins `assumed`."""
+    cache = "" if cells["kv_dtype"] else _cache(cells, row)
+    if cache and cache != row.kv_dtype:
+        assumed.append(f"by its script KV cache {cache}")
+        row = replace(row, kv_dtype=cache)
+    if cells["speculative"] != "off" and _drafts(cells, row):
+        drafted = 3.0 if row.deployment["data_parallel"] == 1.0 else 1.0
+        assumed.append(f"by its script {drafted:g} drafted")
+        row = replace(row, deployment=row.deployment | {DRAFT_AXIS: drafted})
+    return row
+
+
+def _cache(cells: Mapping[str, str], row: Row) -> str:
+    """The format of the cache that InferenceX's script asks for, or nothing."""
+    model, chip, engine = row.model.id, row.chip, cells["engine"].lower()
+    if row.backend == "vllm" and chip == "b200_sxm":
+        later = model == "gpt-oss-120b" and engine != "vllm"
+        return "fp8" if later or model == "llama-3-70b" else ""
+    if row.backend == "sglang-interval-30" and row.weight_dtype != "bf16":
+        return "fp8"
+    if row.backend == "trtllm" and (model, chip) == ("gpt-oss-120b", "h200_sxm"):
+        return "bf16"
+    return ""
+
+
+def _drafts(cells: Mapping[str, str], row: Row) -> bool:
+    """Whether one of InferenceX's scripts with multi-token prediction ran it."""
+    first, day = DRAFTED.get(cells["engine"].lower()), MEASURED.search(cells["notes"])
+    return bool(row.model.id == "deepseek-v3" and first and day and day[1] >= first)
 
 
 def launched(backend: Backend, rows: Sequence[Row]) -> Backend:
     """The backend as the rows' servers were launched: fields that differ have shape (rows,)."""
     said = [dict(row.launch) for row in rows]
-    names = sorted({name for one in said for name in one})
+    names = {name for one in said for name in one}
+    early = backend.early_launch
     fields: dict[str, Any] = {
-        name: np.array([one.get(name, getattr(backend, name)) for one in said]) for name in names
+        name: np.array([one.get(name, getattr(backend, name)) for one in said])
+        for name in sorted(names - {EARLY})
     }
+    if EARLY in names and early is not None:
+        on = np.array([one.get(EARLY, 1.0) for one in said]) > 0.0
+        fields[EARLY] = replace(early, remaining=np.where(on, early.remaining, 1.0))
     return replace(backend, **fields) if fields else backend
 
 
 def _of_inferencex(cells: Mapping[str, str], row: Row) -> dict[str, float]:
     model, backend, concurrency = row.model.id, row.backend, row.deployment["concurrency"]
+    if backend == "vllm":
+        return {"overlapped": 1.0}
     if backend == "sglang-interval-30":
         return {"poll_steps": 10.0 if concurrency < 16.0 else 30.0}
     if backend == "sglang" and (model, row.chip) == ("deepseek-v3", "mi300x"):
@@ -76,6 +140,8 @@ def _of_inferencex(cells: Mapping[str, str], row: Row) -> dict[str, float]:
     tokens = math.ceil((prompt + concurrency + 64.0) / 64.0) * 64.0
     old = OLD_TRTLLM.fullmatch(cells["engine"])
     found = {"chunk_tokens": tokens if old else max(tokens, 8192.0), "first_token_steps": 10.0}
+    if old:
+        found[EARLY] = 0.0
     alone = row.deployment["data_parallel"] == 1.0
     return found if alone else found | {"poll_steps": 60.0}
 

@@ -30,7 +30,7 @@ from dse.physics.machines import Machines
 from dse.physics.queueing import synchronised_share
 from dse.physics.workload import Workload
 from dse.problem.evaluate import Metrics, evaluate
-from dse.space.batches import DEPLOYMENT_AXES, batch_of
+from dse.space.batches import DRAFT_AXIS, batch_of
 from dse.space.candidates import CandidateBatch, Floats
 
 # Prompts that a measured closed loop sent, over its concurrency (the format's own statement).
@@ -143,13 +143,13 @@ def _posed(rows: Sequence[Row]) -> Served:
 
 
 def batch_of_rows(rows: Sequence[Row]) -> CandidateBatch:
-    """The configurations of rows, not yet `placed` on their chips."""
+    """The configurations of rows of the same axes, not yet `placed` on their chips."""
     return batch_of(
         [row.model for row in rows],
         np.zeros(len(rows), dtype=np.intp),
         [row.weight_dtype for row in rows],
         [row.kv_dtype for row in rows],
-        {axis: np.array([row.deployment[axis] for row in rows]) for axis in DEPLOYMENT_AXES},
+        {axis: np.array([row.deployment[axis] for row in rows]) for axis in rows[0].deployment},
     )
 
 
@@ -186,7 +186,10 @@ KIND = Kind(
     needed=NEEDED,
     cells=(*NUMBERS, *TEXTS, *SETTINGS),
     row=read_launched,
-    together=lambda row: (row.serving, row.open_loop, row.backend, row.tuning),
+    together=lambda row: (
+        *(row.serving, row.open_loop, row.backend, row.tuning),
+        DRAFT_AXIS in row.deployment,
+    ),
     key=lambda row: row.key,
     pose=_posed,
 )

@@ -73,7 +73,8 @@ CORES_PER_CHIP = {"trn1": 2.0, "inf2": 2.0}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One covered row. `deployment` holds the axes of `dse.space.batches.DEPLOYMENT_AXES`;
+    """One covered row. `deployment` holds the axes of `dse.space.batches.DEPLOYMENT_AXES`, and that
+    of drafts where its server drafts;
     `length_spread`: lengths are uniform within their mean (1 +- it); `queued`:
     requests of an offline run, 0 where the row does not say; `launch`: fields of the backend that
     its server was started with; `requests_per_s` arrive at random, 0

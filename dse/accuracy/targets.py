@@ -15,6 +15,9 @@ CHOICES = (
     "attention data-parallel ranks prefill half-way between apart and together (a square root)",
     "SGLang on Blackwell in InferenceX polls every 10 or 30 steps, TensorRT-LLM's attention "
     "data-parallel ranks every 60, and its tokens a step are those of the scripts",
+    "which rows of InferenceX drafted, had an 8-bit cache, launched kernels early or scheduled "
+    "beside the device: read from its scripts and changelog after their errors had been seen; that "
+    "an 8-bit cache of vLLM on Hopper shortens no step, from its documentation",
     "DeepSeek-R1's first token under TensorRT-LLM waits for 10 steps of streaming",
     "that experts unpacked to 16 bits and launches of steps with prompts have factors of their own",
     "which rows are marked for how they were measured (hardware/measurements/README.md)",

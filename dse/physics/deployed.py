@@ -75,8 +75,8 @@ def launched_early(batch: CandidateBatch, machines: Machines, backend: Backend) 
     early = backend.early_launch
     if early is None:
         return None
-    share = [early.remaining if name in early.families else 1.0 for name in machines.families]
-    return np.array(share)[batch.chip]
+    allowed = np.array([name in early.families for name in machines.families])
+    return np.where(allowed[batch.chip], early.remaining, 1.0)
 
 
 class Deployed:

@@ -117,9 +117,9 @@ class Case:
         backend = self.workload.backend
         device_s = device_s * self.workload.slower
         host, each = backend.host_s_per_step, backend.host_s_per_request * requests
-        if backend.overlapped:
-            return np.maximum(device_s, host + each) + backend.gap_s_per_step
-        return np.maximum(device_s, host) + (backend.gap_s_per_step + each)
+        beside = np.where(backend.overlapped, each, 0.0)
+        after = backend.gap_s_per_step + (each - beside)
+        return np.maximum(device_s, host + beside) + after
 
 
 def layer_imbalance(batch: CandidateBatch) -> Floats:

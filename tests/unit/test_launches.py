@@ -62,3 +62,73 @@ def test_scripts_fill_what_the_row_leaves_open_and_say_so() -> None:
     assert "chunk_tokens 8320" in read
     assert "first_token_steps 10" in read
     assert "chunk_tokens" not in told
+
+
+IX = {"notes": "from InferenceX DB export; measured=2026-01-14T00:00:00", "speculative": "unknown"}
+MTP = IX | {"engine": "trtllm 1.1.0rc2.post2", "chip": "b200_sxm", "metric": "tpot_s"}
+
+
+@pytest.mark.parametrize(
+    ("change", "drafted"),
+    [
+        ({}, 3),
+        ({"tp": "1", "dp": "8", "ep": "8"}, 1),
+        ({"engine": "trtllm 1.2.0rc6.post3", "notes": "InferenceX DB; measured=2026-02-06"}, 3),
+        ({"speculative": "off"}, 0),
+        ({"notes": "InferenceX DB; measured=2025-12-15"}, 0),
+        ({"engine": "trtllm 1.2.0rc6.post2"}, 0),
+        ({"notes": "measured=2026-01-14"}, 0),
+        ({"model": "gpt-oss-120b"}, 0),
+    ],
+)
+def test_scripts_that_draft_are_told_by_release_and_day(
+    change: dict[str, str], drafted: int
+) -> None:
+    (text,) = estimated(MTP | change).assumed
+    assert ("drafted" in text) == bool(drafted)
+    assert not drafted or f"{drafted} drafted" in text
+
+
+def test_drafts_shorten_a_token_by_less_than_what_they_gain() -> None:
+    found = estimated(MTP, MTP | {"speculative": "off"}).predicted.astype(float)
+    assert 1.0 < found[1] / found[0] < 2.44
+
+
+@pytest.mark.parametrize(
+    ("change", "cache"),
+    [
+        ({"engine": "vllm", "model": "llama-3-70b", "chip": "b200_sxm"}, "fp8"),
+        ({"engine": "vllm", "model": "llama-3-70b", "chip": "h100_sxm"}, ""),
+        ({"engine": "vllm 0.15.1", "model": "gpt-oss-120b", "chip": "b200_sxm"}, "fp8"),
+        ({"engine": "vllm", "model": "gpt-oss-120b", "chip": "b200_sxm"}, ""),
+        ({"engine": "vllm 0.15.1", "model": "gpt-oss-120b"}, ""),
+        ({"engine": "trtllm 1.2.0rc2", "model": "gpt-oss-120b"}, "bf16"),
+        ({"engine": "sglang 0.5.9", "chip": "b200_sxm", "weight_dtype": "fp8"}, "fp8"),
+        ({"engine": "sglang 0.5.9", "chip": "b200_sxm", "weight_dtype": "bf16"}, ""),
+        ({"engine": "vllm", "model": "llama-3-70b", "chip": "b200_sxm", "kv_dtype": "bf16"}, ""),
+    ],
+)
+def test_the_cache_is_that_of_the_script_unless_the_row_says_it(
+    change: dict[str, str], cache: str
+) -> None:
+    (text,) = estimated(IX | change).assumed
+    assert ("by its script KV cache" in text) == bool(cache)
+    assert not cache or f"by its script KV cache {cache}" in text
+
+
+def test_early_launch_is_on_by_default_from_release_1_2_on() -> None:
+    rows = [
+        {**IX, "engine": f"trtllm {release}", "chip": chip, "metric": "tpot_s", "concurrency": "4"}
+        for chip in ("b200_sxm", "h200_sxm")
+        for release in ("1.1.0rc0", "1.2.0rc6")
+    ]
+    old, new, old_hopper, new_hopper = estimated(*rows).predicted.astype(float)
+    assert old > 1.05 * new
+    assert old_hopper == new_hopper  # its kernels know no early launch
+
+
+def test_requests_cost_time_between_steps_only_where_scheduling_waits() -> None:
+    row = {"model": "llama-3-8b", "n_chips": "1", "tp": "1", "metric": "tpot_s"}
+    row |= {"chip": "h200_sxm", "prompt_tokens": "128", "concurrency": "256"}
+    old, new = estimated(*(row | {"engine": f"vllm 0.{n}.0"} for n in (12, 14))).predicted
+    assert float(old) > 1.05 * float(new)
