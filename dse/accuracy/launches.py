@@ -5,14 +5,26 @@ The row itself may say so (SETTINGS, optional columns of the format). For Infere
 
 - SGLang on Blackwell looks for new requests every 10 decode steps below 16 requests in flight and
   every 30 from there on (dsr1_fp8_b200.sh, dsr1_fp4_b200.sh, qwen3.5_fp8_b200.sh:
-  SCHEDULER_RECV_INTERVAL); on MI300X it takes 131,072 tokens a step (dsr1_fp8_mi300x.sh).
+  SCHEDULER_RECV_INTERVAL). A step takes 32,768 tokens, for DeepSeek-R1 in fp4 or at TP 4 16,384 and
+  fewer (the same scripts and dsr1_fp8_h200.sh: CHUNKED_PREFILL_SIZE). On MI300X it takes 131,072
+  tokens and schedules every 4 decode steps (dsr1_fp8_mi300x.sh: num-continuous-decode-steps).
+- Until its pull request 480 (opened 2026-01-17, merged ten days later by its own words) the client
+  sent no requests to warm the server up, since then twice as many as it keeps in flight. SGLang
+  builds some kernels when a shape first comes (its pull request 4858: 1,187 tokens/s in a first
+  run, 11,200 later). The first burst then takes COLD_S longer: ten times the mean less the median
+  time to first token is 3.5 to 4.0 s in 4 runs of DeepSeek-R1 on MI300X at 4 to 16 requests of
+  1,024 tokens (github:gminneci/mantile, run_20720630953/agg_bmk.json; 8.6 to 11.8 s at 8,192), and
+  an empty cache costs another server 2.7 s (github:lightseekorg/tokenspeed, pull request 921); 3 s
+  for all is assumed. vLLM and TensorRT-LLM run their shapes before they serve.
 - TensorRT-LLM takes the prompt, the requests in flight and 64 tokens a step for DeepSeek-R1, in
   whole 64 (dsr1_fp8_h200_trt_slurm.sh: MAX_NUM_TOKENS), and from release 1.2 on 8,192 at least
   (dsr1_fp4_b200_trt.sh); for gpt-oss 20,000 (gptoss_fp4_h200_trt_slurm.sh). With attention
   data-parallel it holds prompts back until every rank has one or 60 steps have passed (the same
   scripts: enable_balance, timeout_iters). DeepSeek-R1 streams every 10 steps (stream_interval);
   that the first token waits for them is inferred from the rows: on H200 it is 9 to 12 steps late
-  from 4 to 32 requests in flight.
+  from 4 to 32 requests in flight. Prompts of Llama-3-70B with 1,024 tokens in and out below TP 8
+  wait 20 steps for others (70b_fp8_h200_trt_slurm.sh, 70b_fp4_b200_trt_slurm.sh:
+  batch_wait_timeout_iters).
 """
 
 from __future__ import annotations
@@ -34,6 +46,8 @@ from dse.schema.model import Model
 SETTINGS = ("chunk_tokens", "max_running_requests", "poll_steps")
 INFERENCEX = ("InferenceX DB", "InferenceMAX run")
 NOMINAL = (1024.0, 8192.0)  # its prompts
+WARMED_SINCE = "2026-01-27"
+COLD_S = 3.0
 OLD_TRTLLM = re.compile(r"trtllm( 1\.[01]\..*)?")  # the rows of early November 2025 name no release
 
 
@@ -63,21 +77,45 @@ def launched(backend: Backend, rows: Sequence[Row]) -> Backend:
 
 
 def _of_inferencex(cells: Mapping[str, str], row: Row) -> dict[str, float]:
-    model, backend, concurrency = row.model.id, row.backend, row.deployment["concurrency"]
-    if backend == "sglang-interval-30":
-        return {"poll_steps": 10.0 if concurrency < 16.0 else 30.0}
-    if backend == "sglang" and (model, row.chip) == ("deepseek-v3", "mi300x"):
-        return {"chunk_tokens": 131072.0}
-    if backend == "trtllm" and model == "gpt-oss-120b":
-        return {"chunk_tokens": 20000.0}
-    if backend != "trtllm" or model != "deepseek-v3":
+    known = _server(cells, row)
+    if row.backend.startswith("sglang") and cells["date"] < WARMED_SINCE:
+        known |= {"cold_s": COLD_S}
+    return known
+
+
+def _server(cells: Mapping[str, str], row: Row) -> dict[str, float]:
+    """Settings of the server that the scripts start."""
+    if row.backend.startswith("sglang"):
+        return _sglang(row)
+    if row.backend != "trtllm":
         return {}
     prompt = NOMINAL[int(float(cells["prompt_tokens"]) > NOMINAL[0])]
-    tokens = math.ceil((prompt + concurrency + 64.0) / 64.0) * 64.0
+    output = NOMINAL[int(float(cells["output_tokens"]) > NOMINAL[0])]
+    model, degree = row.model.id, row.deployment["tensor_parallel"]
+    if model == "gpt-oss-120b":
+        return {"chunk_tokens": 20000.0}
+    if model == "llama-3-70b" and prompt == output == NOMINAL[0] and degree < 8.0:
+        return {"first_token_steps": 20.0}
+    if model != "deepseek-v3":
+        return {}
+    tokens = math.ceil((prompt + row.deployment["concurrency"] + 64.0) / 64.0) * 64.0
     old = OLD_TRTLLM.fullmatch(cells["engine"])
     found = {"chunk_tokens": tokens if old else max(tokens, 8192.0), "first_token_steps": 10.0}
     alone = row.deployment["data_parallel"] == 1.0
     return found if alone else found | {"poll_steps": 60.0}
+
+
+def _sglang(row: Row) -> dict[str, float]:
+    where = (row.model.id, row.chip)
+    if row.backend == "sglang-interval-30":
+        poll = {"poll_steps": 10.0 if row.deployment["concurrency"] < 16.0 else 30.0}
+        wide = row.model.id != "deepseek-v3" or (
+            row.weight_dtype == "fp8" and row.deployment["tensor_parallel"] == 8.0
+        )
+        return poll | {"chunk_tokens": 32768.0} if wide else poll
+    if where == ("deepseek-v3", "mi300x"):
+        return {"chunk_tokens": 131072.0, "poll_steps": 4.0}
+    return {"chunk_tokens": 32768.0} if where == ("deepseek-v3", "h200_sxm") else {}
 
 
 def _number(name: str, text: str) -> float:

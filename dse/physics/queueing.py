@@ -139,11 +139,14 @@ def synchronised_share(output: Floats, rounds: float, spread: Floats | float) ->
     return 1.0 / (1.0 + 0.14 * spread * output * rounds)
 
 
-def closed_loop(rank: Rank, rounds: float, synchronised: Floats) -> Latency:
+def closed_loop(
+    rank: Rank, rounds: float, synchronised: Floats, cold_s: Floats | float = 0.0
+) -> Latency:
     """A benchmark that sends `rounds` x n prompts, the first n at once (infinite: a steady state).
 
     `synchronised` (1,) or (n,), 0 to 1: between requests that come and end apart from each other
-    and requests that start together and, equally long, end together.
+    and requests that start together and, equally long, end together. `cold_s`: what the first n
+    wait longer, as the server runs its kernels for the first time.
     """
     if rank.scheduler == "prefill_first":
         burst, apart = _burst_alone(rank), _apart_prefill_first(rank)
@@ -156,7 +159,7 @@ def closed_loop(rank: Rank, rounds: float, synchronised: Floats) -> Latency:
         same = together(rank)
         ttft = ttft + synchronised * (same.ttft_s - ttft)
         tpot = tpot + synchronised * (same.tpot_s - tpot)
-    return Latency(ttft + (burst - ttft) / rounds, tpot)
+    return Latency(ttft + (burst + cold_s - ttft) / rounds, tpot)
 
 
 def _burst_mixed(rank: Rank) -> Floats:

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dse.accuracy.points import estimate_rows
+from dse.accuracy.launches import COLD_S
+from dse.accuracy.points import ROUNDS, estimate_rows
 
 ROW = {
     "model": "deepseek-v3",
@@ -62,3 +63,23 @@ def test_scripts_fill_what_the_row_leaves_open_and_say_so() -> None:
     assert "chunk_tokens 8320" in read
     assert "first_token_steps 10" in read
     assert "chunk_tokens" not in told
+
+
+def test_a_client_that_warms_up_meets_no_cold_server() -> None:
+    notes = {"notes": "from InferenceX DB export"}
+    cold, warm = estimated(notes | {"date": "2026-01-14"}, notes | {"date": "2026-03-25"}).predicted
+    assert cold - warm == pytest.approx(COLD_S / ROUNDS)
+    engine = {"engine": "vllm 0.13.0"}
+    first, last = estimated(
+        notes | engine | {"date": "2026-01-14"}, notes | engine | {"date": "2026-03-25"}
+    ).predicted
+    assert first == last
+
+
+def test_llama_waits_for_company_as_its_script_says() -> None:
+    llama = {"model": "llama-3-70b", "weight_dtype": "fp8", "engine": "trtllm", "tp": "4"}
+    llama |= {"n_chips": "4", "prompt_tokens": "1024", "output_tokens": "1024"}
+    known = llama | {"notes": "from InferenceX DB export"}
+    found = estimated(known, known | {"output_tokens": "8192"}, known | {"tp": "8", "n_chips": "8"})
+    waits = ["first_token_steps 20" in assumed for assumed in found.assumed]
+    assert waits == [True, False, False]
