@@ -25,6 +25,14 @@ The row itself may say so (SETTINGS, optional columns of the format). For Infere
   from 4 to 32 requests in flight. Prompts of Llama-3-70B with 1,024 tokens in and out below TP 8
   wait 20 steps for others (70b_fp8_h200_trt_slurm.sh, 70b_fp4_b200_trt_slurm.sh:
   batch_wait_timeout_iters).
+
+Of MLPerf's server rows two things are inferred:
+
+- DeepSeek-R1 under TensorRT-LLM is as late there: 9 to 12 steps on B200 and GB200 by four
+  submitters or more.
+- vLLM on AMD runs 10 decode steps between two looks, as ROCm's images were started in those days
+  (--num-scheduler-steps 10 with the engine before V1; github:vllm-project/vllm, pull request 7000):
+  a first token takes 6 to 7 steps in all, at 36 requests a chip as at 450.
 """
 
 from __future__ import annotations
@@ -40,14 +48,17 @@ import numpy as np
 from dse.accuracy.rows import Row, read_row
 from dse.catalog import Catalog
 from dse.errors import InputError
+from dse.physics.workload import POISSON
 from dse.schema.backend import Backend
 from dse.schema.model import Model
 
 SETTINGS = ("chunk_tokens", "max_running_requests", "poll_steps")
+MLPERF = "MLPerf Inference"
 INFERENCEX = ("InferenceX DB", "InferenceMAX run")
 NOMINAL = (1024.0, 8192.0)  # its prompts
 WARMED_SINCE = "2026-01-27"
 COLD_S = 3.0
+LATE_STEPS = 10.0
 OLD_TRTLLM = re.compile(r"trtllm( 1\.[01]\..*)?")  # the rows of early November 2025 name no release
 
 
@@ -61,6 +72,8 @@ def read_launched(
     known: dict[str, float] = {}
     if any(sign in cells["notes"] for sign in INFERENCEX):
         known = _of_inferencex(cells, row)
+    elif cells["notes"].startswith(MLPERF):
+        known = _of_mlperf(row, catalog)
     filled = [f"{name} {value:g}" for name, value in known.items() if name not in said]
     assumed = "; ".join(filter(None, (row.assumed, *filled)))
     return replace(row, launch=tuple(sorted((known | said).items())), assumed=assumed)
@@ -83,6 +96,16 @@ def _of_inferencex(cells: Mapping[str, str], row: Row) -> dict[str, float]:
     return known
 
 
+def _of_mlperf(row: Row, catalog: Catalog) -> dict[str, float]:
+    """Of an open loop: offline runs wait for nobody."""
+    if row.serving != POISSON:
+        return {}
+    if row.backend == "vllm" and catalog.chips[row.chip].vendor == "AMD":
+        return {"poll_steps": 10.0}
+    late = row.backend == "trtllm" and row.model.id == "deepseek-v3"
+    return {"first_token_steps": LATE_STEPS} if late else {}
+
+
 def _server(cells: Mapping[str, str], row: Row) -> dict[str, float]:
     """Settings of the server that the scripts start."""
     if row.backend.startswith("sglang"):
@@ -100,7 +123,10 @@ def _server(cells: Mapping[str, str], row: Row) -> dict[str, float]:
         return {}
     tokens = math.ceil((prompt + row.deployment["concurrency"] + 64.0) / 64.0) * 64.0
     old = OLD_TRTLLM.fullmatch(cells["engine"])
-    found = {"chunk_tokens": tokens if old else max(tokens, 8192.0), "first_token_steps": 10.0}
+    found = {
+        "chunk_tokens": tokens if old else max(tokens, 8192.0),
+        "first_token_steps": LATE_STEPS,
+    }
     alone = row.deployment["data_parallel"] == 1.0
     return found if alone else found | {"poll_steps": 60.0}
 

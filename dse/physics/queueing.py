@@ -46,7 +46,7 @@ class Rank:
     others: Floats | None = None
     ranks: Floats = field(default_factory=lambda: np.ones(1))
     apart: float = 0.5
-    poll_steps: float = 1.0
+    poll_steps: Floats | float = 1.0
 
     @cached_property
     def delaying(self) -> Floats:
@@ -63,6 +63,11 @@ class Rank:
         """(n,) seconds by which the prompts that come with one of this rank's delay the decoding of
         others: of R ranks that wait for each other, `together` R carry prompts in the same step."""
         return self.each_s / self.together
+
+    @cached_property
+    def look_s(self) -> Floats:
+        """(n,) seconds of decode steps between two looks for new requests."""
+        return self.step_s * self.poll_steps
 
     @cached_property
     def chunks(self) -> Floats:

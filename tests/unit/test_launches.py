@@ -83,3 +83,13 @@ def test_llama_waits_for_company_as_its_script_says() -> None:
     found = estimated(known, known | {"output_tokens": "8192"}, known | {"tp": "8", "n_chips": "8"})
     waits = ["first_token_steps 20" in assumed for assumed in found.assumed]
     assert waits == [True, False, False]
+
+
+def test_amd_s_server_rows_of_mlperf_look_every_ten_steps() -> None:
+    server = {"model": "llama-2-70b", "weight_dtype": "fp8", "engine": "vLLM 0.6.5", "tp": "1"}
+    server |= {"n_chips": "8", "dp": "8", "prompt_tokens": "294", "output_tokens": "301"}
+    server |= {"serving": "poisson", "concurrency": "3000", "chip": "mi300x"}
+    known = server | {"notes": "MLPerf Inference v5.1, closed"}
+    found = estimated(server, known, known | {"chip": "h200_sxm"})
+    assert ["poll_steps 10" in assumed for assumed in found.assumed] == [False, True, False]
+    assert found.predicted[1] > 2 * found.predicted[0]
