@@ -48,6 +48,7 @@ TEXTS = (
     "metric",
     "speculative",
     "tuning",
+    "date",
     "notes",
 )
 NEEDED = ("model", "chip", "serving", "metric", "prompt_tokens", "output_tokens")

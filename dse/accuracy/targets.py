@@ -41,6 +41,9 @@ CHOICES = (
     "graphs, fused expert layers)",
     "training: state-space scans, tokens sent once a rank, and a clock for each generation of "
     "Blackwell have a constant because residuals asked for it",
+    "that the first burst takes 3 s longer where InferenceX's client sent SGLang nothing before",
+    "that in MLPerf's open loops DeepSeek-R1's first token under TensorRT-LLM waits for 10 steps, "
+    "and vLLM on AMD looks for requests every 10",
     "of an open loop the requests in flight count, not their rate, and none waits for memory",
     "the gap between llama.cpp's steps and the bandwidth of its narrow weights, on a grid",
     "between 4 and 8 L40S the kernel table of the server whose links are used",

@@ -167,6 +167,7 @@ def _posed(firsts: Sequence[TrainingRow]) -> Trained:
         recompute=np.array([row.recompute for row in firsts]),
         recompute_share=np.array([row.recompute_share for row in firsts]),
         bf16_share=np.array([row.bf16_share for row in firsts]),
+        tensor_hidden=np.array([row.tensor_hidden for row in firsts]),
         gradient_bytes=np.array([row.gradient_bytes for row in firsts]),
         zero_stage=np.array([row.zero_stage for row in firsts]),
         sequence_parallel=(degree("tp") > 1.0).astype(np.float64),

@@ -66,6 +66,7 @@ class TrainingRow:
     recompute: str
     recompute_share: float
     bf16_share: float
+    tensor_hidden: float
     gradient_bytes: float
     zero_stage: float
     task: str
@@ -92,6 +93,7 @@ class TrainingRow:
             self.recompute,
             self.recompute_share,
             self.bf16_share,
+            self.tensor_hidden,
             self.gradient_bytes,
             self.zero_stage,
             self.task,
@@ -140,6 +142,7 @@ def read_training_row(
         recompute=_recompute(cells, recipe, software, assumed),
         recompute_share=1.0 if recipe is None else recipe.recompute_share,
         bf16_share=_bf16_share(precision, recipe, assumed),
+        tensor_hidden=1.0 if recipe is None else recipe.tensor_hidden,
         gradient_bytes=software.gradient_bytes,
         zero_stage=3.0 if sharded else 1.0,
         task=task,

@@ -38,9 +38,9 @@ class Software:
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """What the public recipe of a benchmark adds to its table of results; 0 or "" where it adds
-    nothing. `batch_per_chip` in sequences; `recompute_share` and `bf16_share` as in TrainingBatch,
-    the latter None where it says nothing; `stack` where its expert layers are dispatched or fused
-    otherwise than the software's habit."""
+    nothing. `batch_per_chip` in sequences; `recompute_share`, `bf16_share` and `tensor_hidden` as
+    in TrainingBatch, `bf16_share` None where it says nothing; `stack` where its expert layers are
+    dispatched or fused otherwise than the software's habit."""
 
     sequence_length: float
     batch_per_chip: float
@@ -48,6 +48,7 @@ class Recipe:
     recompute: str
     recompute_share: float
     bf16_share: float | None
+    tensor_hidden: float
     stack: str
 
 
@@ -112,6 +113,7 @@ def recipe_of(software: Software, cells: Mapping[str, str], assumed: list[str]) 
             recompute=line["recompute"],
             recompute_share=float(line["recompute_share"] or 1.0),
             bf16_share=float(line["bf16_share"]) if line["bf16_share"] else None,
+            tensor_hidden=float(line["tensor_hidden"] or 1.0),
             stack=line["stack"],
         )
     return None

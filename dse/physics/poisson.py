@@ -3,7 +3,8 @@
 For one rank, lambda arrivals a second, s a decode step, w what a prompt adds, S = P / B the steps
 that it fills, a the fixed part of a step that carries prompts (s itself where they ride beside
 decodes). The steps at work have the mean E = a / (1 - lambda w); an arrival finds a long one more
-often than a short one. Short prompts (S near 0) all join the next step:
+often than a short one. A server that looks for new requests every q decode steps has these q in
+the place of one (`look_s`). Short prompts (S near 0) all join the next step:
 
     wait = E[L^2] / (2 E[L]) + lambda w E[L^2] / E[L]
 
@@ -62,7 +63,8 @@ def response(rank: Rank, per_s: Floats) -> Response:
         own = np.maximum(own, rank.added_s + np.ceil(steps) * rank.step_s)
         own = own + (1.0 - short) * busy * (over + rank.each_s / np.maximum(steps, 1.0)) / 2.0
     step, alone = _steps(rank, per_s, over)
-    cycle = np.where(steps < 1.0, step.mean / alone, rank.step_s / (1.0 - busy))
+    cycle = step.mean / alone / rank.poll_steps
+    cycle = np.where(steps < 1.0, cycle, rank.step_s / (1.0 - busy))
     if mixed:
         cycle = rank.step_s / np.maximum(1.0 - per_s * rank.each_s, 1e-12)
     cycle, rest = _in_step(rank, per_s, cycle, over, steps)
@@ -125,8 +127,8 @@ def _in_step(
     per_second = (any_s - own) / slow + (1.0 - any_s) / rank.step_s
     several = rank.ranks > 1.0
     any_s = np.where(several, any_s, 0.0)
-    mean = (rank.step_s + any_s * (slow - rank.step_s)) / 2.0
-    square = (rank.step_s**2 + any_s * (slow**2 - rank.step_s**2)) / 3.0
+    mean = (rank.look_s + any_s * (slow - rank.look_s)) / 2.0
+    square = (rank.look_s**2 + any_s * (slow**2 - rank.look_s**2)) / 3.0
     found = np.where(several, 1.0 / np.maximum(per_second, 1e-12), cycle)
     return found, Moments(mean, square - mean**2)
 
@@ -144,18 +146,20 @@ def _steps(rank: Rank, per_s: Floats, over: Floats) -> tuple[_Step, Floats]:
     """The steps where every waiting prompt joins the next, and the share of them without any."""
     load = per_s * rank.each_s
     filled = over + rank.each_s
-    after_decode = np.exp(-per_s * rank.step_s)
+    after_decode = np.exp(-per_s * rank.look_s)
     alone = after_decode
     for _ in range(ITERATIONS):
         after_prompts = np.exp(-per_s * filled)
         alone = after_prompts / (1.0 - after_decode + after_prompts)
-        arrived = per_s * (alone * rank.step_s + (1.0 - alone) * filled)
+        arrived = per_s * (alone * rank.look_s + (1.0 - alone) * filled)
         filled = over + rank.each_s * arrived / np.maximum(-np.expm1(-arrived), 1e-300)
-    mean = (rank.step_s * alone + over * (1.0 - alone)) / (1.0 - load)
-    differ = alone * (1.0 - alone) * (rank.step_s - over) ** 2
+    mean = (rank.look_s * alone + over * (1.0 - alone)) / (1.0 - load)
+    differ = alone * (1.0 - alone) * (rank.look_s - over) ** 2
     arrived = load * mean * rank.each_s
     variance = (differ + arrived) / (1.0 - load**2)
-    third = rank.each_s * (arrived + 3.0 * load * rank.each_s * per_s * variance) / (1.0 - load**3)
+    third = differ * (1.0 - 2.0 * alone) * (rank.look_s - over)
+    third = third + rank.each_s * (arrived + 3.0 * load * rank.each_s * per_s * variance)
+    third = third / (1.0 - load**3)
     return _Step(mean, variance, third), alone
 
 

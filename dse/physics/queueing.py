@@ -46,7 +46,7 @@ class Rank:
     others: Floats | None = None
     ranks: Floats = field(default_factory=lambda: np.ones(1))
     apart: float = 0.5
-    poll_steps: float = 1.0
+    poll_steps: Floats | float = 1.0
 
     @cached_property
     def delaying(self) -> Floats:
@@ -63,6 +63,11 @@ class Rank:
         """(n,) seconds by which the prompts that come with one of this rank's delay the decoding of
         others: of R ranks that wait for each other, `together` R carry prompts in the same step."""
         return self.each_s / self.together
+
+    @cached_property
+    def look_s(self) -> Floats:
+        """(n,) seconds of decode steps between two looks for new requests."""
+        return self.step_s * self.poll_steps
 
     @cached_property
     def chunks(self) -> Floats:
@@ -139,11 +144,14 @@ def synchronised_share(output: Floats, rounds: float, spread: Floats | float) ->
     return 1.0 / (1.0 + 0.14 * spread * output * rounds)
 
 
-def closed_loop(rank: Rank, rounds: float, synchronised: Floats) -> Latency:
+def closed_loop(
+    rank: Rank, rounds: float, synchronised: Floats, cold_s: Floats | float = 0.0
+) -> Latency:
     """A benchmark that sends `rounds` x n prompts, the first n at once (infinite: a steady state).
 
     `synchronised` (1,) or (n,), 0 to 1: between requests that come and end apart from each other
-    and requests that start together and, equally long, end together.
+    and requests that start together and, equally long, end together. `cold_s`: what the first n
+    wait longer, as the server runs its kernels for the first time.
     """
     if rank.scheduler == "prefill_first":
         burst, apart = _burst_alone(rank), _apart_prefill_first(rank)
@@ -156,7 +164,7 @@ def closed_loop(rank: Rank, rounds: float, synchronised: Floats) -> Latency:
         same = together(rank)
         ttft = ttft + synchronised * (same.ttft_s - ttft)
         tpot = tpot + synchronised * (same.tpot_s - tpot)
-    return Latency(ttft + (burst - ttft) / rounds, tpot)
+    return Latency(ttft + (burst + cold_s - ttft) / rounds, tpot)
 
 
 def _burst_mixed(rank: Rank) -> Floats:

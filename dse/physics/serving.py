@@ -231,7 +231,8 @@ def _closed_loop(case: Case) -> Performance:
     if workload.open_loop:
         latency = open_loop(rank)
     else:
-        latency = closed_loop(rank, workload.rounds, workload.synchronised)
+        cold_s = workload.backend.cold_s
+        latency = closed_loop(rank, workload.rounds, workload.synchronised, cold_s)
     tpot = latency.tpot_s / case.tokens_per_step
     first_token = first_token_s(workload.backend, rank) + latency.ttft_s
     residence = first_token + (output - 1.0) * tpot

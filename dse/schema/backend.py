@@ -68,6 +68,7 @@ class Backend:
     and `host_s_per_request` (for each running request) are serial time between two steps, but
     for a backend that is `overlapped`, whose work on requests runs beside the device too;
     `first_token_s` and `first_token_steps` decode steps are added once to the time to first token;
+    `cold_s` is what the first burst takes longer on a server that has served nothing yet;
     it looks for new requests every `poll_steps` decode steps, and after every step with prompts;
     `handover_steps` pass between pools of their own, from a cache that has arrived to its request's
     first decode step;
@@ -91,6 +92,7 @@ class Backend:
     launch_s: float
     first_token_s: float
     first_token_steps: float
+    cold_s: float
     poll_steps: float
     handover_steps: float
     overlapped: bool
@@ -151,6 +153,9 @@ BACKEND = Table(
         meaning="added once to the time to first token",
     ),
     Field("first_token_steps", Number(0), 0.0, meaning="decode steps added to it"),
+    Field(
+        "cold", Quantity("s"), 0.0, to="cold_s", meaning="added to a first burst without warm-up"
+    ),
     Field(
         "poll_steps",
         Then(Whole(above=0), float),

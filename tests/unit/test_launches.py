@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dse.accuracy.points import estimate_rows
+from dse.accuracy.launches import COLD_S
+from dse.accuracy.points import ROUNDS, estimate_rows
 
 ROW = {
     "model": "deepseek-v3",
@@ -132,3 +133,33 @@ def test_requests_cost_time_between_steps_only_where_scheduling_waits() -> None:
     row |= {"chip": "h200_sxm", "prompt_tokens": "128", "concurrency": "256"}
     old, new = estimated(*(row | {"engine": f"vllm 0.{n}.0"} for n in (12, 14))).predicted
     assert float(old) > 1.05 * float(new)
+
+
+def test_a_client_that_warms_up_meets_no_cold_server() -> None:
+    notes = {"notes": "from InferenceX DB export"}
+    cold, warm = estimated(notes | {"date": "2026-01-14"}, notes | {"date": "2026-03-25"}).predicted
+    assert cold - warm == pytest.approx(COLD_S / ROUNDS)
+    engine = {"engine": "vllm 0.13.0"}
+    first, last = estimated(
+        notes | engine | {"date": "2026-01-14"}, notes | engine | {"date": "2026-03-25"}
+    ).predicted
+    assert first == last
+
+
+def test_llama_waits_for_company_as_its_script_says() -> None:
+    llama = {"model": "llama-3-70b", "weight_dtype": "fp8", "engine": "trtllm", "tp": "4"}
+    llama |= {"n_chips": "4", "prompt_tokens": "1024", "output_tokens": "1024"}
+    known = llama | {"notes": "from InferenceX DB export"}
+    found = estimated(known, known | {"output_tokens": "8192"}, known | {"tp": "8", "n_chips": "8"})
+    waits = ["first_token_steps 20" in assumed for assumed in found.assumed]
+    assert waits == [True, False, False]
+
+
+def test_amd_s_server_rows_of_mlperf_look_every_ten_steps() -> None:
+    server = {"model": "llama-2-70b", "weight_dtype": "fp8", "engine": "vLLM 0.6.5", "tp": "1"}
+    server |= {"n_chips": "8", "dp": "8", "prompt_tokens": "294", "output_tokens": "301"}
+    server |= {"serving": "poisson", "concurrency": "3000", "chip": "mi300x"}
+    known = server | {"notes": "MLPerf Inference v5.1, closed"}
+    found = estimated(server, known, known | {"chip": "h200_sxm"})
+    assert ["poll_steps 10" in assumed for assumed in found.assumed] == [False, True, False]
+    assert found.predicted[1] > 2 * found.predicted[0]

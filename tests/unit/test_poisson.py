@@ -38,7 +38,7 @@ def rank(rows: np.ndarray, prompt: int, output: int, scheduler: str) -> Rank:
     )
 
 
-def against_simulation(scheduler: str, ranks: int, requests: int) -> np.ndarray:
+def against_simulation(scheduler: str, ranks: int, requests: int, poll: int = 1) -> np.ndarray:
     """(n, 5) form over simulation: mean and percentiles 50, 90, 99 of the time to first token, mean
     time between tokens. Several ranks bear a third of the load of one, their prompts come apart."""
     ratios = []
@@ -49,7 +49,8 @@ def against_simulation(scheduler: str, ranks: int, requests: int) -> np.ndarray:
 
             def met(rows: np.ndarray, prompt=prompt, output=output, per_s=per_s):
                 one = rank(rows, prompt, output, scheduler)
-                return response(replace(one, ranks=np.array([float(ranks)]), apart=1.0), per_s)
+                one = replace(one, ranks=np.array([float(ranks)]), apart=1.0)
+                return response(replace(one, poll_steps=float(poll)), per_s)
 
             rows = equilibrium(
                 lambda rows, per_s=per_s, met=met, output=output: (
@@ -66,6 +67,7 @@ def against_simulation(scheduler: str, ranks: int, requests: int) -> np.ndarray:
                 ranks,
                 budget=BUDGET,
                 policy=scheduler,
+                poll=poll,
             )
             kept = slice(requests // 5, -requests // 20)
             ttft, tpot = served.ttft_s[kept], served.tpot_s[kept]
@@ -104,6 +106,13 @@ def test_ranks_that_wait_for_each_other_are_those_of_the_simulation(
     errors = np.abs(against_simulation(scheduler, ranks, 2000) - 1.0)
     assert (np.median(errors, axis=0) < median).all()
     assert (np.quantile(errors, 0.9, axis=0) < most).all()
+
+
+@pytest.mark.parametrize("scheduler", ["mixed", "prefill_first"])
+def test_a_server_that_looks_every_ten_steps_is_that_of_the_simulation(scheduler) -> None:
+    errors = np.abs(against_simulation(scheduler, 1, 2000, poll=10) - 1.0)
+    assert (np.median(errors, axis=0) < [0.13, 0.10, 0.18, 0.30, 0.05]).all()
+    assert (np.quantile(errors, 0.9, axis=0) < [0.22, 0.25, 0.27, 0.55, 0.16]).all()
 
 
 def arrivals(rates: list[float], **axes: float):

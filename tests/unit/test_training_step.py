@@ -154,6 +154,9 @@ def test_communication_hides_no_further_than_the_stack_says() -> None:
     ]
     assert shown[0] > shown[1] > shown[2]
     assert shown[1] - shown[2] == pytest.approx(shown[0] - shown[1], rel=1e-9)
+    off = plan("llama-3-70b", tensor_parallel=8, data_parallel=8, tensor_hidden=0.0)
+    whole = train(off, replace(PLAIN, tensor_overlap=1.0)).losses["tensor_communication"][0]
+    assert whole == shown[0]
 
 
 def test_launches_show_where_the_device_is_faster() -> None:

@@ -145,6 +145,12 @@ def test_four_bit_rows_keep_in_bf16_what_their_recipe_keeps() -> None:
     assert read(model="llama-3-70b", chip="gb300_nvl72", dtype="mxfp8").bf16_share == 0.0
 
 
+def test_tensor_traffic_hides_where_the_recipe_does_not_switch_it_off() -> None:
+    assert read(model="nemotron-3-super-120b-a12b", chip="gb200_nvl72").tensor_hidden == 0.0
+    assert read(model="qwen3-235b-a22b", chip="h100_sxm").tensor_hidden == 0.0
+    assert read(model="qwen3-235b-a22b", chip="gb200_nvl72").tensor_hidden == 1.0
+
+
 def test_maxtext_says_sequences_a_chip() -> None:
     tpu = {
         "engine": "MaxText", "model": "llama-4-maverick", "chip": "tpu_v5p", "n_chips": "128",

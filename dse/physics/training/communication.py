@@ -69,7 +69,7 @@ def micro_batch_traffic(step: Pass) -> MicroBatchTraffic:
         """What shows of each kind, and the room that is left."""
         shown = []
         for seconds, share, most in (
-            (tensor.seconds * passes[0], stack.tensor_overlap, room),
+            (tensor.seconds * passes[0], stack.tensor_overlap * runs.tensor_hidden, room),
             (context.seconds * passes[1], stack.context_overlap, attention),
             (expert.seconds * passes[2], of_experts, room),
         ):

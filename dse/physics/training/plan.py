@@ -60,7 +60,8 @@ class TrainingBatch:
     (3: weights are sharded too, as FSDP does); `master_bytes` and `gradient_bytes` are of one
     parameter; `offload` is the share of optimizer states and master weights in the host's memory.
     `recompute_share` is the share of the layers that are recomputed, `bf16_share` that of the
-    linear layers that `nvfp4` keeps in bf16.
+    linear layers that `nvfp4` keeps in bf16, `tensor_hidden` 0 where the stack's overlap of
+    tensor-parallel traffic is switched off, else 1.
     `precision, recompute, schedule, optimizer, task` are codes, places in the tuples of this file.
     """
 
@@ -83,6 +84,7 @@ class TrainingBatch:
     lora_rank: Floats
     offload: Floats
     bf16_share: Floats
+    tensor_hidden: Floats
 
     def __len__(self) -> int:
         return len(self.candidates)
@@ -114,6 +116,7 @@ class TrainingBatch:
         lora_rank: Any = 16.0,
         offload: Any = 0.0,
         bf16_share: Any = BF16_SHARE,
+        tensor_hidden: Any = 1.0,
     ) -> TrainingBatch:
         """Every setting is one for all or (n,); a code may be given by name. Without a schedule:
         interleaved where there are virtual stages, else 1F1B. Raises ValueError for an unknown
@@ -161,6 +164,7 @@ class TrainingBatch:
             lora_rank=column(lora_rank),
             offload=column(offload),
             bf16_share=column(bf16_share),
+            tensor_hidden=column(tensor_hidden),
         )
 
     @property
