@@ -49,9 +49,9 @@ class Mix:
     """Servers by (offer, quarter ordered), owned servers on by (chip, quarter), instances by
     (place among the options, quarter)."""
 
-    orders: Mapping[tuple[str, int], int]
-    on: Mapping[tuple[str, int], int]
-    instances: Mapping[tuple[int, int], int]
+    orders: Mapping[tuple[str, int], float]
+    on: Mapping[tuple[str, int], float]
+    instances: Mapping[tuple[int, int], float]
 
 
 @dataclass(slots=True)

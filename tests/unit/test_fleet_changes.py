@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dse.catalog import load_catalog
-from dse.economics.fleet import solve, with_offer
+from dse.economics.fleet import divisible, solve, with_offer
 from dse.questions.fleet.answer import answer_of
 from dse.questions.fleet.changes import entries, entry, loosened
 from dse.questions.fleet.document import document
@@ -122,16 +122,17 @@ def test_what_changes_a_large_fleet_is_no_gap_of_the_solver():
     one = load_plan(Path("search_spaces/plans/a100-owner-grows.yaml"), catalog)
     one = replace(one, used_after_end=1.0)
     options, _ = options_of(one, catalog)
-    base, whole = solve(one, options, split=True), solve(one, options)
+    split = divisible(one, options)
+    base, whole = solve(one, options, split=split), solve(one, options)
     free = replace(one, limits=Limits())
-    assert solve(free, options, split=True, gap=1e-7).usd == pytest.approx(base.usd, rel=2e-4)
+    assert solve(free, options, split=split, gap=1e-7).usd == pytest.approx(base.usd, rel=2e-4)
     power = next(row for row in loosened(one, options, whole, print) if row.what == "watts")
     assert power.usd == 0.0
     offer = next(one for one in one.offers if one.label == "h200_sxm, bought")
-    found = entry(one, options, base, offer, used=False, split=True)
+    found = entry(one, options, base, offer, used=False, split=split)
     assert found.usd_at is not None
     for factor, used in ((0.99, True), (1.02, False)):
         at = with_offer(one, replace(offer, usd=found.usd_at * factor))
-        mix = solve(at, options, split=True, gap=1e-7).mix
+        mix = solve(at, options, split=split, gap=1e-7).mix
         assert mix is not None
         assert any(label == offer.label for label, _ in mix.orders) == used

@@ -9,7 +9,7 @@ from typing import Any
 
 from dse.catalog import Catalog
 from dse.economics.evidence import evidence_rows
-from dse.economics.fleet import Solved, many, settled, solve
+from dse.economics.fleet import Solved, divisible, settled, solve
 from dse.economics.fleet_cost import Counted, Option, count
 from dse.economics.priced import unsold
 from dse.economics.tco import Breakdown, owned
@@ -166,7 +166,7 @@ def tokens(plan: Plan) -> float:
 
 def split(found: Solution) -> bool:
     """Whether the prices and changes are those of instances that need not be whole."""
-    return many(found.plan, found.options)
+    return bool(divisible(found.plan, found.options))
 
 
 def per_million(plan: Plan, counted: Counted) -> float:

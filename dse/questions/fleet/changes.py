@@ -18,8 +18,8 @@ from dse.economics.fleet import (
     GAP,
     SUPPLY,
     Solved,
+    divisible,
     limits_of,
-    many,
     solve,
     with_limit,
     with_offer,
@@ -70,8 +70,8 @@ def loosened(
     plan: Plan, options: Sequence[Option], solved: Solved, progress: Progress
 ) -> list[Loosened]:
     """Every limit and every supply that is given, then every demand, one at a time."""
-    split = many(plan, options)
-    base = solve(plan, options, split=True) if split else solved
+    split = divisible(plan, options)
+    base = solve(plan, options, split=split) if split else solved
     found = []
     values = {what: (value, _more(plan, what, value)) for what, value in limits_of(plan).items()}
     caps = [what for what in values if not what.startswith(DEMAND)]
@@ -105,7 +105,7 @@ def _idle(plan: Plan, options: Sequence[Option], base: Solved, caps: Mapping[str
     """Whether more of every limit and supply at once saves nothing: then none alone does."""
     for what, more in caps.items():
         plan = with_limit(plan, what, more)
-    split = many(plan, options)
+    split = divisible(plan, options)
     again = solve(plan, options, nodes=QUICK, split=split)
     return again.gap <= LOOSE and base.usd - again.usd < TIGHT * base.usd
 
@@ -114,8 +114,8 @@ def entries(
     plan: Plan, options: Sequence[Option], solved: Solved, progress: Progress
 ) -> list[Entry]:
     """The price at which each offer enters or leaves."""
-    split = many(plan, options)
-    base = solve(plan, options, split=True) if split else solved
+    split = divisible(plan, options)
+    base = solve(plan, options, split=split) if split else solved
     found = []
     for offer in plan.offers:
         progress(f"price of {offer.label}")
@@ -131,7 +131,7 @@ def entry(
     offer: Offer,
     *,
     used: bool,
-    split: bool = False,
+    split: Sequence[str] = (),
 ) -> Entry:
     """The price of one offer at which the cheapest mix begins, or ceases, to use it; `base` is the
     answer at its price, with split instances where they are so here."""
@@ -166,7 +166,7 @@ def _break_even(
     offer: Offer,
     factor: float,
     without: Mix,
-    split: bool,
+    split: Sequence[str],
 ) -> float | None:
     """The share of its price at which the offer enters, from below; None where the cheapest mix
     does not use it at `factor` of its price."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from dse.answer.numbers import dollars
 from dse.catalog import Catalog
-from dse.economics.fleet import many, solve
+from dse.economics.fleet import divisible, solve
 from dse.economics.fleet_cost import Mix, Option, count
 from dse.problem.evaluate import evaluate
 from dse.problem.instances import Subject, subject_of
@@ -145,13 +145,13 @@ def _again(
     served = {option.klass for option in options}
     if not more or any(one.name not in served for one in plan.demand):
         return None
-    split = many(plan, options)
+    split = divisible(plan, options)
     again = solve(plan, options, nodes=QUICK, gap=LOOSE, split=split)
     if again.mix is None or again.gap > LOOSE:
         return None
     if found.counted is None:
         return Untried(what, None, _result(plan, options, again.mix))
-    base = solve(plan, found.options, split=True).usd if split else found.solved.usd
+    base = solve(plan, found.options, split=split).usd if split else found.solved.usd
     saves = 1.0 - again.usd / base if base > 0.0 else 0.0
     if saves <= LOOSE:
         return None
