@@ -82,20 +82,22 @@ def solve(
     nodes: int = NODES,
     gap: float | None = None,
     split: Sequence[str] = (),
+    below: float = np.inf,
 ) -> Solved:
     """The cheapest mix of `options` that keeps the plan. With `relax` the limits of these names
     (`limits_of`) may be exceeded, and the sum of the shares of excess is minimised. What `split`
-    names (`divisible`) need not be whole, nor is it in the mix: a lower bound."""
+    names (`divisible`) need not be whole, nor is it in the mix: a lower bound. With `below`, nothing
+    is found that is not cheaper than that."""
     large = divisible(plan, options)
     gap = gap or (LARGE_GAP if large and not split else GAP)
     start = time.perf_counter()
     whole = program_of(plan, options, relax=relax, split=split)
     if split:
-        best = _with_whole_orders(whole, nodes, gap)
+        best = _with_whole_orders(whole, nodes, gap, below)
     elif large:
         best = _of_large(whole, program_of(plan, options, relax=relax, split=large[:1]), nodes, gap)
     else:
-        best = program.solve(whole, gap=gap, nodes=WHOLE * nodes)
+        best = program.solve(whole, gap=gap, nodes=WHOLE * nodes, below=below)
     seconds = time.perf_counter() - start
     if best.value is None:
         undecided = "undecided: the limit of nodes was reached"
@@ -130,10 +132,12 @@ def _servers_of(plan: Plan, option: Option) -> float:
     return sum(chips / plan.chip(chip).server for chip, chips in option.chips.items())
 
 
-def _with_whole_orders(loose: Program, nodes: int, gap: float) -> Found:
+def _with_whole_orders(
+    loose: Program, nodes: int, gap: float, below: float = np.inf
+) -> Found:
     """The answer to a program with split instances; orders, which follow from whole servers in use
     unless a limit binds, are made whole where they do not."""
-    found = program.solve(loose, gap=gap, nodes=nodes)
+    found = program.solve(loose, gap=gap, nodes=nodes, below=below)
     servers = [k for name, k in loose.columns.items() if name[0] == SERVERS and loose.whole[k]]
     orders = [k for name, k in loose.columns.items() if name[0] in ("order", "on")]
     if found.value is None or not servers:
@@ -142,7 +146,7 @@ def _with_whole_orders(loose: Program, nodes: int, gap: float) -> Found:
         return found
     for k in orders:
         loose.whole[k] = 1
-    return program.solve(loose, gap=gap, nodes=nodes)
+    return program.solve(loose, gap=gap, nodes=nodes, below=below)
 
 
 def _of_large(whole: Program, loose: Program, nodes: int, gap: float) -> Found:

@@ -173,7 +173,8 @@ def _break_even(
     found, nodes = None, QUICK
     for _ in range(STEPS):
         at = with_offer(plan, replace(offer, usd=offer.usd * factor))
-        again = solve(at, options, nodes=nodes, gap=GAP, split=split)
+        below = (1.0 - GAP) * count(at, options, without).usd
+        again = solve(at, options, nodes=nodes, gap=LOOSE, split=split, below=below)
         if again.mix is None or not _uses(again.mix, offer):
             break
         following = _even(plan, options, offer, again.mix, without)
