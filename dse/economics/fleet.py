@@ -86,8 +86,8 @@ def solve(
 ) -> Solved:
     """The cheapest mix of `options` that keeps the plan. With `relax` the limits of these names
     (`limits_of`) may be exceeded, and the sum of the shares of excess is minimised. What `split`
-    names (`divisible`) need not be whole, nor is it in the mix: a lower bound. With `below`, nothing
-    is found that is not cheaper than that."""
+    names (`divisible`) need not be whole, nor is it in the mix: a lower bound. With `below`,
+    nothing is found that is not cheaper than that."""
     large = divisible(plan, options)
     gap = gap or (LARGE_GAP if large and not split else GAP)
     start = time.perf_counter()
@@ -132,9 +132,7 @@ def _servers_of(plan: Plan, option: Option) -> float:
     return sum(chips / plan.chip(chip).server for chip, chips in option.chips.items())
 
 
-def _with_whole_orders(
-    loose: Program, nodes: int, gap: float, below: float = np.inf
-) -> Found:
+def _with_whole_orders(loose: Program, nodes: int, gap: float, below: float = np.inf) -> Found:
     """The answer to a program with split instances; orders, which follow from whole servers in use
     unless a limit binds, are made whole where they do not."""
     found = program.solve(loose, gap=gap, nodes=nodes, below=below)
