@@ -153,12 +153,10 @@ def _of_large(whole: Program, loose: Program, nodes: int, gap: float) -> Found:
     if parts.infeasible:
         return parts
     best, bound = Found(None, np.inf, -np.inf, False), parts.bound
-    for fewer, more in NEAR if parts.value is not None else ():
-        near = {
-            name: (max(round(parts.value[k]) - fewer, 0.0), round(parts.value[k]) + more)
-            for name, k in loose.columns.items()
-            if name[0] == SERVERS
-        }
+    servers = {} if parts.value is None else dict(zip(loose.columns, parts.value, strict=True))
+    servers = {name: round(count) for name, count in servers.items() if name[0] == SERVERS}
+    for fewer, more in NEAR if servers else ():
+        near = {name: (max(n - fewer, 0), n + more) for name, n in servers.items()}
         found = program.solve(whole, gap=gap / 5.0, nodes=nodes, within=near)
         best = min(best, found, key=lambda one: one.usd)
         if best.usd - bound <= gap * abs(best.usd):
@@ -288,7 +286,7 @@ def program_of(
     made, quarters = Program(), range(plan.quarters)
     priced, servers = 0.0 if relax else 1.0, int(SERVERS not in split)
     for q in quarters:
-        for k in sorted(_columns(options)) if split else range(len(options)):
+        for k in _columns(options) if split else range(len(options)):
             made.add((INSTANCES, k, q), whole=int(not split))
     for chip in plan.chips:
         enough = _enough(plan, options, chip)
@@ -330,20 +328,21 @@ def program_of(
 
 
 def _columns(options: Sequence[Option]) -> Iterator[int]:
-    """The options that do where instances need not be whole: of those of a class on one chip the
-    first with the highest rate a chip; all on two chips."""
+    """The options that do where instances need not be whole: those of which no other of the class
+    takes as few of every chip for its rate."""
 
-    def rate(k: int) -> float:
-        return options[k].requests_per_s / sum(options[k].chips.values())
+    def least(option: Option, other: Option) -> bool:
+        """Whether `other` takes as few as `option`."""
+        return other.klass == option.klass and all(
+            chips / other.requests_per_s <= option.chips.get(chip, 0) / option.requests_per_s
+            for chip, chips in other.chips.items()
+        )
 
-    best: dict[tuple, int] = {}
     for k, option in enumerate(options):
-        place = (option.klass, *option.chips)
-        if len(option.chips) > 1:
+        others = ((m, one) for m, one in enumerate(options) if m != k and least(option, one))
+        # Of two that are alike, the first.
+        if not any(m < k or not least(one, option) for m, one in others):
             yield k
-        elif place not in best or rate(k) > rate(best[place]):
-            best[place] = k
-    yield from best.values()
 
 
 def _order_usd(plan: Plan, offer: Offer, q: int) -> float:

@@ -17,7 +17,7 @@ from dse.errors import DseError
 from dse.problem.usual import Untried
 from dse.questions.fleet.changes import Entry, Loosened, Progress, entries, loosened
 from dse.questions.fleet.infeasible import Gives, must_give, waits_for
-from dse.questions.fleet.options import Refusal, options_of
+from dse.questions.fleet.options import Known, Refusal, options_of
 from dse.schema.plan import QUARTER_HOURS, FleetChip, Plan
 
 AGREES = 1e-6  # relative: the program's cost and the cost that is counted from its mix
@@ -30,7 +30,7 @@ class OneChip:
 
     chip: str
     counted: Counted | None
-    used: tuple[tuple[Option, int], ...]
+    used: tuple[tuple[Option, float], ...]
     reason: str = ""
 
 
@@ -42,7 +42,7 @@ class Solution:
     chips that would be ordered for requests of mean lengths at the mean rate. `unsold` are
     those that are not on general sale, with what their files say; `untried` what the plan did not
     choose from and would pay; `priced` what the prices of its offers rest on
-    (`dse.economics.evidence`)."""
+    (`dse.economics.evidence`); `known` what was evaluated, for who asks for more."""
 
     plan: Plan
     options: tuple[Option, ...]
@@ -59,13 +59,15 @@ class Solution:
     unsold: Mapping[str, str] = field(default_factory=dict)
     untried: tuple[Untried, ...] = ()
     priced: tuple[Mapping[str, Any], ...] = ()
+    known: Known = field(default_factory=dict, repr=False)
 
 
 def answered(plan: Plan, catalog: Catalog, progress: Progress = lambda _: None) -> Solution:
     """Solves a plan. Raises DseError where the cost or the limits of the mix, counted apart from
     the program, are not what the program says: a fault of this software."""
-    options, refused = options_of(plan, catalog, progress)
-    found = answer_of(plan, options, refused, progress)
+    known: Known = {}
+    options, refused = options_of(plan, catalog, progress, known)
+    found = replace(answer_of(plan, options, refused, progress), known=known)
     priced = [(offer.chip, offer.basis) for offer in plan.offers if offer.basis]
     found = replace(
         found,
@@ -152,7 +154,7 @@ def _by_means(plan: Plan, catalog: Catalog, counted: Counted) -> int | None:
     solved = solve(only, options) if options else None
     if solved is None or solved.mix is None:
         return None
-    return sum(count(only, options, solved.mix).quarters[0].chips_used.values())
+    return round(sum(count(only, options, solved.mix).quarters[0].chips_used.values()))
 
 
 def tokens(plan: Plan) -> float:

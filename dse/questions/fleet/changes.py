@@ -137,7 +137,8 @@ def entry(
     answer at its price, with split instances where they are so here."""
     without = base
     if base.mix is None or _uses(base.mix, offer):
-        without = solve(_without(plan, offer), options, nodes=QUICK, split=split)
+        nodes = THOROUGH if split else QUICK
+        without = solve(_without(plan, offer), options, nodes=nodes, split=split)
     if without.mix is None or without.gap > LOOSE:
         late = "not known: the limit of nodes was reached"
         reason = "nothing keeps the plan without it" if without.status == "infeasible" else late
