@@ -1,8 +1,7 @@
 """A mixed-integer program by names, solved by SciPy's HiGHS.
 
-Columns (unknowns, at least 0) and rows (sums that are at most a limit) have names, so that one
-program is solved again with other costs, upper ends or limits: what a price, a supply or a demand
-changes is a number, and not the program.
+Columns (unknowns, at least 0) and rows (sums that are at most a limit) have names, so that who
+builds on one finds them again.
 """
 
 from __future__ import annotations
@@ -30,16 +29,14 @@ Name = tuple[Any, ...]
 
 @dataclass(slots=True)
 class Program:
-    """Columns in the order in which they were added; `whole` 1 where only whole numbers do."""
+    """Columns in the order in which they were added; `whole` 1 where only whole numbers do. Rows
+    hold factors by column, and the limit of their sum."""
 
     columns: dict[Name, int] = field(default_factory=dict)
-    rows: dict[Name, int] = field(default_factory=dict)
     cost: list[float] = field(default_factory=list)
     upper: list[float] = field(default_factory=list)
     whole: list[int] = field(default_factory=list)
-    limits: list[float] = field(default_factory=list)
-    scales: list[float] = field(default_factory=list)
-    factors: list[tuple[int, int, float]] = field(default_factory=list)  # row, column, factor
+    rows: dict[Name, tuple[dict[int, float], float]] = field(default_factory=dict)
 
     def add(self, name: Name, cost: float = 0.0, upper: float = np.inf, whole: int = 1) -> None:
         self.columns[name] = len(self.cost)
@@ -48,17 +45,12 @@ class Program:
         self.whole.append(whole)
 
     def at_most(self, name: Name, terms: Iterable[tuple[Name, float]], limit: float) -> None:
-        """sum of factor x column <= limit; a column may come several times. Rows of watts and
-        dollars stand beside rows of servers: each is scaled to a largest factor of 1."""
+        """sum of factor x column <= limit; a column may come several times."""
         row: dict[int, float] = {}
         for column, factor in terms:
             at = self.columns[column]
             row[at] = row.get(at, 0.0) + factor
-        scale = max((abs(factor) for factor in row.values()), default=1.0) or 1.0
-        self.rows[name] = len(self.limits)
-        self.factors += [(self.rows[name], at, factor / scale) for at, factor in row.items()]
-        self.limits.append(limit / scale)
-        self.scales.append(scale)
+        self.rows[name] = (row, limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,39 +69,38 @@ def solve(
     *,
     gap: float,
     nodes: int,
-    limits: Mapping[Name, float] | None = None,
     within: Mapping[Name, tuple[float, float]] | None = None,
     below: float = np.inf,
 ) -> Found:
     """The cheapest values of the columns, to a relative gap or up to a number of nodes of the
-    search tree. `limits` replace those of the rows named; `within` holds columns between two
-    values; with `below`, the answer costs no more than that, so that to find nothing proves a
-    bound. Raises KeyError for a name that is not of the program."""
-    rows = len(program.limits)
-    most, factors = np.array(program.limits), list(program.factors)
-    for name, limit in (limits or {}).items():
-        most[program.rows[name]] = limit / program.scales[program.rows[name]]
-    cost = np.array(program.cost)
+    search tree. `within` holds columns between two values; with `below`, the answer costs no more
+    than that, so that to find nothing proves a bound. Raises KeyError for a column that is not of
+    the program."""
+    rows = dict(program.rows)
     if np.isfinite(below):
-        scale = float(np.max(np.abs(cost))) or 1.0
-        factors += [(rows, at, usd / scale) for at, usd in enumerate(program.cost) if usd]
-        most, rows = np.append(most, below / scale), rows + 1
-    at, column, factor = np.array(factors, dtype=float).reshape(-1, 3).T
-    shape = (rows, len(cost))
-    matrix = csr_array((factor, (at.astype(int), column.astype(int))), shape=shape)
-    least, upper = np.zeros(len(cost)), np.array(program.upper)
+        rows["below",] = ({at: usd for at, usd in enumerate(program.cost) if usd}, below)
+    data, places, ends, most = [], [], [0], []
+    for row, limit in rows.values():
+        # Rows of watts and dollars beside rows of servers: each scaled to a largest factor 1.
+        scale = max((abs(factor) for factor in row.values()), default=1.0) or 1.0
+        places += list(row)
+        data += [factor / scale for factor in row.values()]
+        ends.append(len(data))
+        most.append(limit / scale)
+    matrix = csr_array((data, places, ends), shape=(len(most), len(program.cost)))
+    least, upper = np.zeros(len(program.cost)), np.array(program.upper)
     for name, (low, high) in (within or {}).items():
         k = program.columns[name]
         least[k], upper[k] = min(low, upper[k]), min(high, upper[k])
     # SciPy takes arrays of bounds, which its annotations do not say.
-    none: Any = np.full(rows, -np.inf)
-    ends: Any = (least, upper)
+    bounds: Any = (least, upper)
+    sums: Any = (np.full(len(most), -np.inf), np.array(most))
     with _nothing_printed():
         found = milp(
-            cost,
-            constraints=LinearConstraint(matrix, none, most),  # pyright: ignore
+            np.array(program.cost),
+            constraints=LinearConstraint(matrix, *sums),
             integrality=np.array(program.whole),
-            bounds=Bounds(*ends),
+            bounds=Bounds(*bounds),
             options={"mip_rel_gap": gap, "node_limit": nodes, "time_limit": HANGS_S},
         )
     if found.x is None:
