@@ -10,8 +10,9 @@ what is bought also moves the maintenance of as many chips that are owned alread
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from dse.economics.fleet import (
     DEMAND,
@@ -38,6 +39,33 @@ TIGHT = 5 * GAP  # a smaller difference is no difference
 EVEN = "in or out: the same to the gap of the program"
 
 Progress = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Steps:
+    """Progress that says how many of the steps of an answer are done, and about how many seconds
+    the rest takes if steps go on as they did."""
+
+    say: Progress
+    plan: Plan
+    done: int = 0
+    start: float = field(default_factory=time.monotonic)
+
+    @property
+    def steps(self) -> int:
+        """Instances by class, model and chip, the program, each limit, each price, and three ways
+        that were not searched."""
+        models = sum(len(one.models) for one in self.plan.demand)
+        options = models * (len(self.plan.chips) + self.plan.disaggregated)
+        return options + 1 + len(limits_of(self.plan)) + len(self.plan.offers) + 3
+
+    def __call__(self, words: str) -> None:
+        left = ""
+        if self.done:
+            each = (time.monotonic() - self.start) / self.done
+            left = f", about {each * max(self.steps - self.done, 1):.0f} s left"
+        self.done += 1
+        self.say(f"{words} ({min(self.done, self.steps)} of {self.steps}{left})")
 
 
 @dataclass(frozen=True, slots=True)

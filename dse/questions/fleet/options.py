@@ -55,9 +55,12 @@ def options_of(
     catalog: Catalog,
     progress: Progress = lambda _: None,
     known: Known | None = None,
+    *,
+    largest: bool = False,
 ) -> tuple[list[Option], list[Refusal]]:
     """The options, and what is refused. `known` holds what was evaluated before for classes that
-    differ in what they choose from alone, and takes what is new."""
+    differ in what they choose from alone, and takes what is new; with `largest`, of pools the
+    largest alone."""
     known = {} if known is None else known
     served: list[Served] = []
     refused: list[Refusal] = []
@@ -78,7 +81,7 @@ def options_of(
         if point.chips in sizes[row.subject.chip]
     ]
     if plan.disaggregated:
-        options += pool_options(plan, catalog, sizes, progress)
+        options += pool_options(plan, catalog, sizes, progress, largest=largest)
     return _efficient(options), refused
 
 
