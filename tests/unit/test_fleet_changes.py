@@ -11,7 +11,7 @@ import pytest
 from dse.catalog import load_catalog
 from dse.economics.fleet import divisible, solve, with_offer
 from dse.questions.fleet.answer import answer_of
-from dse.questions.fleet.changes import entries, entry, loosened
+from dse.questions.fleet.changes import Steps, entries, entry, loosened
 from dse.questions.fleet.document import document
 from dse.questions.fleet.options import options_of
 from dse.questions.fleet.words import lead
@@ -136,3 +136,16 @@ def test_what_changes_a_large_fleet_is_no_gap_of_the_solver():
         mix = solve(at, options, split=split, gap=1e-7).mix
         assert mix is not None
         assert any(label == offer.label for label, _ in mix.orders) == used
+
+
+def test_progress_says_which_step_it_is_and_what_is_left():
+    said: list[str] = []
+    one = plan(chip("a", rent("a", 2.0)), chip("b", rent("b", 3.0)), limits=Limits(watts=1e6))
+    steps = Steps(said.append, one)
+    # Two chips, the program, power and demand, two prices, three ways that were not searched.
+    assert steps.steps == 10
+    for _ in range(12):
+        steps("price of a")
+    assert said[0] == "price of a (1 of 10)"
+    assert said[1].startswith("price of a (2 of 10, about 0 s left")
+    assert said[-1].startswith("price of a (10 of 10, ")
