@@ -1,9 +1,9 @@
 """How long a fleet's answer takes: `python -m benchmarks.fleet [PLAN ...] [--json]`.
 
-Seconds of the processor of each stage, for the shipped plans and `three-services` of this folder (three services,
-eight quarters, a dozen offers): the options (the model's best instances), the program, what would
-change its answer (limits and demand, then prices), what was not searched, and the page. Those of
-the clock, which other work on the machine lengthens, stand beside their sum.
+Seconds of the processor by stage, for the shipped plans and `three-services` of this folder (three
+services, eight quarters, a dozen offers): the options (the model's best instances), the program,
+what would change its answer (limits and demand, then prices), what was not searched, and the page.
+Those of the clock, which other work on the machine lengthens, stand beside their sum.
 """
 
 from __future__ import annotations
