@@ -16,7 +16,7 @@ from dse.schema.traffic import Requests, Traffic
 YEAR_S = 8760.0 * 3600.0
 
 
-def demand(name: str = "chat", per_s: float = 10.0, **more: float) -> DemandClass:
+def demand(name: str = "chat", per_s: float = 10.0, **more: Any) -> DemandClass:
     traffic = Traffic((Requests(1.0, 1000.0, 100.0),), per_s, **more)
     return DemandClass(name, ("m",), traffic, ttft_s=1.0, tpot_s=0.05)
 

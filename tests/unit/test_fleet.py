@@ -39,7 +39,7 @@ def brute(one: Plan, options: list[Option], most: int = 3) -> float:
     for counts in itertools.product(range(most + 1), repeat=len(orders)):
         ordered = dict(zip(orders, counts, strict=True))
         on: dict[tuple[str, int], int] = {}
-        run: dict[tuple[int, int], int] = {}
+        run: dict[tuple[int, int], float] = {}
         empty = count(one, options, Mix(ordered, {}, {}))
         for q, quarter in enumerate(empty.quarters):
             found = _quarter(one, options, q, quarter.rented, quarter.owned)
