@@ -109,7 +109,7 @@ def order_worth_usd(plan: Plan, offer: Offer, ordered: int) -> float:
     return offer.usd_in(ordered) * (worth + plan.used_after_end * (owed - worth))
 
 
-def _books(plan: Plan, offer: Offer, ordered: int, chips: int, q: int) -> tuple[float, float]:
+def _books(plan: Plan, offer: Offer, ordered: int, chips: float, q: int) -> tuple[float, float]:
     """(depreciation in quarter q, value at its end) of a purchase, dollars."""
     since = q - ordered - offer.lead_quarters
     if since < 0:

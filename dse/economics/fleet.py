@@ -1,18 +1,21 @@
-"""The cheapest fleet for a plan, as a mixed-integer program (SciPy's HiGHS).
+"""The cheapest fleet for a plan, as a mixed-integer program.
 
-Unknowns, all of them whole numbers: instances of each option and quarter, servers ordered by each
-offer and quarter, owned servers of each chip that are on in each quarter. With R the rented servers
-in their term, O the owned ones that are on, of s chips each, k spare servers and a spare share h:
+Unknowns: instances of each option and quarter, servers ordered by each offer and quarter, owned
+servers of each chip that are on in each quarter, servers that are in use. With R the rented servers
+in their term, O the owned ones that are on, S those in use, of s chips each, k spare servers and a
+spare share h:
 
     sum of rate x instances of a class >= its peak                                demand
-    s (R + O) >= (1 + h) sum of chips x instances + k s (if the chip is used)     servers
-    O <= stock + what was bought and has arrived                                  ownership
+    s S >= (1 + h) sum of chips x instances + k s (if the chip is used)           servers
+    S <= R + O, O <= stock + what was bought and has arrived                      ownership
     watts, racks, chips, dollars <= limit                                         limits
 
-A large fleet is solved first with instances that need not be whole, in a fraction of the time: a
-lower bound, and at slightly more demand orders that are nearly right. Whole instances are sought
-near these, then, where the two differ by more than the gap, everywhere among what is cheaper by
-the gap, up to a number of nodes: where there is nothing, the gap is proven.
+All are whole numbers. A large fleet is solved first with instances that need not be whole: a lower
+bound, and servers in use that are nearly right. There, of the options of a class on a chip the one
+with the highest rate a chip does; and where S is whole, orders are, as each serves quarters in a
+row. Whole instances are sought near these servers, then, where the two differ by more than the
+gap, everywhere among what is cheaper by the gap, up to a number of nodes: where there is nothing,
+the gap is proven.
 
 The objective is the discounted cost of `dse.economics.fleet_cost`, which counts it a second time
 from the answer.
@@ -20,19 +23,13 @@ from the answer.
 
 from __future__ import annotations
 
-import ctypes
-import os
-import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import csr_array
 
+from dse.economics import program
 from dse.economics.fleet_cost import (
     Mix,
     Option,
@@ -44,17 +41,16 @@ from dse.economics.fleet_cost import (
     serves,
     upkeep_usd,
 )
-from dse.schema.plan import BUY, QUARTER_HOURS, RENT, FleetChip, Offer, Plan
+from dse.economics.program import Found, Name, Program
+from dse.schema.plan import BUY, QUARTER_HOURS, RENT, DemandClass, FleetChip, Offer, Plan
 
 GAP = 1e-4  # relative, at which the program stops
 LARGE_GAP = 5e-3  # the same of a fleet of more than MANY whole instances
 MANY = 20
+LEAST = 1e-6  # of what need not be whole: less is nothing
 NODES, WHOLE = 500, 10  # of a branch-and-bound tree; times as many for the whole program
-# A budget is a count, so that a slow machine finds the same mix; this only ends what hangs.
-HANGS_S = 120.0
-NEAR = 1  # servers that an order may differ from that of the program with split instances
-MARGINS = (0.01, 0.02)  # more demand of that program, which leaves room for whole ones
-INFEASIBLE = 2  # as `milp` says it
+NEAR = ((0, 1), (1, 2))  # servers in use, fewer and more than with split instances
+INSTANCES, SERVERS = "run", "servers"  # what need not be whole in a large fleet
 OPTIMAL = "optimal"
 # What may be relaxed to explain that nothing is feasible, in words.
 DEMAND, SUPPLY = "demand", "supply"
@@ -75,91 +71,7 @@ class Solved:
     relaxed: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class _Program:
-    """Rows and columns by name; `rows` hold (column, factor) and an upper bound."""
-
-    names: list[tuple] = field(default_factory=list)
-    index: dict[tuple, int] = field(default_factory=dict)
-    cost: list[float] = field(default_factory=list)
-    upper: list[float] = field(default_factory=list)
-    whole: list[int] = field(default_factory=list)
-    rows: list[tuple[dict[int, float], float]] = field(default_factory=list)
-
-    def add(self, name: tuple, cost: float = 0.0, upper: float = np.inf, whole: int = 1) -> None:
-        self.index[name] = len(self.names)
-        self.names.append(name)
-        self.cost.append(cost)
-        self.upper.append(upper)
-        self.whole.append(whole)
-
-    def at_most(self, terms: Iterable[tuple[tuple, float]], limit: float) -> None:
-        """sum of factor x column <= limit."""
-        row: dict[int, float] = {}
-        for name, factor in terms:
-            row[self.index[name]] = row.get(self.index[name], 0.0) + factor
-        self.rows.append((row, limit))
-
-    def run(
-        self,
-        nodes: int,
-        gap: float,
-        *,
-        split: bool = False,
-        near: Mapping[tuple, float] | None = None,
-        below: float = np.inf,
-    ) -> Any:
-        """HiGHS's answer. With `split`, instances need not be whole; with `near`, orders are those
-        of another answer, NEAR servers more or less; with `below`, it costs no more than that, so
-        that to find nothing proves a bound."""
-        data, columns, ends, limits = [], [], [0], []
-        cheaper = [({k: usd for k, usd in enumerate(self.cost) if usd}, below)]
-        for row, limit in [*self.rows, *(cheaper if np.isfinite(below) else [])]:
-            # Rows of watts and dollars beside rows of servers: each scaled to a largest factor 1.
-            scale = max((abs(factor) for factor in row.values()), default=1.0)
-            columns += list(row)
-            data += [factor / scale for factor in row.values()]
-            ends.append(len(data))
-            limits.append(limit / scale)
-        matrix = csr_array((data, columns, ends), shape=(len(limits), len(self.names)))
-        # SciPy takes arrays of bounds, which its annotations do not say.
-        none: Any = np.full(len(limits), -np.inf)
-        most: Any = np.array(limits)
-        least: Any = np.zeros(len(self.upper))
-        upper: Any = np.array(self.upper)
-        if near is not None:
-            for k, name in enumerate(self.names):
-                if name[0] == "order":
-                    least[k] = max(round(near[name]) - NEAR, 0.0)
-                    upper[k] = min(round(near[name]) + NEAR, upper[k])
-        whole = np.array(self.whole)
-        if split:
-            whole[[k for k, name in enumerate(self.names) if name[0] == "run"]] = 0
-        with _nothing_printed():
-            return milp(
-                np.array(self.cost),
-                constraints=LinearConstraint(matrix, none, most),
-                integrality=whole,
-                bounds=Bounds(least, upper),
-                options={"mip_rel_gap": gap, "node_limit": nodes, "time_limit": HANGS_S},
-            )
-
-
-@contextmanager
-def _nothing_printed() -> Iterator[None]:
-    """Silences HiGHS, which sometimes writes a line to standard output in spite of its options; a
-    JSON document must stay alone there."""
-    c = ctypes.CDLL(None if os.name == "posix" else "msvcrt")
-    sys.stdout.flush()
-    kept, nothing = os.dup(1), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nothing, 1)
-        yield
-        c.fflush(None)
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(nothing)
+NOTHING = Solved(None, np.inf, np.inf, np.inf, "infeasible", 0.0)
 
 
 def solve(
@@ -169,98 +81,92 @@ def solve(
     relax: Sequence[str] = (),
     nodes: int = NODES,
     gap: float | None = None,
-    split: bool = False,
+    split: Sequence[str] = (),
+    below: float = np.inf,
 ) -> Solved:
     """The cheapest mix of `options` that keeps the plan. With `relax` the limits of these names
-    (`limits_of`) may be exceeded, and the sum of the shares of excess is minimised. With `split`
-    instances need not be whole: a lower bound, whose `instances` are rounded."""
-    large = many(plan, options)
+    (`limits_of`) may be exceeded, and the sum of the shares of excess is minimised. What `split`
+    names (`divisible`) need not be whole, nor is it in the mix: a lower bound. With `below`,
+    nothing is found that is not cheaper than that."""
+    large = divisible(plan, options)
     gap = gap or (LARGE_GAP if large and not split else GAP)
-    program = _program(plan, options, relax)
     start = time.perf_counter()
-
-    def seconds() -> float:
-        return time.perf_counter() - start
-
-    best, bound = None, -np.inf
-    if split or large:
-        parts = program.run(nodes, gap, split=True)
-        if parts.status == INFEASIBLE:
-            return Solved(None, np.inf, np.inf, np.inf, "infeasible", seconds())
-        bound = -np.inf if parts.mip_dual_bound is None else float(parts.mip_dual_bound)
-        if parts.x is not None:
-            best = parts if split else _rounded(program, plan, options, relax, parts, nodes, gap)
-    if not split and (best is None or best.fun - bound > gap * abs(best.fun)):
-        below = np.inf if best is None else best.fun - gap * abs(best.fun)
-        whole = program.run(WHOLE * nodes, gap, below=below)
-        if whole.status == INFEASIBLE and best is None:
-            return Solved(None, np.inf, np.inf, np.inf, "infeasible", seconds())
-        least = below if whole.status == INFEASIBLE else whole.mip_dual_bound
-        if least is not None:
-            bound = max(bound, min(float(least), below))
-        if whole.x is not None and (best is None or whole.fun < best.fun):
-            best = whole
-    if best is None:
+    whole = program_of(plan, options, relax=relax, split=split)
+    if split:
+        best = _with_whole_orders(whole, nodes, gap, below)
+    elif large:
+        best = _of_large(whole, program_of(plan, options, relax=relax, split=large[:1]), nodes, gap)
+    else:
+        best = program.solve(whole, gap=gap, nodes=WHOLE * nodes, below=below)
+    seconds = time.perf_counter() - start
+    if best.value is None:
         undecided = "undecided: the limit of nodes was reached"
-        return Solved(None, np.inf, np.inf, np.inf, undecided, seconds())
-    value = dict(zip(program.names, best.x, strict=True))
-    usd = float(best.fun)
-    bound = min(bound, usd)
+        return replace(
+            NOTHING, status=NOTHING.status if best.infeasible else undecided, seconds=seconds
+        )
+    usd, bound = best.usd, min(best.bound, best.usd)
     share = (usd - bound) / usd if usd > 0.0 else 0.0
     status = "feasible: the limit of nodes was reached"
     if share <= gap * 1.01:
         status = OPTIMAL if share <= GAP * 1.01 else "within the gap"
+    value = dict(zip(whole.columns, best.value.tolist(), strict=True))
     relaxed = {name: value["relax", name] for name in relax if value["relax", name] > 1e-9}
-    return Solved(_mix(value), usd, bound, share, status, seconds(), relaxed)
+    return Solved(_mix(value, split), usd, bound, share, status, seconds, relaxed)
 
 
-def many(plan: Plan, options: Sequence[Option]) -> bool:
-    """Whether the peak takes more than MANY instances, even if all are the largest."""
-    needed = 0.0
+def divisible(plan: Plan, options: Sequence[Option]) -> tuple[str, ...]:
+    """What is so many that its wholeness is small beside the fleet: instances where the peak takes
+    more than MANY, even if all are the largest, then servers, alike."""
+    instances = servers = 0.0
     for one in plan.demand:
-        most = max(option.requests_per_s for option in options if option.klass == one.name)
-        needed += max(one.traffic.peak_per_s(q) for q in range(plan.quarters)) / most
-    return needed > MANY
+        mine = [option for option in options if option.klass == one.name]
+        peak = max(one.traffic.peak_per_s(q) for q in range(plan.quarters))
+        instances += peak / max(option.requests_per_s for option in mine)
+        servers += peak / max(option.requests_per_s / _servers_of(plan, option) for option in mine)
+    if instances <= MANY:
+        return ()
+    return (INSTANCES,) if servers <= MANY else (INSTANCES, SERVERS)
 
 
-def _rounded(
-    program: _Program,
-    plan: Plan,
-    options: Sequence[Option],
-    relax: Sequence[str],
-    parts: Any,
-    nodes: int,
-    gap: float,
-) -> Any:
-    """The best whole answer near that with split instances, at the least margin of demand at which
-    there is one; None where there is none."""
-    for margin in (0.0, *MARGINS):
-        loose = parts if margin == 0.0 else _more(plan, options, relax, margin, nodes, gap)
-        found = None if loose.x is None else _near(program, loose, nodes, gap)
-        if found is not None:
-            return found
-    return None
+def _servers_of(plan: Plan, option: Option) -> float:
+    return sum(chips / plan.chip(chip).server for chip, chips in option.chips.items())
 
 
-def _more(
-    plan: Plan,
-    options: Sequence[Option],
-    relax: Sequence[str],
-    margin: float,
-    nodes: int,
-    gap: float,
-) -> Any:
-    """The answer with split instances at `margin` more demand."""
-    for one in plan.demand:
-        name, per_s = f"{DEMAND} {one.name}", one.traffic.requests_per_s * (1.0 + margin)
-        plan = with_limit(plan, name, per_s)
-    return _program(plan, options, relax).run(nodes, gap, split=True)
+def _with_whole_orders(loose: Program, nodes: int, gap: float, below: float = np.inf) -> Found:
+    """The answer to a program with split instances; orders, which follow from whole servers in use
+    unless a limit binds, are made whole where they do not."""
+    found = program.solve(loose, gap=gap, nodes=nodes, below=below)
+    servers = [k for name, k in loose.columns.items() if name[0] == SERVERS and loose.whole[k]]
+    orders = [k for name, k in loose.columns.items() if name[0] in ("order", "on")]
+    if found.value is None or not servers:
+        return found
+    if np.all(np.abs(found.value[orders] - np.round(found.value[orders])) < 1e-5):
+        return found
+    for k in orders:
+        loose.whole[k] = 1
+    return program.solve(loose, gap=gap, nodes=nodes, below=below)
 
 
-def _near(program: _Program, loose: Any, nodes: int, gap: float) -> Any:
-    """The best answer near one with split instances, or None."""
-    found = program.run(nodes, gap, near=dict(zip(program.names, loose.x, strict=True)))
-    return found if found.x is not None else None
+def _of_large(whole: Program, loose: Program, nodes: int, gap: float) -> Found:
+    """Whole instances, from the answer with split ones."""
+    parts = _with_whole_orders(loose, nodes, gap / 5.0)
+    if parts.infeasible:
+        return parts
+    best, bound = Found(None, np.inf, -np.inf, False), parts.bound
+    servers = {} if parts.value is None else dict(zip(loose.columns, parts.value, strict=True))
+    servers = {name: round(count) for name, count in servers.items() if name[0] == SERVERS}
+    for fewer, more in NEAR if servers else ():
+        near = {name: (max(n - fewer, 0), n + more) for name, n in servers.items()}
+        found = program.solve(whole, gap=gap / 5.0, nodes=nodes, within=near)
+        best = min(best, found, key=lambda one: one.usd)
+        if best.usd - bound <= gap * abs(best.usd):
+            return replace(best, bound=bound)
+    below = best.usd - gap * abs(best.usd) if best.value is not None else np.inf
+    found = program.solve(whole, gap=gap, nodes=WHOLE * nodes, below=below)
+    if best.value is None:
+        return replace(found, bound=max(bound, found.bound))
+    bound = max(bound, below if found.infeasible else min(found.bound, below))
+    return replace(min(best, found, key=lambda one: one.usd), bound=bound)
 
 
 def limits_of(plan: Plan) -> dict[str, float]:
@@ -309,234 +215,276 @@ def with_offer(plan: Plan, offer: Offer) -> Plan:
     return replace(plan, chips=tuple(changed(chip) for chip in plan.chips))
 
 
-def _mix(value: Mapping[tuple, float]) -> Mix:
-    def whole(kind: str) -> dict:
-        return {
-            name[1:]: round(count)
-            for name, count in value.items()
-            if name[0] == kind and round(count) > 0
-        }
+def _mix(value: Mapping[Name, float], split: Sequence[str]) -> Mix:
+    """What is there; counts are whole but for what is split."""
 
-    return Mix(orders=whole("order"), on=whole("on"), instances=whole("run"))
+    def of(kind: str, least: float, whole: bool) -> dict:
+        counts = ((name[1:], count) for name, count in value.items() if name[0] == kind)
+        return {name: round(n) if whole else n for name, n in counts if n > least}
+
+    servers = SERVERS not in split
+    least = 0.5 if servers else LEAST
+    return Mix(
+        orders=of("order", least, servers),
+        on=of("on", least, servers),
+        instances=of("run", *((LEAST, False) if split else (0.5, True))),
+    )
 
 
 def settled(plan: Plan, options: Sequence[Option], mix: Mix) -> Mix:
     """The same orders, with each quarter served on the fewest chips. The program leaves this open,
     since chips that are there anyway cost nothing."""
-    instances: dict[tuple[int, int], int] = {}
+    instances: dict[tuple[int, int], float] = {}
     for q in range(plan.quarters):
         before = {(k, at): count for (k, at), count in mix.instances.items() if at == q}
         used = {chip for k, _ in before for chip in options[k].chips}
-        program = _Program()
+        fewest = Program()
         for k, option in enumerate(options):
             if used.issuperset(option.chips):
                 # Of equally many chips, those in fewer instances.
-                program.add(("run", k, q), sum(option.chips.values()) + 1e-3)
+                fewest.add((INSTANCES, k, q), sum(option.chips.values()) + 1e-3)
         for one in plan.demand:
             rates = [
                 (name, -options[name[1]].requests_per_s)
-                for name in program.names
+                for name in fewest.columns
                 if options[name[1]].klass == one.name
             ]
-            program.at_most(rates, -one.traffic.peak_per_s(q))
+            fewest.at_most((DEMAND, one.name), rates, -one.traffic.peak_per_s(q))
         for chip in used:
             taken = [
                 (name, (1.0 + plan.spare_share) * options[name[1]].chips.get(chip, 0))
-                for name in program.names
+                for name in fewest.columns
             ]
             servers = mix.on.get((chip, q), 0) - plan.spare_servers
-            for order, _ in _rented(plan, chip, q):
+            for order, _ in _rented(plan, plan.chip(chip), q):
                 servers += mix.orders.get(order[1:], 0)
-            program.at_most(taken, float(servers * plan.chip(chip).server))
-        found = program.run(NODES, GAP)
+            fewest.at_most((SERVERS, chip), taken, float(servers * plan.chip(chip).server))
+        found = program.solve(fewest, gap=GAP, nodes=NODES).value
         instances |= (
             before
-            if found.x is None
+            if found is None
             else {
                 name[1:]: round(count)
-                for name, count in zip(program.names, found.x, strict=True)
+                for name, count in zip(fewest.columns, found, strict=True)
                 if round(count) > 0
             }
         )
     return replace(mix, instances=instances)
 
 
-def _program(plan: Plan, options: Sequence[Option], relax: Sequence[str]) -> _Program:
-    program = _Program()
-    quarters = range(plan.quarters)
-    priced = 0.0 if relax else 1.0
+def program_of(
+    plan: Plan,
+    options: Sequence[Option],
+    *,
+    relax: Sequence[str] = (),
+    split: Sequence[str] = (),
+) -> Program:
+    """The program of a plan. Columns: instances ("run", option, quarter), servers ("order", offer,
+    quarter), ("on", chip, quarter) and ("servers", chip, quarter), whether a chip is ("used", chip,
+    quarter), ("racks", chip, quarter), the share of excess ("relax", limit). Rows have the names of
+    what they hold: ("demand", class, quarter), (limit, quarter)."""
+    made, quarters = Program(), range(plan.quarters)
+    priced, servers = 0.0 if relax else 1.0, int(SERVERS not in split)
     for q in quarters:
-        for k in range(len(options)):
-            program.add(("run", k, q))
-    for offer in plan.offers:
-        server = plan.chip(offer.chip).server
-        most = offer.chips_per_quarter // server
-        capped = np.isfinite(most) and f"{SUPPLY} {offer.label}" not in relax
-        for q in quarters:
-            usd = sum(
-                discount(plan, t)
-                * (rent_usd(offer, q) if offer.way == RENT else capital_usd(plan, offer, q))
-                for t in quarters
-                if serves(offer, q, t)
-            ) + end_usd(plan, offer, q)
-            fits = q + offer.lead_quarters < plan.quarters
-            enough = _enough(plan, options, offer.chip)
-            upper = min(most if capped else enough, enough) if fits else 0
-            program.add(("order", offer.label, q), priced * usd * server, upper)
+        for k in _columns(options) if split else range(len(options)):
+            made.add((INSTANCES, k, q), whole=int(not split))
     for chip in plan.chips:
+        enough = _enough(plan, options, chip)
+        for offer in chip.offers:
+            capped = f"{SUPPLY} {offer.label}" not in relax
+            most = np.floor(offer.chips_per_quarter / chip.server) if capped else np.inf
+            for q in quarters:
+                usd = priced * _order_usd(plan, offer, q) * chip.server
+                fits = q + offer.lead_quarters < plan.quarters
+                upper = min(most, enough) if fits else 0.0
+                made.add(("order", offer.label, q), usd, upper, whole=int(not split))
         for q in quarters:
-            usd = discount(plan, q) * _running_usd(plan, chip.chip) * chip.server
-            program.add(("on", chip.chip, q), priced * usd)
+            usd = priced * discount(plan, q) * _running_usd(plan, chip.chip) * chip.server
+            made.add(("on", chip.chip, q), usd, whole=int(not split))
+            made.add((SERVERS, chip.chip, q), whole=servers)
             if plan.spare_servers:
-                program.add(("used", chip.chip, q), 0.0, 1.0)
+                made.add(("used", chip.chip, q), 0.0, 1.0)
             if np.isfinite(plan.limits.racks):
-                program.add(("racks", chip.chip, q))
+                made.add(("racks", chip.chip, q), whole=servers)
     for name in relax:
-        program.add(("relax", name), 1.0, whole=0)
+        made.add(("relax", name), 1.0, whole=0)
     for q in quarters:
-        _demand(program, plan, options, q, relax)
+        for one in plan.demand:
+            _demand(made, options, one, q, relax)
         for chip in plan.chips:
-            _servers(program, plan, options, chip.chip, q)
-        _limits(program, plan, q, relax)
+            _servers(made, plan, options, chip, q, bool(split))
+        _limits(made, plan, q, relax)
     if np.isfinite(plan.limits.usd_total):
         terms = [term for q in quarters for term in _cash(plan, q)]
-        _limit(program, terms, plan.limits.usd_total, "usd_total", relax)
+        _limit(made, ("usd_total",), terms, plan.limits.usd_total, relax)
     for offer in plan.offers:
         name = f"{SUPPLY} {offer.label}"
         if name in relax:
             server = plan.chip(offer.chip).server
             for q in quarters:
                 terms = [(("order", offer.label, q), float(server))]
-                _limit(program, terms, offer.chips_per_quarter, name, relax)
-    return program
+                _limit(made, (name, q), terms, offer.chips_per_quarter, relax)
+    return made
+
+
+def _columns(options: Sequence[Option]) -> Iterator[int]:
+    """The options that do where instances need not be whole: those of which no other of the class
+    takes as few of every chip for its rate."""
+
+    def least(option: Option, other: Option) -> bool:
+        """Whether `other` takes as few as `option`."""
+        return other.klass == option.klass and all(
+            chips / other.requests_per_s <= option.chips.get(chip, 0) / option.requests_per_s
+            for chip, chips in other.chips.items()
+        )
+
+    for k, option in enumerate(options):
+        others = ((m, one) for m, one in enumerate(options) if m != k and least(option, one))
+        # Of two that are alike, the first.
+        if not any(m < k or not least(one, option) for m, one in others):
+            yield k
+
+
+def _order_usd(plan: Plan, offer: Offer, q: int) -> float:
+    """Discounted dollars per chip of an order of quarter q, with what the end writes off."""
+    usd = rent_usd(offer, q) if offer.way == RENT else capital_usd(plan, offer, q)
+    there = (discount(plan, t) for t in range(plan.quarters) if serves(offer, q, t))
+    return usd * sum(there) + end_usd(plan, offer, q)
 
 
 def _demand(
-    program: _Program, plan: Plan, options: Sequence[Option], q: int, relax: Sequence[str]
+    made: Program, options: Sequence[Option], one: DemandClass, q: int, relax: Sequence[str]
 ) -> None:
-    for one in plan.demand:
-        peak = one.traffic.peak_per_s(q)
-        terms: list[tuple[tuple, float]] = [
-            (("run", k, q), -option.requests_per_s)
-            for k, option in enumerate(options)
-            if option.klass == one.name
-        ]
-        if f"{DEMAND} {one.name}" in relax:
-            terms.append((("relax", f"{DEMAND} {one.name}"), -peak))
-        program.at_most(terms, -peak)
+    peak, name = one.traffic.peak_per_s(q), f"{DEMAND} {one.name}"
+    terms: list[tuple[Name, float]] = [
+        (column, -options[column[1]].requests_per_s) for column in _runs(made, options, q, one.name)
+    ]
+    if name in relax:
+        terms.append((("relax", name), -peak))
+    made.at_most((DEMAND, one.name, q), terms, -peak)
 
 
-def _rented(plan: Plan, chip: str, q: int, *, on_site: bool = False) -> list[tuple[tuple, float]]:
+def _runs(made: Program, options: Sequence[Option], q: int, klass: str) -> list[Name]:
+    """The columns of a class in a quarter."""
+    return [
+        (INSTANCES, k, q)
+        for k, option in enumerate(options)
+        if option.klass == klass and (INSTANCES, k, q) in made.columns
+    ]
+
+
+def _rented(
+    plan: Plan, chip: FleetChip, q: int, *, on_site: bool = False
+) -> list[tuple[Name, float]]:
     """Servers of a chip that are rented in a quarter, one term an order."""
     return [
         (("order", offer.label, order), 1.0)
-        for offer in plan.chip(chip).offers
+        for offer in chip.offers
         for order in range(plan.quarters)
         if offer.way == RENT and serves(offer, order, q) and (offer.on_site or not on_site)
     ]
 
 
-def _servers(program: _Program, plan: Plan, options: Sequence[Option], chip: str, q: int) -> None:
+def _servers(
+    made: Program, plan: Plan, options: Sequence[Option], chip: FleetChip, q: int, split: bool
+) -> None:
     """Chips of the instances and the spares are in servers; what is on and not rented is owned."""
-    one = plan.chip(chip)
-    needed: list[tuple[tuple, float]] = [
-        (("run", k, q), (1.0 + plan.spare_share) * option.chips[chip])
-        for k, option in enumerate(options)
-        if chip in option.chips
-    ]
-    have: list[tuple[tuple, float]] = [
-        (name, -float(one.server)) for name, _ in _rented(plan, chip, q)
-    ]
-    have.append((("on", chip, q), -float(one.server)))
+    name, use = chip.chip, (SERVERS, chip.chip, q)
+    taken: list[tuple[Name, float]] = [(use, -float(chip.server))]
+    used = ("used", name, q)
+    for one in plan.demand:
+        runs = [run for run in _runs(made, options, q, one.name) if name in options[run[1]].chips]
+        taken += [(run, (1.0 + plan.spare_share) * options[run[1]].chips[name]) for run in runs]
+        if plan.spare_servers and split:
+            peak = one.traffic.peak_per_s(q)
+            rates = [(run, options[run[1]].requests_per_s) for run in runs]
+            made.at_most(("used", name, one.name, q), [*rates, (used, -peak)], 0.0)
+        elif plan.spare_servers:
+            for run in runs:
+                most = _most_instances(one, options[run[1]], q)
+                made.at_most(("used", name, *run), [(run, 1.0), (used, -most)], 0.0)
     if plan.spare_servers:
-        spare = (("used", chip, q), float(plan.spare_servers * one.server))
-        program.at_most([*needed, *have, spare], 0.0)
-        for k, option in enumerate(options):
-            if chip in option.chips:
-                most = _most_instances(plan, option, q)
-                program.at_most([(("run", k, q), 1.0), (("used", chip, q), -most)], 0.0)
-    else:
-        program.at_most([*needed, *have], 0.0)
+        taken.append((used, float(plan.spare_servers * chip.server)))
+        one_and_spare = [(used, 1.0 + plan.spare_servers), (use, -1.0)]
+        made.at_most(("used", name, q), one_and_spare, 0.0)
+    made.at_most(("chips of", name, q), taken, 0.0)
+    have = [(order, -1.0) for order, _ in _rented(plan, chip, q)]
+    made.at_most(use, [(use, 1.0), *have, (("on", name, q), -1.0)], 0.0)
     bought = [
         (("order", offer.label, order), -1.0)
-        for offer in one.offers
+        for offer in chip.offers
         for order in range(plan.quarters)
         if offer.way == BUY and serves(offer, order, q)
     ]
-    program.at_most([(("on", chip, q), 1.0), *bought], float(one.stock // one.server))
+    owned = float(chip.stock // chip.server)
+    made.at_most(("on", name, q), [(("on", name, q), 1.0), *bought], owned)
 
 
-def _enough(plan: Plan, options: Sequence[Option], chip: str) -> float:
+def _enough(plan: Plan, options: Sequence[Option], chip: FleetChip) -> float:
     """The most servers of a chip that a plan can use: every class at its highest peak on the option
     that takes most of the chip, and the spares."""
-    one = plan.chip(chip)
-    chips = sum(
-        max(
-            (
-                max(_most_instances(plan, option, q) for q in range(plan.quarters))
-                * option.chips[chip]
-                for option in options
-                if option.klass == served.name and chip in option.chips
-            ),
-            default=0.0,
+    chips = 0.0
+    for one in plan.demand:
+        mine = [o for o in options if o.klass == one.name and chip.chip in o.chips]
+        instances = (max(_most_instances(one, o, q) for q in range(plan.quarters)) for o in mine)
+        chips += max(
+            (n * o.chips[chip.chip] for n, o in zip(instances, mine, strict=True)), default=0
         )
-        for served in plan.demand
-    )
-    return float(np.ceil((1.0 + plan.spare_share) * chips / one.server)) + plan.spare_servers
+    return float(np.ceil((1.0 + plan.spare_share) * chips / chip.server)) + plan.spare_servers
 
 
-def _most_instances(plan: Plan, option: Option, q: int) -> float:
+def _most_instances(one: DemandClass, option: Option, q: int) -> float:
     """Never more than serve the whole peak of the class."""
-    peak = next(one for one in plan.demand if one.name == option.klass).traffic.peak_per_s(q)
-    return float(np.ceil(peak / option.requests_per_s))
+    return float(np.ceil(one.traffic.peak_per_s(q) / option.requests_per_s))
 
 
-def _limits(program: _Program, plan: Plan, q: int, relax: Sequence[str]) -> None:
+def _limits(made: Program, plan: Plan, q: int, relax: Sequence[str]) -> None:
     limits = plan.limits
     servers = {
-        chip.chip: [*_rented(plan, chip.chip, q, on_site=True), (("on", chip.chip, q), 1.0)]
+        chip.chip: [*_rented(plan, chip, q, on_site=True), (("on", chip.chip, q), 1.0)]
         for chip in plan.chips
     }
     for name, of in (("watts", lambda c: c.watts * c.server), ("chips", lambda c: c.server)):
         if np.isfinite(getattr(limits, name)):
-            terms: list[tuple[tuple, float]] = [
+            terms: list[tuple[Name, float]] = [
                 (key, factor * of(chip))
                 for chip in plan.chips
                 for key, factor in servers[chip.chip]
             ]
-            _limit(program, terms, getattr(limits, name), name, relax)
+            _limit(made, (name, q), terms, getattr(limits, name), relax)
     if np.isfinite(limits.racks):
         for chip in plan.chips:
             per_rack = chip.chips_per_rack / chip.server
             full = (("racks", chip.chip, q), -per_rack)
-            program.at_most([*servers[chip.chip], full], 0.0)
+            made.at_most(("racks", chip.chip, q), [*servers[chip.chip], full], 0.0)
         terms = [(("racks", chip.chip, q), 1.0) for chip in plan.chips]
-        _limit(program, terms, limits.racks, "racks", relax)
+        _limit(made, ("racks", q), terms, limits.racks, relax)
     if np.isfinite(limits.usd_per_hour):
         terms = [(key, usd / QUARTER_HOURS) for key, usd in _accrued(plan, q)]
-        _limit(program, terms, limits.usd_per_hour, "usd_per_hour", relax)
+        _limit(made, ("usd_per_hour", q), terms, limits.usd_per_hour, relax)
     if np.isfinite(limits.usd_per_quarter):
-        _limit(program, _cash(plan, q), limits.usd_per_quarter, "usd_per_quarter", relax)
+        _limit(made, ("usd_per_quarter", q), _cash(plan, q), limits.usd_per_quarter, relax)
 
 
 def _limit(
-    program: _Program,
-    terms: list[tuple[tuple, float]],
+    made: Program,
+    row: Name,
+    terms: list[tuple[Name, float]],
     limit: float,
-    name: str,
     relax: Sequence[str],
 ) -> None:
-    if name in relax:
-        terms = [*terms, (("relax", name), -max(limit, 1.0))]
-    program.at_most(terms, limit)
+    """At most the limit that the row is named after, or as much more as it may be relaxed."""
+    if row[0] in relax:
+        terms = [*terms, (("relax", row[0]), -max(limit, 1.0))]
+    made.at_most(row, terms, limit)
 
 
-def _accrued(plan: Plan, q: int) -> list[tuple[tuple, float]]:
+def _accrued(plan: Plan, q: int) -> list[tuple[Name, float]]:
     """Dollars of a quarter by unknown: rent, the charge for what is bought, what is on."""
     return _spent(plan, q, lambda offer, order: capital_usd(plan, offer, order))
 
 
-def _cash(plan: Plan, q: int) -> list[tuple[tuple, float]]:
+def _cash(plan: Plan, q: int) -> list[tuple[Name, float]]:
     """Dollars paid in a quarter by unknown: what is bought is paid whole when it arrives."""
     return _spent(
         plan,
@@ -545,8 +493,8 @@ def _cash(plan: Plan, q: int) -> list[tuple[tuple, float]]:
     )
 
 
-def _spent(plan: Plan, q: int, bought) -> list[tuple[tuple, float]]:
-    terms: list[tuple[tuple, float]] = []
+def _spent(plan: Plan, q: int, bought) -> list[tuple[Name, float]]:
+    terms: list[tuple[Name, float]] = []
     for offer in plan.offers:
         server = plan.chip(offer.chip).server
         for order in range(plan.quarters):

@@ -47,11 +47,11 @@ class Option:
 @dataclass(frozen=True, slots=True)
 class Mix:
     """Servers by (offer, quarter ordered), owned servers on by (chip, quarter), instances by
-    (place among the options, quarter)."""
+    (place among the options, quarter): whole numbers, unless the program was let split them."""
 
-    orders: Mapping[tuple[str, int], int]
-    on: Mapping[tuple[str, int], int]
-    instances: Mapping[tuple[int, int], int]
+    orders: Mapping[tuple[str, int], float]
+    on: Mapping[tuple[str, int], float]
+    instances: Mapping[tuple[int, int], float]
 
 
 @dataclass(slots=True)
@@ -79,14 +79,14 @@ class Quarter:
     """One quarter of a mix: servers and dollars by chip; `capacity`, `peak` and `mean` are requests
     per second by class. Watts, racks and chips are those that count against the limits."""
 
-    rented: Mapping[str, int]
-    owned_on: Mapping[str, int]
-    owned: Mapping[str, int]
-    chips_used: Mapping[str, int]
+    rented: Mapping[str, float]
+    owned_on: Mapping[str, float]
+    owned: Mapping[str, float]
+    chips_used: Mapping[str, float]
     spend: Mapping[str, Spend]
     watts: float
     racks: int
-    chips: int
+    chips: float
     capacity: Mapping[str, float]
     peak: Mapping[str, float]
     mean: Mapping[str, float]
@@ -200,9 +200,9 @@ def count(plan: Plan, options: Sequence[Option], mix: Mix) -> Counted:
 
 
 def _quarter(plan: Plan, options: Sequence[Option], mix: Mix, q: int) -> Quarter:
-    rented: dict[str, int] = {}
-    on_site: dict[str, int] = {}
-    owned = {chip.chip: chip.stock // chip.server for chip in plan.chips}
+    rented: dict[str, float] = {}
+    on_site: dict[str, float] = {}
+    owned: dict[str, float] = {chip.chip: chip.stock // chip.server for chip in plan.chips}
     spend = {chip.chip: Spend() for chip in plan.chips}
     for (label, ordered), servers in mix.orders.items():
         offer = plan.offer(label)
@@ -225,7 +225,7 @@ def _quarter(plan: Plan, options: Sequence[Option], mix: Mix, q: int) -> Quarter
         chips = servers * plan.chip(chip).server
         spend[chip].upkeep = chips * upkeep_usd(plan, chip)
         spend[chip].electricity = chips * electricity_usd(plan, chip)
-    used: dict[str, int] = {}
+    used: dict[str, float] = {}
     capacity = {one.name: 0.0 for one in plan.demand}
     for (k, at), instances in mix.instances.items():
         if at == q:

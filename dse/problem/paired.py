@@ -123,40 +123,37 @@ def best_pairs(
         return [None] * len(chips)
     i, j = np.repeat(np.arange(m), n), np.tile(np.arange(n), m)
     needs = first.table.chips[i] + second.table.chips[j]
-    return [
-        _pair(first, second, i[needs <= most], j[needs <= most], most, limits) for most in chips
-    ]
-
-
-def _pair(
-    first: Pool[PrefillWorkers],
-    second: Pool[DecodeWorkers],
-    i: NDArray[np.intp],
-    j: NDArray[np.intp],
-    most: int,
-    limits: Sequence[Limit],
-) -> Pair | None:
-    if not len(i):
-        return None
-    sides, all_of = (first.side.take(i), second.side.take(j)), np.full(len(i), float(most))
+    fits = [np.flatnonzero(needs <= most) for most in chips]
+    rows, at = np.concatenate(fits), np.repeat(np.arange(len(chips)), [len(one) for one in fits])
+    if not len(rows):
+        return [None] * len(chips)
+    i, j = i[rows], j[rows]
     with np.errstate(divide="ignore", invalid="ignore"):
-        of = Joined(*sides, all_of, second.subject.workload, 0)
+        all_of = np.asarray(chips, dtype=float)[at]
+        of = Joined(first.side.take(i), second.side.take(j), all_of, second.subject.workload, 0)
         rate = np.where(_kept(of, limits), of.met.output_tokens_per_s / of.chips, -1.0)
-        k = int(np.argmax(rate))
-        if not rate[k] > 0.0:
-            return None
-        values = of.values
-        return Pair(
-            int(i[k]),
-            int(j[k]),
-            int(of.a[k]),
-            int(of.b[k]),
-            int(of.chips[k]),
-            float(of.in_flight[k]),
-            *(float(getattr(of.met, name)[k]) for name in ("ttft_s", "tpot_s", "requests_per_s")),
-            output_tokens_per_s=float(of.met.output_tokens_per_s[k]),
-            usd_per_million_total_tokens=float(values["usd_per_million_total_tokens"][k]),
+        usd = of.values["usd_per_million_total_tokens"]
+    found: list[Pair | None] = []
+    for k in range(len(chips)):
+        mine = np.flatnonzero(at == k)
+        best = int(mine[np.argmax(rate[mine])]) if len(mine) else -1
+        if best < 0 or not rate[best] > 0.0:
+            found.append(None)
+            continue
+        met = (getattr(of.met, name)[best] for name in ("ttft_s", "tpot_s", "requests_per_s"))
+        pair = Pair(
+            int(i[best]),
+            int(j[best]),
+            int(of.a[best]),
+            int(of.b[best]),
+            int(of.chips[best]),
+            float(of.in_flight[best]),
+            *map(float, met),
+            output_tokens_per_s=float(of.met.output_tokens_per_s[best]),
+            usd_per_million_total_tokens=float(usd[best]),
         )
+        found.append(pair)
+    return found
 
 
 def _kept(of: Joined, limits: Sequence[Limit]) -> NDArray[np.bool_]:

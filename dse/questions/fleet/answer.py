@@ -10,7 +10,7 @@ from typing import Any
 
 from dse.catalog import Catalog
 from dse.economics.evidence import evidence_rows
-from dse.economics.fleet import Solved, many, settled, solve
+from dse.economics.fleet import Solved, divisible, settled, solve
 from dse.economics.fleet_cost import Counted, Mix, Option, count
 from dse.economics.priced import unsold
 from dse.economics.tco import Breakdown, owned
@@ -18,7 +18,7 @@ from dse.errors import DseError
 from dse.problem.usual import Untried
 from dse.questions.fleet.changes import QUICK, Entry, Loosened, Progress, entries, loosened
 from dse.questions.fleet.infeasible import Gives, must_give, waits_for
-from dse.questions.fleet.options import Refusal, options_of
+from dse.questions.fleet.options import Known, Refusal, options_of
 from dse.schema.plan import BUY, QUARTER_HOURS, FleetChip, Plan
 
 AGREES = 1e-6  # relative: the program's cost and the cost that is counted from its mix
@@ -31,7 +31,7 @@ class OneChip:
 
     chip: str
     counted: Counted | None
-    used: tuple[tuple[Option, int], ...]
+    used: tuple[tuple[Option, float], ...]
     reason: str = ""
 
 
@@ -62,7 +62,8 @@ class Solution:
     choose from and would pay; `priced` what the prices of its offers rest on
     (`dse.economics.evidence`). `instead` is None where nothing is bought, or where nothing keeps
     the plan without; `stock` what is owned is worth to the plan. `names` are the makers' names of
-    the chips, `spread` the 80% interval of measured over predicted throughput by its kind."""
+    the chips, `spread` the 80% interval of measured over predicted throughput by its kind; `known`
+    is what was evaluated, for who asks for more."""
 
     plan: Plan
     options: tuple[Option, ...]
@@ -83,13 +84,15 @@ class Solution:
     stock: tuple[Stock, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     spread: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    known: Known = field(default_factory=dict, repr=False)
 
 
 def answered(plan: Plan, catalog: Catalog, progress: Progress = lambda _: None) -> Solution:
     """Solves a plan. Raises DseError where the cost or the limits of the mix, counted apart from
     the program, are not what the program says: a fault of this software."""
-    options, refused = options_of(plan, catalog, progress)
-    found = answer_of(plan, options, refused, progress)
+    known: Known = {}
+    options, refused = options_of(plan, catalog, progress, known)
+    found = replace(answer_of(plan, options, refused, progress), known=known)
     priced = [(offer.chip, offer.basis) for offer in plan.offers if offer.basis]
     found = replace(
         found,
@@ -150,9 +153,9 @@ def _stock(
     plan: Plan, options: Sequence[Option], solved: Solved, chip: FleetChip, progress: Progress
 ) -> Stock:
     progress(f"without the {chip.chip} that are owned")
-    split = many(plan, options)
+    split = divisible(plan, options)
     less = tuple(replace(one, stock=0) if one is chip else one for one in plan.chips)
-    base = solve(plan, options, nodes=QUICK, split=True) if split else solved
+    base = solve(plan, options, nodes=QUICK, split=split) if split else solved
     again = solve(replace(plan, chips=less), options, nodes=QUICK, split=split)
     more = None if again.mix is None else max(again.usd - base.usd, 0.0) / chip.stock
     return Stock(chip, more)
@@ -212,7 +215,7 @@ def _by_means(plan: Plan, catalog: Catalog, counted: Counted) -> int | None:
     solved = solve(only, options) if options else None
     if solved is None or solved.mix is None:
         return None
-    return sum(count(only, options, solved.mix).quarters[0].chips_used.values())
+    return round(sum(count(only, options, solved.mix).quarters[0].chips_used.values()))
 
 
 def tokens(plan: Plan) -> float:
@@ -226,7 +229,7 @@ def tokens(plan: Plan) -> float:
 
 def split(found: Solution) -> bool:
     """Whether the prices and changes are those of instances that need not be whole."""
-    return many(found.plan, found.options)
+    return bool(divisible(found.plan, found.options))
 
 
 def per_million(plan: Plan, counted: Counted) -> float:

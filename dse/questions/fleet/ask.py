@@ -14,6 +14,7 @@ from dse.economics.tco import with_basis
 from dse.errors import InputError, InputErrors
 from dse.questions.fleet.answer import Refusal, Solution, answered
 from dse.questions.fleet.cash import finance, finance_words, stock_words
+from dse.questions.fleet.changes import Progress, Steps
 from dse.questions.fleet.document import chip_rows, document
 from dse.questions.fleet.figures import figures
 from dse.questions.fleet.memo import memo
@@ -25,7 +26,7 @@ from dse.schema.costs import BASIS as OWNED
 from dse.schema.deployed import OPTIONS, Choices, full, prefill_of
 from dse.schema.load import read_demand
 from dse.schema.owning import lacks_for_owning, lacks_power
-from dse.schema.plan import CHOICES, DAY_S, TERMS
+from dse.schema.plan import CHOICES, DAY_S, TERMS, Plan
 from dse.schema.plan_reader import GIVEN, find_plan, load_plan
 from dse.schema.server import LARGEST_DOMAIN, server_of
 from dse.schema.workloads import SERVED
@@ -79,8 +80,7 @@ def fleet(
     catalog = catalog or load_catalog()
     if plan is not None:
         found = load_plan(find_plan(str(plan)) if isinstance(plan, str | Path) else plan, catalog)
-        solved = with_untried(answered(found, catalog, progress), catalog, progress)
-        return _answer(solved, command)
+        return _answer(_solved(found, catalog, progress), command)
     catalog = with_basis(catalog, price_basis)
     chips, refused = _chips([chip] if isinstance(chip, str) else chip, catalog, price_basis)
     one: dict[str, Any] = {
@@ -119,9 +119,15 @@ def fleet(
     if singly:
         words = f"{', '.join(singly)}: taken chip by chip, not by the domain"
         read = replace(read, assumed=(*read.assumed, words))
-    solved = with_untried(answered(read, catalog, progress), catalog, progress)
+    solved = _solved(read, catalog, progress)
     left_out = [Refusal(NAME, name, str(model), reason) for name, reason in refused.items()]
     return _answer(replace(solved, refused=(*solved.refused, *left_out)), command)
+
+
+def _solved(plan: Plan, catalog: Catalog, progress: Progress) -> Solution:
+    """The plan solved, with what it did not choose from; each step says what is left."""
+    steps = Steps(progress, plan)
+    return with_untried(answered(plan, catalog, steps), catalog, steps)
 
 
 def _answer(found: Solution, command: str) -> Answer:

@@ -10,16 +10,17 @@ what is bought also moves the maintenance of as many chips that are owned alread
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from dse.economics.fleet import (
     DEMAND,
     GAP,
     SUPPLY,
     Solved,
+    divisible,
     limits_of,
-    many,
     solve,
     with_limit,
     with_offer,
@@ -38,6 +39,33 @@ TIGHT = 5 * GAP  # a smaller difference is no difference
 EVEN = "in or out: the same to the gap of the program"
 
 Progress = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Steps:
+    """Progress that says how many of the steps of an answer are done, and about how many seconds
+    the rest takes if steps go on as they did."""
+
+    say: Progress
+    plan: Plan
+    done: int = 0
+    start: float = field(default_factory=time.monotonic)
+
+    @property
+    def steps(self) -> int:
+        """Instances by class, model and chip, the program, each limit, each price, and three ways
+        that were not searched."""
+        models = sum(len(one.models) for one in self.plan.demand)
+        options = models * (len(self.plan.chips) + self.plan.disaggregated)
+        return options + 1 + len(limits_of(self.plan)) + len(self.plan.offers) + 3
+
+    def __call__(self, words: str) -> None:
+        left = ""
+        if self.done:
+            each = (time.monotonic() - self.start) / self.done
+            left = f", about {each * max(self.steps - self.done, 1):.0f} s left"
+        self.done += 1
+        self.say(f"{words} ({min(self.done, self.steps)} of {self.steps}{left})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +98,8 @@ def loosened(
     plan: Plan, options: Sequence[Option], solved: Solved, progress: Progress
 ) -> list[Loosened]:
     """Every limit and every supply that is given, then every demand, one at a time."""
-    split = many(plan, options)
-    base = solve(plan, options, split=True) if split else solved
+    split = divisible(plan, options)
+    base = solve(plan, options, split=split) if split else solved
     found = []
     values = {what: (value, _more(plan, what, value)) for what, value in limits_of(plan).items()}
     caps = [what for what in values if not what.startswith(DEMAND)]
@@ -105,7 +133,7 @@ def _idle(plan: Plan, options: Sequence[Option], base: Solved, caps: Mapping[str
     """Whether more of every limit and supply at once saves nothing: then none alone does."""
     for what, more in caps.items():
         plan = with_limit(plan, what, more)
-    split = many(plan, options)
+    split = divisible(plan, options)
     again = solve(plan, options, nodes=QUICK, split=split)
     return again.gap <= LOOSE and base.usd - again.usd < TIGHT * base.usd
 
@@ -114,8 +142,8 @@ def entries(
     plan: Plan, options: Sequence[Option], solved: Solved, progress: Progress
 ) -> list[Entry]:
     """The price at which each offer enters or leaves."""
-    split = many(plan, options)
-    base = solve(plan, options, split=True) if split else solved
+    split = divisible(plan, options)
+    base = solve(plan, options, split=split) if split else solved
     found = []
     for offer in plan.offers:
         progress(f"price of {offer.label}")
@@ -131,13 +159,14 @@ def entry(
     offer: Offer,
     *,
     used: bool,
-    split: bool = False,
+    split: Sequence[str] = (),
 ) -> Entry:
     """The price of one offer at which the cheapest mix begins, or ceases, to use it; `base` is the
     answer at its price, with split instances where they are so here."""
     without = base
     if base.mix is None or _uses(base.mix, offer):
-        without = solve(_without(plan, offer), options, nodes=QUICK, split=split)
+        nodes = THOROUGH if split else QUICK
+        without = solve(_without(plan, offer), options, nodes=nodes, split=split)
     if without.mix is None or without.gap > LOOSE:
         late = "not known: the limit of nodes was reached"
         reason = "nothing keeps the plan without it" if without.status == "infeasible" else late
@@ -166,14 +195,15 @@ def _break_even(
     offer: Offer,
     factor: float,
     without: Mix,
-    split: bool,
+    split: Sequence[str],
 ) -> float | None:
     """The share of its price at which the offer enters, from below; None where the cheapest mix
     does not use it at `factor` of its price."""
     found, nodes = None, QUICK
     for _ in range(STEPS):
         at = with_offer(plan, replace(offer, usd=offer.usd * factor))
-        again = solve(at, options, nodes=nodes, gap=GAP, split=split)
+        below = (1.0 - GAP) * count(at, options, without).usd
+        again = solve(at, options, nodes=nodes, gap=LOOSE, split=split, below=below)
         if again.mix is None or not _uses(again.mix, offer):
             break
         following = _even(plan, options, offer, again.mix, without)

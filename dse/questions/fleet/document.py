@@ -250,7 +250,7 @@ def _alone(found: Solution, row: OneChip) -> dict[str, Any]:
     }
 
 
-def _words(option: Option, number: int) -> str:
+def _words(option: Option, number: float) -> str:
     """`6 x 2 h100_sxm, tp 2, fp8, fp8 cache`: instances, chips of each, and how they are used."""
     formats = str(option.detail.get("formats", ""))
     given = "" if formats in ("", OWN_FORMATS) else f", {formats}"

@@ -3,6 +3,7 @@ field or basis of a file."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,9 +12,9 @@ from typing import Any
 from dse.answer.answer import Answer, Column, Facts, Figure, Notes, Opening, Section, Table
 from dse.answer.numbers import dollars, share, significant, tenths, time
 from dse.answer.palette import VERMILION, plain
-from dse.economics.fleet import solve
+from dse.economics.fleet import divisible, solve
 from dse.economics.fleet_cost import Option, count
-from dse.questions.fleet.answer import Solution, split
+from dse.questions.fleet.answer import Solution
 from dse.questions.fleet.cash import cash_figure, commitments, stock_words
 from dse.questions.fleet.changes import LOOSE, QUICK
 from dse.questions.fleet.document import divided
@@ -243,14 +244,14 @@ def _ordered(found: Solution, factor: float) -> tuple[dict[str, int] | None, flo
         options = [
             replace(one, requests_per_s=one.requests_per_s * factor) for one in found.options
         ]
-        again = solve(plan, options, nodes=QUICK, gap=LOOSE, split=split(found))
+        again = solve(plan, options, nodes=QUICK, gap=LOOSE, split=divisible(plan, options))
         mix = again.mix
         counted = None if mix is None else count(plan, options, mix)
     if mix is None or counted is None:
         return None, None
     chips: dict[str, int] = {}
-    for (label, _), servers in mix.orders.items():
-        offer = plan.offer(label)
+    for (label, _), split in mix.orders.items():
+        servers, offer = math.ceil(split - 1e-6), plan.offer(label)
         name = found.names.get(offer.chip, offer.chip) + (", bought" if offer.way == BUY else "")
         chips[name] = chips.get(name, 0) + servers * plan.chip(offer.chip).server
     return chips, counted.signed_usd

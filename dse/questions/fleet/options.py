@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 from dse.catalog import Catalog
 from dse.economics.fleet_cost import Option
@@ -45,15 +46,27 @@ class Refusal:
     reason: str
 
 
+# Instances by class, model, chip, formats and drafts, or why there are none; of one plan alone.
+Known = dict[tuple[Any, ...], tuple[Served | None, str]]
+
+
 def options_of(
-    plan: Plan, catalog: Catalog, progress: Progress = lambda _: None
+    plan: Plan,
+    catalog: Catalog,
+    progress: Progress = lambda _: None,
+    known: Known | None = None,
+    *,
+    largest: bool = False,
 ) -> tuple[list[Option], list[Refusal]]:
-    """The options, and what is refused."""
+    """The options, and what is refused. `known` holds what was evaluated before for classes that
+    differ in what they choose from alone, and takes what is new; with `largest`, of pools the
+    largest alone."""
+    known = {} if known is None else known
     served: list[Served] = []
     refused: list[Refusal] = []
     for one, model, chip in _triples(plan):
         progress(f"{one.name}: {model} on {chip}")
-        found, reason = _served(plan, catalog, one, model, chip)
+        found, reason = _served(plan, catalog, one, model, chip, known)
         served += found
         if not found:
             refused.append(Refusal(one.name, chip, model, reason))
@@ -68,7 +81,7 @@ def options_of(
         if point.chips in sizes[row.subject.chip]
     ]
     if plan.disaggregated:
-        options += pool_options(plan, catalog, sizes, progress)
+        options += pool_options(plan, catalog, sizes, progress, largest=largest)
     return _efficient(options), refused
 
 
@@ -81,39 +94,55 @@ def _triples(plan: Plan) -> Iterator[tuple[DemandClass, str, str]]:
 
 
 def _served(
-    plan: Plan, catalog: Catalog, one: DemandClass, model: str, chip: str
+    plan: Plan, catalog: Catalog, one: DemandClass, model: str, chip: str, known: Known
 ) -> tuple[list[Served], str]:
     """Every format of a model on a chip that serves the class, and why there is none."""
     found: list[Served] = []
     reason = ""
-    choices = product(one.weight_dtypes or (None,), one.kv_dtypes or (None,), drafts_of(one))
-    for weight, kv, drafted in choices:
-        subject = subject_of_class(plan, catalog, one, model, chip, weight, kv, drafted)
-        lost = below_floor(one, model, subject)
-        if lost:
-            reason = lost
-            continue
-        try:
-            rows = instance_sizes(
-                subject,
-                chips_up_to=plan.largest_instance,
-                tpot_limit_s=one.tpot_s,
-                ttft_limit_s=one.ttft_s,
-            )
-        except NothingFeasible as error:
-            reason = str(error).split(". A lower")[0]
-            continue
-        points = [row.within for row in rows if row.within is not None]
-        if points and one.percentile is not None:
-            points = poisson_points(subject, one, points)
-            reason = "" if points else NONE
-        elif not points:
-            reason = str(rows[-1].within_reason)
-        if points:
-            words = f"{weight or 'checkpoint format'}, {kv or 'its own'} cache"
-            words += f", {drafted} drafted" if drafted else ""
-            found.append(Served(one, subject, words, tuple(points)))
+    for formats in product(one.weight_dtypes or (None,), one.kv_dtypes or (None,), drafts_of(one)):
+        key = (one.name, model, chip, *formats)
+        if key not in known:
+            known[key] = _instances(plan, catalog, one, model, chip, *formats)
+        served, why = known[key]
+        reason = why or reason
+        found += [] if served is None else [served]
     return found, reason
+
+
+def _instances(
+    plan: Plan,
+    catalog: Catalog,
+    one: DemandClass,
+    model: str,
+    chip: str,
+    weight: str | None,
+    kv: str | None,
+    drafted: int | None,
+) -> tuple[Served | None, str]:
+    """The same of one format: None where there is none, and why."""
+    subject = subject_of_class(plan, catalog, one, model, chip, weight, kv, drafted)
+    lost = below_floor(one, model, subject)
+    if lost:
+        return None, lost
+    try:
+        rows = instance_sizes(
+            subject,
+            chips_up_to=plan.largest_instance,
+            tpot_limit_s=one.tpot_s,
+            ttft_limit_s=one.ttft_s,
+        )
+    except NothingFeasible as error:
+        return None, str(error).split(". A lower")[0]
+    points = [row.within for row in rows if row.within is not None]
+    if not points:
+        return None, str(rows[-1].within_reason)
+    if one.percentile is not None:
+        points = poisson_points(subject, one, points)
+        if not points:
+            return None, NONE
+    words = f"{weight or 'checkpoint format'}, {kv or 'its own'} cache"
+    words += f", {drafted} drafted" if drafted else ""
+    return Served(one, subject, words, tuple(points)), ""
 
 
 def _nested(served: Sequence[Served], server: int) -> set[int]:

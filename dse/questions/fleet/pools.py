@@ -35,10 +35,16 @@ class _Workers:
 
 
 def pool_options(
-    plan: Plan, catalog: Catalog, sizes: Mapping[str, set[int]], progress: Progress
+    plan: Plan,
+    catalog: Catalog,
+    sizes: Mapping[str, set[int]],
+    progress: Progress,
+    *,
+    largest: bool = False,
 ) -> list[Option]:
     """For every class, model, formats and ordered pair of chips, at most KEPT pools of workers of
-    `sizes` by chip."""
+    `sizes` by chip; with `largest` the one that serves most a chip, which is what counts in a fleet
+    so large that instances need not be whole."""
     found: list[Option] = []
     for one in plan.demand:
         limits = (
@@ -54,7 +60,7 @@ def pool_options(
             for before, after in product(first, second):
                 same = (before.cache, before.drafted) == (after.cache, after.drafted)
                 if same and (mixed or before.weights == after.weights):
-                    found += _pair(one, before, after, limits)
+                    found += _pair(one, before, after, limits, largest)
     return found
 
 
@@ -85,10 +91,10 @@ def _workers(
 
 
 def _pair(
-    one: DemandClass, first: _Workers, second: _Workers, limits: Sequence[Limit]
+    one: DemandClass, first: _Workers, second: _Workers, limits: Sequence[Limit], largest: bool
 ) -> list[Option]:
     sizes = {int(n) for workers in (first, second) for n in workers.pool.table.chips}
-    most = sorted({n * chips for chips in sizes for n in WORKERS})
+    most = sorted({n * chips for chips in sizes for n in WORKERS})[-1 if largest else 0 :]
     kept: list[Pair] = []
     for pair in best_pairs(first.pool, second.pool, most, limits):
         # The program takes small pools more often: a larger one must serve more a chip.

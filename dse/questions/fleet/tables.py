@@ -189,18 +189,18 @@ def _instances(found: Solution) -> Table:
     """Quarters that follow each other with as many of the same instances share a row."""
     mix, options = found.solved.mix, found.options
     assert mix is not None
-    spans: list[tuple[int, int, int, int]] = []  # first and last quarter, option, instances
+    spans: list[tuple[int, int, int, float]] = []  # first and last quarter, option, instances
     for (k, q), instances in sorted(mix.instances.items()):
         if spans and spans[-1][1:] == (q - 1, k, instances):
             spans[-1] = (spans[-1][0], q, k, instances)
         else:
             spans.append((q, q, k, instances))
 
-    def quarters(row: tuple[int, int, Option, int]) -> str:
+    def quarters(row: tuple[int, int, Option, float]) -> str:
         first, last = row[0] + 1, row[1] + 1
         return f"{first}" if first == last else f"{first} to {last}"
 
-    def formats(row: tuple[int, int, Option, int]) -> str:
+    def formats(row: tuple[int, int, Option, float]) -> str:
         return str(row[2].detail.get("formats", "")).removesuffix(" cache")
 
     return Table.of(

@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import ceil
 
 import numpy as np
 
 from dse.answer.numbers import dollars
 from dse.catalog import Catalog
-from dse.economics.fleet import many, solve
+from dse.economics.fleet import divisible, solve
 from dse.economics.fleet_cost import Mix, Option, count
 from dse.problem.evaluate import evaluate
 from dse.problem.instances import Subject, subject_of
@@ -140,18 +141,19 @@ def _again(
     program tells."""
     progress(f"not searched: {what}")
     plan = found.plan
-    more, _ = options_of(part, catalog)
-    options = [*found.options, *more]
+    # As the plan's own options say: pools may be larger, and are small beside the fleet as well.
+    split = divisible(plan, found.options) if found.counted is not None else ()
+    more, _ = options_of(part, catalog, known=found.known, largest=bool(split))
+    options = [*found.options, *(option for option in more if option not in found.options)]
     served = {option.klass for option in options}
-    if not more or any(one.name not in served for one in plan.demand):
+    if len(options) == len(found.options) or any(one.name not in served for one in plan.demand):
         return None
-    split = many(plan, options)
     again = solve(plan, options, nodes=QUICK, gap=LOOSE, split=split)
     if again.mix is None or again.gap > LOOSE:
         return None
     if found.counted is None:
         return Untried(what, None, _result(plan, options, again.mix))
-    base = solve(plan, found.options, split=True).usd if split else found.solved.usd
+    base = solve(plan, found.options, split=split).usd if split else found.solved.usd
     saves = 1.0 - again.usd / base if base > 0.0 else 0.0
     if saves <= LOOSE:
         return None
@@ -159,12 +161,13 @@ def _again(
 
 
 def _result(plan: Plan, options: Sequence[Option], mix: Mix) -> str:
-    """`10 h100_sxm, $114,000`: most chips at once by kind, and dollars not discounted."""
+    """`10 h100_sxm, $114,000`: most chips at once by kind, of whole servers, and dollars not
+    discounted."""
     counted = count(plan, options, mix)
     most: Counter[str] = Counter()
     for quarter in counted.quarters:
         for chip in (*quarter.rented, *quarter.owned_on):
             servers = quarter.rented.get(chip, 0) + quarter.owned_on.get(chip, 0)
-            most[chip] = max(most[chip], servers * plan.chip(chip).server)
+            most[chip] = max(most[chip], ceil(servers - 1e-6) * plan.chip(chip).server)
     chips = [f"{n:,} {chip}" for chip, n in most.items() if n]
     return ", ".join([*chips, dollars(sum(one.usd for one in counted.quarters))])

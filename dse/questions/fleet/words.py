@@ -261,7 +261,8 @@ def _changes(found: Solution) -> list[str]:
     if split(found):
         sentences.append(
             "The prices and savings that follow are of a program with split instances, which need "
-            "not be whole: in so large a fleet, one makes little difference."
+            f"not be whole (nor need servers, of more than {MANY}): in so large a fleet, one makes "
+            "little difference."
         )
     unused = [e for e in found.entries if not e.used and e.usd_at and not e.reason]
     if unused:
@@ -349,7 +350,7 @@ def assumptions(found: Solution) -> list[str]:
         rests.append(
             f"more than {MANY} instances: the prices at which the mix changes, and what more of a "
             "limit, a supply or a demand does, come from a program whose instances need not be "
-            "whole (split)"
+            f"whole (split), nor its servers where these are more than {MANY}"
         )
     rests += [f"prices of {file} before the shipped ones" for file in plan.own.prices]
     rests += as_of_words(plan.own)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -40,6 +40,7 @@ DIVIDED = (
 )
 FINE = 8  # steps between two powers of two of the requests in flight, and between two of these
 
+TOGETHER = 16  # chips of a size: smaller tables cost more to begin than to evaluate
 NOT_ASKED = "one request alone was asked for"
 
 T = TypeVar("T")
@@ -131,10 +132,13 @@ def instance_sizes(
     alone. On other `machines` of the same chip where they are given.
 
     Raises NothingFeasible, with the reason of each size, where the model fits no size."""
-    rows = []
-    for chips in sizes_up_to(subject.domain, chips_up_to):
-        progress(f"{subject.chip}: instances of {chips} chips")
-        rows.append(_size(subject, chips, tpot_limit_s, ttft_limit_s, machines, single_only))
+    rows: list[Size] = []
+    sizes = sizes_up_to(subject.domain, chips_up_to)
+    small = [chips for chips in sizes if chips <= TOGETHER]
+    limits = (tpot_limit_s, ttft_limit_s)
+    for some in (small, *([chips] for chips in sizes if chips > TOGETHER)):
+        progress(f"{subject.chip}: instances of {some[-1]} chips")
+        rows += _sizes(subject, some, limits, machines, single_only)
     if not any(row.single for row in rows):
         kinds = Counter(str(row.reason).partition(":")[0] for row in rows)
         told = ", ".join(f"{kind} ({count})" for kind, count in kinds.most_common())
@@ -146,38 +150,44 @@ def instance_sizes(
     return rows
 
 
-def _size(
+def _sizes(
     subject: Subject,
-    chips: int,
-    tpot_limit_s: float,
-    ttft_limit_s: float,
+    sizes: Sequence[int],
+    limits: tuple[float, float],
     machines: Machines | None,
     single_only: bool,
-) -> Size:
-    crosses = chips > subject.domain
-
-    def none(reason: str) -> Size:
-        return Size(chips, crosses, 0, None, None, reason, reason)
-
-    refused = subject.catalog.refusal(subject.chip, chips)
-    if refused is not None:
-        return none(f"no link: {refused}")
-    every = subject.divided(chips)
+) -> list[Size]:
+    """Sizes that are evaluated at once; `limits` are of the time per token and the first token."""
+    refused = {chips: subject.catalog.refusal(subject.chip, chips) for chips in sizes}
+    linked = [chips for chips in sizes if refused[chips] is None]
+    every = subject.divided(linked or sizes[:1])
     alone = evaluated(subject, every, machines=machines)
-    fit = np.flatnonzero(alone.runs)
-    if not len(fit):
-        return none(_why(every, alone))
-    best = int(fit[np.argmin(alone.tpot_s[fit])])
-    single = point(subject, every, np.ones(len(every)), alone, best)
-    if single_only:
-        return Size(chips, crosses, len(fit), single, None, None, NOT_ASKED)
-    found = _within(
-        subject, every.take(fit), alone.admitted[fit], tpot_limit_s, ttft_limit_s, machines
-    )
-    late = None
-    if found is None:
-        late = _late(single, float(np.min(alone.ttft_s[fit])), tpot_limit_s, ttft_limit_s)
-    return Size(chips, crosses, len(fit), single, found, None, late)
+    found: Mapping[int, Point] = {}
+    if not single_only and np.any(alone.runs):
+        runs = every.take(np.flatnonzero(alone.runs))
+        found = _within(subject, runs, alone.admitted[alone.runs], limits, machines)
+    rows = []
+    for chips in sizes:
+        crosses = chips > subject.domain
+        if refused[chips] is not None:
+            reason = f"no link: {refused[chips]}"
+            rows.append(Size(chips, crosses, 0, None, None, reason, reason))
+            continue
+        mine = every.chips == chips
+        fit = np.flatnonzero(mine & alone.runs)
+        if not len(fit):
+            reason = _why(every, alone, np.flatnonzero(mine))
+            rows.append(Size(chips, crosses, 0, None, None, reason, reason))
+            continue
+        best = int(fit[np.argmin(alone.tpot_s[fit])])
+        single = point(subject, every, np.ones(len(every)), alone, best)
+        within, late = found.get(chips), None
+        if single_only:
+            late = NOT_ASKED
+        elif within is None:
+            late = _late(single, float(np.min(alone.ttft_s[fit])), *limits)
+        rows.append(Size(chips, crosses, len(fit), single, within, None, late))
+    return rows
 
 
 def _late(single: Point, first_s: float, tpot_limit_s: float, ttft_limit_s: float) -> str:
@@ -193,13 +203,13 @@ def _within(
     subject: Subject,
     table: Deployments,
     admitted: Floats,
-    tpot_limit_s: float,
-    ttft_limit_s: float,
+    limits: tuple[float, float],
     machines: Machines | None,
-) -> Point | None:
-    """The point with the most tokens per second and chip within the limits: requests on each
-    attention rank by powers of two up to what is admitted, then twice in FINE finer steps above
-    the best of each division."""
+) -> dict[int, Point]:
+    """By size, the point with the most tokens per second and chip within the limits: requests on
+    each attention rank by powers of two up to what is admitted, then twice in FINE finer steps
+    above the best of each division."""
+    tpot_limit_s, ttft_limit_s = limits
     most = np.maximum(np.floor(admitted / table["data_parallel"]), 1.0)
     rows = np.arange(len(table))
 
@@ -216,13 +226,15 @@ def _within(
     rate = tried(grid)[-1]
     rows = np.flatnonzero(np.max(rate, axis=1) > 0.0)
     if not len(rows):
-        return None
+        return {}
     start = grid[rows, np.argmax(rate[rows], axis=1)]
     for width in (FINE, FINE * FINE):
         grid = finer_ladder(start, most[rows], FINE, width)
         chosen, load, points, rate = tried(grid)
         start = grid[np.arange(len(rows)), np.argmax(rate, axis=1)]
-    return point(subject, chosen, load, points, int(np.argmax(rate)))
+    chips, flat = chosen.chips, rate.ravel()
+    best = {int(n): int(np.argmax(np.where(chips == n, flat, -2.0))) for n in np.unique(chips)}
+    return {size: point(subject, chosen, load, points, row) for size, row in best.items()}
 
 
 def point(
@@ -252,11 +264,11 @@ def point(
     )
 
 
-def _why(table: Deployments, of: Evaluated) -> str:
+def _why(table: Deployments, of: Evaluated, rows: NDArray[np.intp]) -> str:
     """Why none of these divisions runs."""
-    legal = np.flatnonzero(of.rule < 0)
+    legal = rows[of.rule[rows] < 0]
     if not len(legal):
-        counted = Counter(int(rule) for rule in of.rule)
+        counted = Counter(int(rule) for rule in of.rule[rows])
         name = names()[counted.most_common(1)[0][0]] if counted else "stages_within_layers"
         return f"no legal division: {MEANINGS[name]}"
     best = legal[np.argmin(of.memory[legal])]

@@ -1,0 +1,151 @@
+"""What would change a fleet, and what must give where nothing keeps the plan."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dse.catalog import load_catalog
+from dse.economics.fleet import divisible, solve, with_offer
+from dse.questions.fleet.answer import answer_of
+from dse.questions.fleet.changes import Steps, entries, entry, loosened
+from dse.questions.fleet.document import document
+from dse.questions.fleet.options import options_of
+from dse.questions.fleet.words import lead
+from dse.schema.plan import Limits, Plan
+from dse.schema.plan_reader import load_plan
+from tests.helpers_fleet import buy, chip, demand, option, plan, rent
+
+
+def test_one_price_moves_the_answer_as_arithmetic_says():
+    """Three servers of a at p a chip-hour against two of b at 3: they are even at p = 2."""
+    options = [option({"a": 2}, 4.0), option({"b": 2}, 5.0)]
+
+    def used(usd: float) -> set[str]:
+        one = plan(chip("a", rent("a", usd)), chip("b", rent("b", 3.0)))
+        mix = solve(one, options).mix
+        assert mix is not None
+        return {label for label, _ in mix.orders}
+
+    assert used(1.98) == {"a, rent"}
+    assert used(2.02) == {"b, rent"}
+    one = plan(chip("a", rent("a", 2.5)), chip("b", rent("b", 3.0)))
+    found = {row.offer.chip: row for row in entries(one, options, solve(one, options), print)}
+    assert not found["a"].used
+    assert found["a"].usd_at == pytest.approx(2.0, rel=1e-4)
+    # With a at 2.5, b is left at 3 x 2.5 / 2.
+    assert found["b"].used
+    assert found["b"].usd_at == pytest.approx(3.75, rel=1e-4)
+    assert found["b"].without == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("stock", [0, 2])
+def test_the_price_of_what_is_bought_moves_the_answer_as_arithmetic_says(stock: int):
+    """Capital p of a against a rent of 3 for b: even where a's hour, maintenance included, costs
+    what b's does. Chips of a that are owned already pay maintenance at that price as well."""
+    options = [option({"a": 2}, 4.0), option({"b": 2}, 4.0)]
+
+    def at(usd: float) -> Plan:
+        rented = rent("b", 3.0, term_quarters=1)
+        return plan(
+            chip("a", buy("a", usd), stock=stock),
+            chip("b", rented),
+            discount_rate=0.0,
+        )
+
+    def hour(usd: float) -> float:
+        years = math.log(1.08) / (1.0 - 1.08**-4)
+        return usd * (years + 0.05) / 8760 + 150 / 8760 + 100 / 730 + 0.1
+
+    even = (3.0 - 150 / 8760 - 100 / 730 - 0.1) * 8760 / (math.log(1.08) / (1.0 - 1.08**-4) + 0.05)
+    assert hour(even) == pytest.approx(3.0)
+    for usd, bought in ((0.98 * even, True), (1.02 * even, False)):
+        one = at(usd)
+        found = solve(one, options)
+        assert found.mix is not None
+        assert bool(found.mix.orders.get(("a, bought", 0))) is bought
+        row = entries(one, options, found, print)[0]
+        assert row.used is bought
+        assert row.usd_at == pytest.approx(even, rel=1e-3)
+
+
+def test_what_must_give_is_named_with_by_how_much():
+    one = plan(chip("a", rent("a", 2.0), watts=1e3), limits=Limits(watts=5e3, chips=4.0))
+    answer = answer_of(one, [option({"a": 2}, 4.0)])
+    assert answer.counted is None
+    # 10 a second take three servers, 6 kW and 6 chips; two give 8 a second.
+    assert [row.limits for row in answer.gives] == [("demand chat",)]
+    assert answer.gives[0].needed == pytest.approx((8.0,))
+    one = replace(one, limits=Limits(watts=5e3))
+    answer = answer_of(one, [option({"a": 2}, 4.0)])
+    named = {row.limits[0]: row.needed[0] for row in answer.gives}
+    assert named["watts"] == pytest.approx(6e3)
+    said = " ".join(lead(answer))
+    assert "The power rises from 5 kW to 6 kW" in said
+    assert document(answer, [said])["feasible"] is False
+
+
+def test_a_lead_time_that_is_too_long_is_named():
+    one = plan(chip("a", rent("a", 2.0, lead_quarters=1)))
+    answer = answer_of(one, [option({"a": 2}, 4.0)])
+    assert answer.waits == ("a, rent",)
+    assert "With no wait for a, rent, the plan holds" in " ".join(lead(answer))
+
+
+def test_both_limits_together_where_neither_is_enough_alone():
+    one = plan(
+        chip("a", rent("a", 2.0), watts=1e3),
+        chip("b", rent("b", 2.0), watts=2e3),
+        limits=Limits(watts=3e3, racks=1.0, chips=4.0),
+        demand=(demand(per_s=40.0),),
+    )
+    answer = answer_of(one, [option({"a": 2}, 4.0), option({"b": 2}, 4.0)])
+    assert answer.counted is None
+    assert answer.gives
+    assert all(row.limits == ("demand chat",) for row in answer.gives if row.alone)
+
+
+def test_a_class_that_no_option_serves_is_said():
+    one = plan(chip("a", rent("a", 2.0)), demand=(demand(), demand("code")))
+    answer = answer_of(one, [option({"a": 2}, 4.0)])
+    assert answer.unserved == ("code",)
+    assert lead(answer)[0].startswith("No fleet serves code")
+
+
+def test_what_changes_a_large_fleet_is_no_gap_of_the_solver():
+    """The shipped plan of an owner: more power than is used saves nothing, and the price at which
+    H200 is bought is the one on either side of which a program solved to the end does without."""
+    catalog = load_catalog()
+    one = load_plan(Path("search_spaces/plans/a100-owner-grows.yaml"), catalog)
+    one = replace(one, used_after_end=1.0)
+    options, _ = options_of(one, catalog)
+    split = divisible(one, options)
+    base, whole = solve(one, options, split=split), solve(one, options)
+    free = replace(one, limits=Limits())
+    assert solve(free, options, split=split, gap=1e-7).usd == pytest.approx(base.usd, rel=2e-4)
+    power = next(row for row in loosened(one, options, whole, print) if row.what == "watts")
+    assert power.usd == 0.0
+    offer = next(one for one in one.offers if one.label == "h200_sxm, bought")
+    found = entry(one, options, base, offer, used=False, split=split)
+    assert found.usd_at is not None
+    for factor, used in ((0.99, True), (1.02, False)):
+        at = with_offer(one, replace(offer, usd=found.usd_at * factor))
+        mix = solve(at, options, split=split, gap=1e-7).mix
+        assert mix is not None
+        assert any(label == offer.label for label, _ in mix.orders) == used
+
+
+def test_progress_says_which_step_it_is_and_what_is_left():
+    said: list[str] = []
+    one = plan(chip("a", rent("a", 2.0)), chip("b", rent("b", 3.0)), limits=Limits(watts=1e6))
+    steps = Steps(said.append, one)
+    # Two chips, the program, power and demand, two prices, three ways that were not searched.
+    assert steps.steps == 10
+    for _ in range(12):
+        steps("price of a")
+    assert said[0] == "price of a (1 of 10)"
+    assert said[1].startswith("price of a (2 of 10, about 0 s left")
+    assert said[-1].startswith("price of a (10 of 10, ")

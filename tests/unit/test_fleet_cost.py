@@ -1,0 +1,168 @@
+"""What a fleet costs, against closed forms (`dse.economics.fleet_cost`)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dse.catalog import load_catalog
+from dse.economics.fleet import solve
+from dse.economics.fleet_cost import (
+    Mix,
+    capital_usd,
+    count,
+    discount,
+    electricity_usd,
+    end_usd,
+)
+from dse.economics.tco import usd_per_chip_hour
+from dse.questions.fleet.answer import answer_of
+from dse.questions.fleet.document import document
+from dse.questions.fleet.words import lead
+from dse.schema.plan import QUARTER_HOURS
+from dse.schema.plan_reader import load_plan
+from tests.helpers_fleet import COSTS, FREE, buy, chip, demand, option, plan, rent
+
+
+def test_a_rent_costs_what_multiplication_says():
+    one = plan(chip("a", rent("a", 2.0)), discount_rate=0.0)
+    options = [option({"a": 2}, 4.0)]
+    assert solve(one, options).usd == pytest.approx(3 * 2 * 2.0 * QUARTER_HOURS * 2)
+
+
+def test_capital_is_repaid_with_interest_over_its_life():
+    offer = buy("a", 1000.0, life_quarters=16.0)
+    one = plan(chip("a", offer))
+    yearly = 4.0 * capital_usd(one, offer, 0)
+    flow = math.log(1.08)  # through the year
+    assert yearly * (1.0 - 1.08**-4) / flow == pytest.approx(1000.0)
+    resold = replace(one, costs=COSTS.changed({"resale": 0.3}))
+    yearly = 4.0 * capital_usd(resold, offer, 0)
+    worth = yearly * (1.0 - 1.08**-4) / flow + 300.0 / 1.08**4
+    assert worth == pytest.approx(1000.0)
+    free = replace(one, costs=COSTS.changed({"cost_of_capital": 0.0}))
+    assert capital_usd(free, offer, 0) == pytest.approx(1000.0 / 16.0)
+
+
+def test_a_rent_signed_beyond_the_end_costs_the_plan_its_whole_term():
+    whole = plan(chip("a", rent("a", 2.0)), discount_rate=0.0, used_after_end=0.0)
+    options = [option({"a": 2}, 4.0)]
+    found = answer_of(whole, options)
+    assert found.solved.usd == pytest.approx(3 * 2 * 2.0 * QUARTER_HOURS * 12)
+    assert found.counted is not None
+    assert found.counted.written_off_usd == found.counted.committed_usd
+    assert found.counted.signed_usd == pytest.approx(found.solved.usd)
+    said = lead(found)[0]
+    assert said.index("signed for in all") < said.index("2 quarters")
+
+
+def test_what_is_bought_is_worth_less_than_is_owed_on_it_and_nothing_at_the_end():
+    """Paid back with interest, sold at its worth: buying costs the price less the sale."""
+    offer = buy("a", 1000.0)
+    costs = COSTS.changed({"worth_after_3_years": 0.3})
+    for quarters in (1, 6, 12, 15):
+        one = plan(
+            chip("a", offer),
+            quarters=quarters,
+            discount_rate=0.08,
+            costs=costs,
+            used_after_end=0.0,
+        )
+        paid = sum(discount(one, q) * capital_usd(one, offer, 0) for q in range(quarters))
+        # Payments flow through a quarter; the plan discounts each quarter from its start.
+        flow = math.log(1.08) / 4.0 / -math.expm1(-math.log(1.08) / 4.0)
+        sold = 0.3 ** (quarters / 12.0) * 1.08 ** (-quarters / 4.0)
+        assert paid / flow + end_usd(one, offer, 0) == pytest.approx(1000.0 * (1.0 - sold))
+    assert end_usd(replace(one, quarters=16), offer, 0) == 0.0
+
+
+@pytest.mark.parametrize("name", ["h100_sxm", "b200_sxm", "gb200_nvl72"])
+def test_a_chip_bought_and_always_on_costs_its_owned_tco_price(name: str, tmp_path: Path):
+    """Over its life of five years, per hour, undiscounted."""
+    path = tmp_path / "plan.yaml"
+    path.write_text(OWNED.replace("CHIP", name), encoding="utf-8")
+    catalog = load_catalog()
+    one = load_plan(path, catalog)
+    server = one.chip(name).server
+    mix = Mix(
+        {(f"{name}, bought", 0): 1},
+        {(name, q): 1 for q in range(20)},
+        {(0, q): 1 for q in range(20)},
+    )
+    counted = count(one, [option({name: server}, 4.0)], mix)
+    assert not counted.broken
+    hourly = counted.usd / (20 * QUARTER_HOURS * server)
+    assert hourly == pytest.approx(usd_per_chip_hour(catalog, name, "owned_tco").usd_per_chip_hour)
+    solved = solve(one, [option({name: server}, 4.0)])
+    assert solved.usd == pytest.approx(counted.usd)
+
+
+OWNED = """\
+name: owned
+title: One server, bought
+quarters: 20
+price_basis: rental_3yr
+discount_rate: 0 %
+demand:
+  - {name: chat, model: llama-3-8b, requests_per_second: 1, prompt_tokens: 9, output_tokens: 9,
+     ttft: 1 s, tpot: 50 ms}
+chips:
+  - {chip: CHIP, buy: {}}
+"""
+
+
+def test_electricity_is_that_of_the_mean_load():
+    """At a peak of four times the mean, a quarter of what depends on the load is drawn; of two
+    classes, the tokens weigh."""
+    busy = plan(chip("a", stock=2))
+    idle = replace(busy, demand=(demand(peak=4.0),))
+    share = COSTS.value("load_share")
+    ratio = electricity_usd(idle, "a") / electricity_usd(busy, "a")
+    assert ratio == pytest.approx(1.0 - share * 0.75)
+    two = replace(busy, demand=(demand(per_s=3.0, peak=4.0), demand("code", 1.0)))
+    assert two.busy == pytest.approx(4.0 / 13.0)
+
+
+def test_a_server_that_is_off_pays_its_capital_alone():
+    one = plan(chip("a", buy("a", 1e4)), quarters=1, demand=(demand(per_s=3.0),))
+    mix = Mix({("a, bought", 0): 1}, {}, {})
+    assert count(one, [option({"a": 2}, 4.0)], mix).usd == pytest.approx(
+        2 * capital_usd(one, one.offers[0], 0)
+    )
+    on = count(one, [option({"a": 2}, 4.0)], replace(mix, on={("a", 0): 1})).quarters[0]
+    hourly = 1e4 * 0.05 / 8760 + 150 / 8760 + 1.0 * 100 / 730
+    assert on.spend["a"].upkeep == pytest.approx(2 * QUARTER_HOURS * hourly)
+    assert on.spend["a"].electricity == pytest.approx(2 * QUARTER_HOURS * 1.0 * 0.1)
+
+
+def test_what_is_rented_beyond_the_horizon_is_counted_apart():
+    one = plan(chip("a", rent("a", 2.0, term_quarters=5)), discount_rate=0.0)
+    options = [option({"a": 2}, 4.0)]
+    found = solve(one, options)
+    assert found.mix is not None
+    counted = count(one, options, found.mix)
+    assert counted.committed_usd == pytest.approx(counted.usd / 2 * 3)
+
+
+def test_what_is_bought_is_said_at_what_it_takes_in_cash():
+    """Of the cost of a short plan, a purchase is the small part that these quarters are charged."""
+    one = plan(chip("a", buy("a", 40e3, life_quarters=20.0)), discount_rate=0.0)
+    answer = answer_of(one, [option({"a": 2}, 4.0)])
+    assert answer.counted is not None
+    bought = answer.counted.bought_usd
+    chips = sum(row["chips"] for row in document(answer, [])["orders"])
+    assert bought == chips * 40e3 == document(answer, [])["usd_bought"]
+    assert any(
+        f"paid for in full on arrival: ${bought:,.0f} in cash" in text for text in lead(answer)
+    )
+    assert answer.counted.usd < bought / 2
+
+
+def test_sunk_stock_pays_electricity_and_upkeep_alone():
+    one = plan(chip("old", stock=6, watts=800.0), quarters=3, costs=FREE)
+    options = [option({"old": 2}, 4.0)]
+    usd = 6 * 0.8 * QUARTER_HOURS * 0.1
+    assert solve(one, options).usd == pytest.approx(sum(usd * discount(one, q) for q in range(3)))
