@@ -17,9 +17,10 @@ from dse.economics.tco import owned
 from dse.record import record
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import Costs
+from dse.schema.loader import csv_rows
 from dse.schema.own_prices import OWN, last_day, today
 from dse.schema.owning import capital_rows, lacks_for_owning, own_cost, owning
-from dse.schema.prices import PRICE_TIERS, dates_of, first_day, load_prices
+from dse.schema.prices import PRICE_TIERS, dates_of, first_day
 
 STALE_DAYS = 90
 # What owning costs a provider, and a hyperscaler, where it is published.
@@ -56,7 +57,9 @@ class Evidence:
 
 @lru_cache(maxsize=8)
 def _newest(folder: Path) -> str:
-    return max(first_day(row.date) for row in load_prices(folder / "prices.csv").rows)
+    header, *rows = csv_rows(folder / "prices.csv")
+    column = header.index("date")
+    return max(first_day(row[column]) for row in rows if row)
 
 
 def catalog_day(catalog: Catalog) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import re
-import statistics
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -225,9 +224,10 @@ def dates_of(dates: Iterable[str]) -> str:
 
 def _price(rows: list[PriceRow]) -> Price:
     one = len(rows) == 1
+    usd = sorted(row.usd_per_chip_hour for row in rows)
     newest = max(row.date for row in rows)
     return Price(
-        usd_per_chip_hour=statistics.median(row.usd_per_chip_hour for row in rows),
+        usd_per_chip_hour=(usd[(n := len(rows)) // 2] + usd[(n - 1) // 2]) / 2.0,
         rows=tuple(rows),
         newest_date=newest,
         sources=tuple(dict.fromkeys(row.source for row in rows)),
