@@ -3,7 +3,6 @@ dollars per chip bought. A chip file may give rows of both itself. Bases never m
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -150,7 +149,7 @@ def _dated(date: str) -> str:
     return date
 
 
-_USD = Number(above=0, below=math.inf, says="dollars above zero, such as 2.5")
+_USD = Number(above=0, below=1e12, says="dollars above zero, such as 2.5")
 _WHERE = (
     Field("provider", Text(), "", meaning="who asks it"),
     Field("date", Then(Text(1), _dated), meaning="when", example="2026-11"),

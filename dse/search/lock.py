@@ -87,9 +87,10 @@ class JournalLock(JournalFileOpenLock):
     def _made(self) -> bool:
         try:
             file = os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
-        except (FileExistsError, PermissionError):
-            # Windows refuses while another process removes the file.
-            if os.name != "nt" and not os.path.lexists(self._path):
+        except FileExistsError:
+            return False
+        except PermissionError:
+            if os.name != "nt":  # Windows refuses while another process removes the file
                 raise
             return False
         try:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from dse.study.result import Study
 
 MOST_CHIPS = 16_384  # of the largest instance that `fewest_chips` tries
+MOST_JITTER_S = 1.0
 TOKENS = ("prompt_tokens", "output_tokens")
 
 
@@ -236,7 +237,12 @@ def jitter_of(jitter: str | None, distribution: str | None) -> tuple[float, str]
         if distribution is not None:
             raise InputError("--jitter is missing", accepted="a mean delay, such as --jitter 10us")
         return None
-    return units.parse(jitter, "s", field="--jitter"), distribution or DISTRIBUTIONS[0]
+    mean_s = units.parse(jitter, "s", field="--jitter")
+    if mean_s > MOST_JITTER_S:
+        raise InputError(
+            f"read {jitter!r}", field="--jitter", accepted="at most 1 s, such as 10 us"
+        )
+    return mean_s, distribution or DISTRIBUTIONS[0]
 
 
 def point_of(

@@ -27,6 +27,7 @@ from dse.questions.estimate.energy import energy_by_batch
 from dse.questions.estimate.point import Estimate
 from dse.record import record
 from dse.schema.metrics import EVERY
+from dse.schema.plausible import FAR
 
 WORKLOAD_COLUMNS = (
     "ttft_s",
@@ -140,6 +141,8 @@ def pools_answer(found: Estimate, command: str = "") -> PointAnswer:
 def _lead(document: Mapping[str, Any]) -> list[str]:
     """The answer in one sentence, or the first rule that the point breaks; then the rest."""
     bound = [f"Bound by {document['bottleneck']}."]
+    slips = [text for text in document["assumed"] if FAR in text]
+    bound += [f"Before you believe it, check {text}." for text in slips]
     if not document["feasible"]:
         broken = [f"Infeasible: {violation_words(row)}." for row in document["violations"]]
         return [*broken, *bound]
