@@ -56,7 +56,7 @@ def start(folder: Path, *words: str, before: str = "", arguments: Sequence[str] 
     )
 
 
-def ended(process: Process, seen: Seen) -> int:
+def ended(process: Process, seen: Seen, folder: Path) -> int:
     """Its exit code, noted."""
     _, said = process.communicate(timeout=600)
     if "Traceback" in said:
@@ -64,7 +64,8 @@ def ended(process: Process, seen: Seen) -> int:
     seen.said.append(str(process.returncode))
     if process.returncode not in (0, -signal.SIGKILL, -signal.SIGTERM):
         words = [line for line in said.splitlines() if line.startswith("dse: ")]
-        seen.said[-1] += f" ({words[-1].removeprefix('dse: ')[:70]})" if words else ""
+        said = words[-1].removeprefix("dse: ").replace(str(folder), "DIR") if words else ""
+        seen.said[-1] += f" ({said[:60].strip()})" if said else ""
     return process.returncode
 
 
@@ -87,7 +88,7 @@ def again(folder: Path, true: bytes, seen: Seen) -> Seen:
         since = time.perf_counter()
         JournalFile(folder / "journal.log").mend()
         seen.waits_s = time.perf_counter() - since
-    ended(start(folder), seen)
+    ended(start(folder), seen, folder)
     after = whole_lines(folder)
     if not after.startswith(before):
         seen.lost = len(set(before.splitlines()) - set(after.splitlines()))
@@ -103,7 +104,7 @@ def signalled(number: int) -> Callable[[Path, bytes], Seen]:
         wait_until(lambda: len(whole_lines(folder)) > 100_000, running)
         wait_until((folder / "journal.log.lock").exists, running)
         running.send_signal(number)
-        ended(running, seen)
+        ended(running, seen, folder)
         return again(folder, true, seen)
 
     return fault
@@ -130,7 +131,7 @@ def disk(options: str) -> Callable[[Path, bytes], Seen]:
     def fault(folder: Path, true: bytes) -> Seen:
         seen = Seen()
         with small_disk(folder, options):
-            ended(start(folder / "s"), seen)
+            ended(start(folder / "s"), seen, folder)
             subprocess.run(  # noqa: S603
                 ["mount", "-o", "remount,rw,size=200m", str(folder)],  # noqa: S607
                 check=True,
@@ -143,7 +144,7 @@ def disk(options: str) -> Callable[[Path, bytes], Seen]:
 def two_runs(folder: Path, true: bytes) -> Seen:
     seen = Seen()
     for running in [start(folder) for _ in range(2)]:
-        ended(running, seen)
+        ended(running, seen, folder)
     return again(folder, true, seen)
 
 
@@ -151,16 +152,16 @@ def jumping_clock(folder: Path, true: bytes) -> Seen:
     seen, running = Seen(), start(folder, before=JUMPING)
     wait_until(lambda: len(whole_lines(folder)) > 100_000, running)
     running.kill()
-    ended(running, seen)
-    ended(start(folder, before=JUMPING), seen)
+    ended(running, seen, folder)
+    ended(start(folder, before=JUMPING), seen, folder)
     return again(folder, true, seen)
 
 
 def other_version(folder: Path, true: bytes) -> Seen:
     seen, running = Seen(), start(folder)
     wait_until(lambda: len(whole_lines(folder)) > 100_000, running)
-    ended(start(folder, before=ANOTHER), seen)
-    ended(running, seen)
+    ended(start(folder, before=ANOTHER), seen, folder)
+    ended(running, seen, folder)
     return again(folder, true, seen)
 
 
@@ -169,18 +170,19 @@ def killed_worker(folder: Path, true: bytes) -> Seen:
     that of an enumeration by one process."""
     seen, engine = Seen(), ("--engine", "exhaustive")
     alone = folder / "alone"
-    ended(start(alone, *engine), seen)
+    ended(start(alone, *engine), seen, folder)
     url = f"sqlite:///{folder / 'studies.db'}"
     first = start(folder / "s", *engine, "--storage", url)
     second = start(folder, "tiny", "--storage", url, arguments=("worker",))
     wait_until((folder / "studies.db").exists, second)
     time.sleep(3.0)
+    board = Board(url, "tiny")
     second.kill()
-    ended(second, seen)
+    ended(second, seen, folder)
     since = time.perf_counter()
-    Board(url, "tiny").claim(())
+    board.claim(())
     seen.waits_s = time.perf_counter() - since
-    ended(first, seen)
+    ended(first, seen, folder)
     names = [one / "front.csv" for one in (alone, folder / "s")]
     seen.same = names[0].read_bytes() == names[1].read_bytes()
     return seen
@@ -204,7 +206,7 @@ def measure(names: Sequence[str]) -> list[list[str]]:
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         undisturbed = Seen()
-        ended(start(root / "true"), undisturbed)
+        ended(start(root / "true"), undisturbed, root)
         true = (root / "true" / "front.csv").read_bytes()
         for k, what in enumerate(names):
             if what in ("disk full", "read-only") and os.geteuid() != 0:
