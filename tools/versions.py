@@ -78,8 +78,8 @@ def measure() -> list[list[str]]:
                 rows.append([python, kind, *tried(folder, found, built)])
                 print("; ".join(rows[-1]), flush=True)
             if python == PYTHONS[0]:
-                row = tried(root / "oldest", found, wheel, *OLDEST)
-                rows.append([python, "wheel, oldest", *row])
+                row = tried(root / "oldest", found, ROOT, *OLDEST)
+                rows.append([python, "checkout, oldest versions", *row])
                 print("; ".join(rows[-1]), flush=True)
     return rows
 

@@ -3,9 +3,9 @@
 Each line of a file of documents is a digest and one document as JSON: nothing in it is executed,
 and what is read goes through the same schemas as YAML does. The digest is of the bytes of the YAML
 file, of the code that reads it and of the JSON, so that a line of other bytes, of an older version
-or with a letter changed is no line at all, and the YAML file is read. The wheel holds one such
-file. Without it, and for a file that was changed since, the user's cache folder holds one, which
-is believed if nobody else can write it, and is written whole when the process ends.
+or with a letter changed is no line at all, and the YAML file is read. The file stands in the user's
+cache folder, is believed if nobody else can write it, and is written whole when a process ends that
+had to read YAML.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dse.data import data_root
 from dse.errors import StorageError
 from dse.files import replacing
 
@@ -33,28 +32,24 @@ _MOST_BYTES = 32_000_000  # of a cache; it starts anew beyond
 @cache
 def compiled() -> Compiled:
     """What was compiled for this code."""
-    return Compiled(_cache_folder(), shipped=data_root() / NAME)
+    return Compiled(_cache_folder())
 
 
 class Compiled:
     """Documents by the bytes of their YAML files. `folder` is the cache, None without one."""
 
-    def __init__(self, folder: Path | None, shipped: Path | None = None) -> None:
+    def __init__(self, folder: Path | None) -> None:
         self.folder, self.new = folder, dict[bytes, bytes]()
         code = Path(__file__).with_name("yaml_text.py").read_bytes() + Path(__file__).read_bytes()
         self.code = hashlib.blake2b(code, digest_size=_SIZE).digest()
-        self.lines = {} if shipped is None else _lines(shipped)
         self.cached = _lines(folder / NAME) if folder and _is_private(folder) else {}
 
     def find(self, content: bytes) -> dict[str, Any] | None:
         """The document of the bytes of a YAML file, None where it was not compiled."""
-        key = self._digest(content)
-        for known in (self.lines, self.cached):
-            if (line := known.get(key)) is not None:
-                check, _, text = line.partition(b" ")
-                if check == self._digest(content, text):
-                    with suppress(ValueError):
-                        return json.loads(text)
+        check, _, text = self.cached.get(self._digest(content), b"").partition(b" ")
+        if check == self._digest(content, text):
+            with suppress(ValueError):
+                return json.loads(text)
         return None
 
     def keep(self, content: bytes, data: dict[str, Any]) -> None:
