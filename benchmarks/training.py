@@ -17,7 +17,8 @@ import numpy as np
 
 from dse.catalog import load_catalog
 from dse.physics.machines import Machines, compile_machines
-from dse.physics.training import TrainingBatch, evaluate_training
+from dse.physics.training.evaluate import evaluate_training
+from dse.physics.training.plan import TrainingBatch
 from dse.schema.model_catalog import resolve_model
 from dse.schema.training_stack import training_stack
 from dse.space.batches import batch_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 
@@ -20,3 +21,13 @@ def hardware_dir() -> Path:
 
 def search_spaces_dir() -> Path:
     return data_root() / "search_spaces"
+
+
+@cache
+def _shipped_folders() -> tuple[str, str]:
+    return f"{hardware_dir()}{os.sep}", f"{search_spaces_dir()}{os.sep}"
+
+
+def is_shipped(file: str) -> bool:
+    """Whether a file, by its full path, is of the shipped data."""
+    return file.startswith(_shipped_folders())

@@ -54,12 +54,13 @@ Markdown, HTML, JSON, CSV and XLSX each have one renderer (`dse.render`), which 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from dse.answer import numbers
 from dse.answer.numbers import NONE
+from dse.record import record
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ BESIDE_ROWS, BESIDE_WIDTH = 9, 72  # rows and characters of a table beside a pic
 FORMATS = ("json", "csv", "xlsx", "md", "html")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Column:
     """One column: `key` names it in CSV and in the rows, `title` on paper. `kind` is a metric or a
     key of `numbers.KINDS`; empty: words. `right` aligns it; None: where it has a kind. `bar`: a
@@ -118,7 +119,7 @@ class Column:
         return numbers.show(self.kind, value)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Table:
     """Raw values under `columns`. `name` is that of its CSV file and sheet; `notes` explain it. Of
     a `shaded` table a page colours the numbers, the strongest nearest to the least, and frames
@@ -185,7 +186,7 @@ def side_by_side(
     return Table(name, caption, columns, made, notes)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Figure:
     """A picture: `plotly` is {"data": [...], "layout": {...}}, `shows` says it in words for who
     cannot see it."""
@@ -196,7 +197,7 @@ class Figure:
     shows: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Notes:
     """Sentences under a heading."""
 
@@ -204,7 +205,7 @@ class Notes:
     sentences: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Commands:
     """Command lines to run next."""
 
@@ -212,7 +213,7 @@ class Commands:
     lines: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bar:
     """A bar filled with the parts of a whole, for pages: (name, share of the whole, amount in
     words, look) each. Looks are those of `report.css`. What the shares leave is free."""
@@ -221,7 +222,7 @@ class Bar:
     parts: Sequence[tuple[str, float, str, str]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Facts:
     """One thing by its facts: `rows` are (what, sentence). `strong` are a few numbers, (what,
     value), which a page prints large; `command` makes the thing again. One with `bars` is a card
@@ -238,7 +239,7 @@ class Facts:
     folded: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Explorer:
     """Many designs to look around in. `data` are the columns that the page's script draws as a
     scatter, parallel axes, pairs and a table that filter each other (`explorer.js`); `table` is
@@ -248,7 +249,7 @@ class Explorer:
     data: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Section:
     """Blocks that belong together, under a heading and an introduction; without a heading they
     belong to the answer itself. `name` is its id on a page. A `folded` one opens on a click."""
@@ -261,7 +262,7 @@ class Section:
     on_console: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Opening:
     """The first screen of a page, and nothing else on it: what was asked in a line, the decision in
     one sentence, a picture, a small table and a line on how sure it is. The sentences and tables of
@@ -307,7 +308,7 @@ def _scalars(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Ce
             yield f"{prefix}{key}", value
 
 
-@dataclass(frozen=True, repr=False)
+@record
 class Answer:
     """What a question found: a sentence, tables and pictures, and how sure it is.
 

@@ -17,14 +17,18 @@ from dse.economics.tco import owned
 from dse.record import record
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import Costs
+from dse.schema.loader import csv_rows
 from dse.schema.own_prices import OWN, last_day, today
 from dse.schema.owning import capital_rows, lacks_for_owning, own_cost, owning
-from dse.schema.prices import PRICE_TIERS, dates_of, first_day, load_prices
+from dse.schema.plausible import USD_PER_HOUR, probably
+from dse.schema.prices import PRICE_TIERS, dates_of, first_day
 
 STALE_DAYS = 90
+FAR_CAPITAL = 30.0  # times below or above what was published of the chip, and it is a mistake
 # What owning costs a provider, and a hyperscaler, where it is published.
 OWNERS = ("owned_tco_neocloud", "owned_tco_hyperscaler")
 ONE, STALE, BELOW, FUTURE = "one source", "old", "below owning", "in the future"
+UNLIKELY = "unlikely"
 NAMED = 4  # chips of a sentence
 Json = Mapping[str, Any]
 
@@ -33,8 +37,8 @@ Json = Mapping[str, Any]
 class Evidence:
     """Of the price of a chip on a basis: how many quotes and providers, their dates and ends (of
     what is owned, dollars a chip), the age of the newest in days, and the lower of what owning the
-    chip costs by its parts and by a provider's figures. `warnings` are of ONE, STALE, BELOW and
-    FUTURE."""
+    chip costs by its parts and by a provider's figures. `warnings` are of ONE, STALE, BELOW,
+    FUTURE and UNLIKELY."""
 
     chip: str
     basis: str
@@ -56,7 +60,9 @@ class Evidence:
 
 @lru_cache(maxsize=8)
 def _newest(folder: Path) -> str:
-    return max(first_day(row.date) for row in load_prices(folder / "prices.csv").rows)
+    header, *rows = csv_rows(folder / "prices.csv")
+    column = header.index("date")
+    return max(first_day(row[column]) for row in rows if row)
 
 
 def catalog_day(catalog: Catalog) -> str:
@@ -77,7 +83,12 @@ def evidence(catalog: Catalog, chip: str, basis: str, costs: Costs | None = None
         given = any(own_cost(catalog, costs, chip, name) for name in ("price", "server_price"))
         if given or not rows:
             rows, usd = [("", own.price.date)], [own.price.value]
-        return _of(catalog, (chip, basis, known[0]), rows, usd, None)
+        known_usd = [row.usd_per_chip for row in capital_rows(catalog, chip)]
+        far = any(
+            not min(known_usd) / FAR_CAPITAL <= one <= max(known_usd) * FAR_CAPITAL
+            for one in (usd if known_usd else ())
+        )
+        return _of(catalog, (chip, basis, known[0]), rows, usd, None, far)
     price = catalog.prices.select(basis)[chip]
     if OWNERS[0] in catalog.prices.bases() and chip in (by := catalog.prices.select(OWNERS[0])):
         known.append(by[chip].usd_per_chip_hour)
@@ -87,7 +98,8 @@ def evidence(catalog: Catalog, chip: str, basis: str, costs: Costs | None = None
     ]
     usd = [row.usd_per_chip_hour for row in price.rows]
     named = (chip, basis, price.usd_per_chip_hour)
-    return _of(catalog, named, rows, usd, min(known, default=None))
+    far = not USD_PER_HOUR[0] <= price.usd_per_chip_hour <= USD_PER_HOUR[1]
+    return _of(catalog, named, rows, usd, min(known, default=None), far)
 
 
 def _of(
@@ -96,6 +108,7 @@ def _of(
     rows: Sequence[tuple[str, str]],
     usd: Sequence[float],
     least: float | None,
+    unlikely: bool,
 ) -> Evidence:
     """`rows` are (provider, date), the provider empty for a quote of the user's own."""
     chip, basis, paid = named
@@ -109,6 +122,7 @@ def _of(
         STALE: age > STALE_DAYS,
         BELOW: least is not None and basis not in OWNERS and paid < least,
         FUTURE: first_day(newest) > now,
+        UNLIKELY: unlikely,
     }
     return Evidence(
         chip=chip,
@@ -160,11 +174,15 @@ def evidence_words(rows: Sequence[Json]) -> list[str]:
     def below(row: Json) -> str:
         return f"{name(row)} ({_usd(row)} against {_usd(row, 'owning_')})"
 
+    def far(row: Json) -> str:
+        return f"{name(row)}{_meant(row)}"
+
     says = {
         ONE: ("one source alone for", name),
         STALE: (f"older than {STALE_DAYS} days for", name),
         BELOW: ("below what owning costs for", below),
         FUTURE: ("dated in the future for", name),
+        UNLIKELY: ("far from any known price for", far),
     }
     parts = []
     for what, (words, each) in says.items():
@@ -186,12 +204,21 @@ def _usd(row: Json, of: str = "") -> str:
     return f"${significant(row[f'{of}usd_per_chip_hour'])}"
 
 
+def _meant(row: Json) -> str:
+    """What an unlikely price was probably meant to be."""
+    if row["basis"] == OWNED:
+        return f" (${significant(row['low_usd'])} a chip)"
+    said = probably(row["usd_per_chip_hour"], *USD_PER_HOUR).removeprefix("; ")
+    return f" (${said})" if said else ""
+
+
 def _of_one(row: Json) -> list[str]:
     says = {
         ONE: "is that of one source alone",
         STALE: f"is {row['age_days']} days old ({row['newest']})",
         BELOW: "is below what owning the chip costs",
         FUTURE: f"is dated in the future ({row['newest']})",
+        UNLIKELY: f"is far from any known price{_meant(row)}",
     }
     parts = [says[what] for what in row["warnings"]]
     if BELOW in row["warnings"]:

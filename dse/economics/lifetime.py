@@ -10,10 +10,10 @@ straight lines in T cross.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
+
+from dse.record import record
 
 Floats = NDArray[np.float64]
 
@@ -22,7 +22,7 @@ BISECTIONS = 100
 SIGNIFICANT = 9
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lifetime:
     """(n,) each: dollars in all and those of serving, FLOP and chip-hours of both halves. NaN where
     a price is not known."""
@@ -88,7 +88,7 @@ def tokens_over_years(first_year: float, years: float, growth: float) -> float:
     return served + (years - whole) * first_year * (1.0 + growth) ** whole
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LossLaw:
     """Loss = floor + a / N^alpha + b / D^beta."""
 

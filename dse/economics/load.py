@@ -20,12 +20,12 @@ whole servers.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.record import record
 from dse.schema.load import Demand
 
 # Rounding in the last place buys no deployment more.
@@ -33,7 +33,7 @@ _EXACT = 1.0 - 1e-12
 Floats = NDArray[np.float64] | float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Load:
     """What a demand makes of busy prices, (n,) each. `tokens_per_s` are total tokens (input and
     output) that one deployment serves, `deployments` how many are held (None where the demand is a

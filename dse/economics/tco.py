@@ -21,10 +21,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dse.catalog import Catalog
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import Cost, Costs
 from dse.schema.owning import YEAR_HOURS, Owning, lacks_for_owning, owning
@@ -34,7 +35,7 @@ MONTH_HOURS = YEAR_HOURS / 12.0
 _YEAR_S = YEAR_HOURS * 3600.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Part:
     """One line of a price: dollars per chip-hour, and how it follows."""
 
@@ -43,7 +44,7 @@ class Part:
     rule: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Breakdown:
     """A price of a chip by its parts, whose sum it is. `facts` are the chip's own figures that it
     rests on, `inputs` the costs used (none where the chip is rented), `date` the newest price."""

@@ -9,18 +9,19 @@ Factors of backends multiply fields of their files (`dse.schema.calibration`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dse.physics.fabrics import Fabric
+from dse.record import record
 from dse.schema.dtypes import BITS, DTYPES
 
 Table = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LawTable:
     """Seconds = ((flops * s_per_flop)^p + (bytes * s_per_byte)^p)^(1/p) + fixed_s; (chips, dtypes).
 
@@ -34,7 +35,7 @@ class LawTable:
     floor_of_compute: Table
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Parameter:
     """`sd`: how far its logarithm may be from 0 before the fit pays for it (a ridge)."""
 

@@ -23,7 +23,7 @@ what the pools are together (`meet`), so that a search evaluates each worker onc
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -41,6 +41,7 @@ from dse.physics.poisson import equilibrium
 from dse.physics.power import Draw
 from dse.physics.step import Step, layers_per_stage
 from dse.physics.workload import POISSON, Workload
+from dse.record import record
 from dse.space.candidates import CandidateBatch, Codes, Floats
 
 # Shares of a worker's attention ranks that prefill at once, between which seconds are read.
@@ -52,7 +53,7 @@ BELOW, SUBSTITUTIONS = 0.85, 6
 HAIR = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Workers:
     """n workers, each of one instance; every array (n,). `ranks` are its attention ranks, `domain`
     the chips of its scale-up domain, `cache_bytes` those of one prompt on the busiest chip, `sent`
@@ -81,7 +82,7 @@ class Workers:
 W = TypeVar("W", bound=Workers)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PrefillWorkers(Workers):
     """`prompts_per_s` of a worker that always has some waiting; `beside_s` (n, SHARES) seconds of a
     prompt while `1 / ranks` to all of the ranks prefill, in equal ratios."""
@@ -110,7 +111,7 @@ class PrefillWorkers(Workers):
         return start + weight * (self.beside_s[rows, below + 1] - start)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DecodeWorkers(Workers):
     """At a batch of `running` requests of a worker: `step_s` of a decode step, of which a request
     takes `steps`, `tpot_s`; `output` tokens a request. `first_token_s`, `first_token_steps` and
@@ -130,7 +131,7 @@ class DecodeWorkers(Workers):
         return self.running / (self.steps * self.step_s)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Met:
     """What pools are together. Every array (n,), means, seconds unless named. `ttft_s` = `queue_s`
     + `prefill_s` + `transfer_s` + one decode step + the backend's own; `utilisation` is of the
@@ -154,7 +155,7 @@ class Met:
     e2e_s: Floats
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Disaggregated(Met):
     """The same with what is behind it. Memories are of the busiest chip of each pool, ledgers of
     one prompt and of one decode step."""

@@ -13,7 +13,7 @@ beside each other, read the weights once: what a prompt's own step would read ag
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from dse.physics.phases import Case
 from dse.physics.power import Draw, Levels, Work
 from dse.physics.step import Step
+from dse.record import record
 from dse.space.candidates import Floats
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Phase:
     """One chip in a step, (n,): joules above idle as counted, the share of them that its power
     leaves, and seconds."""
@@ -39,7 +40,7 @@ class Phase:
         return self.joules * self.share / self.seconds
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Energy:
     """Joules of a request over all chips, (n,); NaN where the chip's power is not known.
 
@@ -110,7 +111,7 @@ def request_energy(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PhaseEnergy:
     """A request in a pool that serves one phase alone, (n,): joules above idle of its chips, as
     counted, `moved_j` of which move data; those of the network; watts of a chip, idle and above."""

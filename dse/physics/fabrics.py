@@ -14,7 +14,7 @@ by the logarithm of how many of them a group spans.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ from dse.physics.topologies import (
     point_to_point,
     usable,
 )
+from dse.record import record
 from dse.schema.efficiency import Collective, Efficiency
 from dse.schema.system import DISTRIBUTIONS, ON_PCIE, FabricLevel, System
 
@@ -44,7 +45,7 @@ Table = NDArray[np.float64]
 _SIZES: Table = np.exp2(np.arange(GROUPS, dtype=np.float64))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DomainTable:
     """A collective inside the scale-up domain, (chips, GROUPS). `s_per_byte` is per byte that a
     ring sends over a chip's link; `short_`: another algorithm, for short messages (infinite: none).
@@ -70,7 +71,7 @@ class DomainTable:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Network:
     """A level that joins domains of the level inside it. `reach` (chips,) is how many chips one of
     its own domains holds; `reduce_`, `gather_` and `exchange_latency_s` of an all-reduce, an
@@ -93,7 +94,7 @@ class Network:
     algorithm: NDArray[np.str_]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fabric:
     """Every level of every chip's system. `domain`, `link_bytes_per_s` (all links of a chip),
     `pair_bytes_per_s` (between two) and `host_lanes` (no other links) are (chips,)."""

@@ -8,7 +8,6 @@ its time split by their arithmetic.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,11 @@ from dse.physics.alignment import stored
 from dse.physics.deployed import Deployed, Law
 from dse.physics.ledger import Entry, busy_s
 from dse.physics.step import Step, computed_rows
+from dse.record import record
 from dse.space.candidates import Floats
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Gemm:
     """`count` products of one kind; arrays (n,). `part` is the weight part whose format it has.
     `groups`: products that run as one (experts of a rank), 1 else. `compute_s` without the padding
@@ -61,7 +61,7 @@ class Gemm:
         return total * larger / all_ + self.fixed_s
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Kernel:
     """What the ledger noted of one kernel, which products share: its seconds, at full speed those
     of compute and of memory, with padding, and the shares of these that no padding of columns

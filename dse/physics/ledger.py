@@ -11,8 +11,6 @@ that must be touched at the full bandwidth; activations could stay on the chip.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,12 +19,13 @@ from dse.physics.collectives import Cost, Sent
 from dse.physics.deployed import Deployed, Law
 from dse.physics.overlap import NONE, TURNS, Hidden, taking_turns
 from dse.physics.tiers import TierTraffic
+from dse.record import record
 from dse.space.candidates import Floats
 
 PARTS = ("compute_s", "memory_s", "network_s", "fixed_s", "flops", "bytes", "peak_s")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Entry:
     """One operator over all its layers; arrays (n,), seconds. `flops` and `bytes` are what its law
     counts, `peak_s` these flops at the dense peak of their dtype; all 0 for a collective. `name` is
@@ -44,7 +43,7 @@ class Entry:
     peak_s: Floats
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Elsewhere:
     """Work of a step on the chips of other ranks, for each chip of this one: (n,)."""
 

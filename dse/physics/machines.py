@@ -7,7 +7,7 @@ What lies between chips is in `dse.physics.fabrics`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from dse.physics.power import Power, compile_power
 from dse.physics.racks import RackTable, rack_table
 from dse.physics.tiers import TierTable, tier_table
 from dse.physics.unpacked import native_first, unpacked_law
+from dse.record import record
 from dse.schema.backend import STOCK, Backend, find_backend
 from dse.schema.calibration import KINDS
 from dse.schema.catalog import Catalog
@@ -33,7 +34,7 @@ from dse.schema.rack import Rack
 BLOCK_LAWS = ("experts", "mla_prefill_attention", "mla_decode_attention")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Machines:
     """Chips of one study on one price basis. `usd_per_chip_hour` and `tdp_w` are NaN if unknown; a
     link whose bandwidth is unknown takes no time, and `Catalog.refusal` keeps out what needs it.

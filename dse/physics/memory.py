@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from dse.blocks.operators import ACTIVATION_BYTES
 from dse.physics.deployed import Deployed
 from dse.physics.step import layers_per_stage, weight_bytes_per_chip
 from dse.physics.tiers import SMALLEST, TierMemory, place
+from dse.record import record
 from dse.schema.backend import Backend
 from dse.space.candidates import Block, Floats
 
@@ -22,7 +23,7 @@ HIDDEN_BUFFERS = 6.0
 FEED_FORWARD_BUFFERS = 3.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Memory:
     """Bytes on the busiest chip, (n,). `kv_per_request` is the cache of one request at its full
     length (prompt and output), `kv_reserved` what the backend admits one with; `admitted` the

@@ -8,12 +8,12 @@ value, per-head norms, attention sinks, mixtures of residual streams.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from dse.blocks import KINDS
+from dse.record import record
 from dse.space.candidates import BYTES, CandidateBatch, Floats
 
 
@@ -29,7 +29,7 @@ class Whole:
         self.kv_bytes = BYTES[batch.kv_dtype]
 
 
-@dataclass(frozen=True)
+@record
 class Parameters:
     """Each (n,), in parameters of the whole model.
 

@@ -4,7 +4,6 @@ prompt adds to the steps that carry it."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -26,11 +25,12 @@ from dse.physics.speculative import (
 )
 from dse.physics.step import Step
 from dse.physics.workload import Workload
+from dse.record import record
 from dse.space.alike import Alike
 from dse.space.candidates import CandidateBatch, Floats
 
 
-@dataclass(frozen=True)
+@record
 class Case:
     """A batch of candidates under one workload. `prompt` and `output` are the tokens of a request,
     (n,), or (1,) of all.

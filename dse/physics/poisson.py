@@ -19,18 +19,18 @@ tests/unit/test_poisson.py compares all of it with a simulation.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from dse.physics.queueing import Latency, Rank, together_share
+from dse.record import record
 from dse.space.candidates import Floats
 
 ITERATIONS = 8
 HALVINGS = 40
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Moments:
     """Mean and variance of a wait, (n,): seconds, seconds squared."""
 
@@ -38,7 +38,7 @@ class Moments:
     variance: Floats
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Response:
     """Of one rank, (n,): `own_s` of a request's own prompt, what it waits before it, the time
     between tokens, and `busy`, the load of its prompts; at 1 and beyond, waits are infinite."""
@@ -133,7 +133,7 @@ def _in_step(
     return found, Moments(mean, square - mean**2)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Step:
     """Mean, variance and third cumulant of the length of a step, (n,)."""
 

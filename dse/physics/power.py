@@ -36,12 +36,13 @@ clock does not save is waited out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.record import record
 from dse.schema.chip import Chip
 from dse.schema.energy import EnergyConstants
 from dse.space.candidates import Codes, Floats
@@ -72,7 +73,7 @@ class Counted(Protocol):
     def scale_out_bytes(self) -> Floats: ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Power:
     """(chips,) each. `rated_w`: the power at which the kernel laws were measured; `cap_w`: what the
     chip may draw now; `compute_w`: C above, `arithmetic_w` of it arithmetic. NaN where unknown."""
@@ -159,7 +160,7 @@ class Draw:
         self.lowest_clock = power.lowest_clock
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Levels:
     """Joules above idle, (n,) each: multiplying and adding; operands and data inside the chip; its
     device memory; its links; the network, drawn outside the chip."""
@@ -198,7 +199,7 @@ class Levels:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Work:
     """What a chip does in a step, (n,): seconds of arithmetic at the dense peak, at a slower clock
     those of equal energy; bytes through its memory, over its links, over the network."""

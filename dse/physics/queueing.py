@@ -14,15 +14,16 @@ The forms are compared with a discrete-event simulation in tests/unit/test_queue
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 import numpy as np
 
+from dse.record import record
 from dse.space.candidates import Floats
 
 
-@dataclass(frozen=True)
+@record
 class Rank:
     """The requests of one attention rank; every array (n,).
 
@@ -89,7 +90,7 @@ class Rank:
         return np.minimum(self.delaying, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Latency:
     """Means in seconds, (n,): from admission to the first token, and between tokens."""
 

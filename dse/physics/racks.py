@@ -18,10 +18,11 @@ full as the bound allows, take the domain. Nothing is said of what a larger doma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from dse.record import record
 from dse.schema.rack import HEIGHT_UNIT_M, Cooling, Rack
 from dse.space.candidates import Codes, Floats
 
@@ -40,7 +41,7 @@ BOUNDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RackTable:
     """A rack and, for each chip of a study, (chips,): its power and its cables."""
 
@@ -71,7 +72,7 @@ def stages(rack: Rack, domain: Floats) -> Floats:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Loads:
     """What domains put into each rack, (n,): `chips` of it, and of a chip its switch `ports`, its
     cables (`lines`), watts, mass and rack units."""
@@ -205,7 +206,7 @@ def with_chip(table: RackTable, k: int) -> Rack:
     return replace(table.rack, chip_w=power, cables_per_chip=cables)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stop:
     """The largest domain in whole trays (0: none fits) and the bound that the next one breaks most
     (None: nothing stops it up to MOST_CHIPS), where the bounds `without` are lifted."""

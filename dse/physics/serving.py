@@ -10,7 +10,7 @@ token).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 
 import numpy as np
@@ -32,6 +32,7 @@ from dse.physics.poisson import (
 from dse.physics.queueing import Rank, closed_loop, decoding_limit, decoding_rows
 from dse.physics.step import Step
 from dse.physics.workload import POISSON, Workload
+from dse.record import record
 from dse.schema.backend import Backend
 from dse.space.alike import Shared
 from dse.space.candidates import CandidateBatch, Floats
@@ -54,7 +55,7 @@ TIER = BOTTLENECKS.index("decode: memory tier")
 POWER = BOTTLENECKS.index("decode: power cap")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Performance:
     """What a deployment does with a workload; every array (n,), seconds unless named.
 
@@ -91,7 +92,7 @@ class Performance:
         return self.count_energy()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Detail:
     """A step of either phase, part by part: what bounds it, (n,) each, and the ledgers.
     `bottleneck` indexes BOTTLENECKS."""
@@ -104,7 +105,7 @@ class Detail:
     decode_ledger: Ledger
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Arrivals:
     """Of Poisson arrivals, (n,): mean and percentiles of the time to first token, and the rate of
     arrival over the most that can be served. At 1 and beyond, the times are infinite."""

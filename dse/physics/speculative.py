@@ -13,7 +13,7 @@ embedding and output head) or of a draft model, given as a share of a plain deco
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -23,13 +23,14 @@ from dse.blocks import KINDS
 from dse.blocks.operators import ACTIVATION_BYTES, Product, Role
 from dse.physics.deployed import Deployed
 from dse.physics.step import Step
+from dse.record import record
 from dse.schema.blocks import MIXERS
 from dse.space.candidates import Block, CandidateBatch, Floats
 
 MOST_DRAFTED = 64
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Speculation:
     """`draft_tokens` a step (None: those of each candidate), each accepted with probability
     `acceptance` (0 to 1) after the one before it: measured by the user (None: what is published of

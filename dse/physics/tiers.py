@@ -18,12 +18,13 @@ Arithmetic stays on the chip; llama.cpp's layers on the host's processor are not
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.record import record
 from dse.schema.chip import Chip
 from dse.schema.tiers import TIERS, TierDefaults, tiers_of
 from dse.space.candidates import CandidateBatch, Floats
@@ -37,7 +38,7 @@ STAGED_LAYERS = 2.0
 SMALLEST = 1e-3  # bytes of a request that keeps nothing on the device, in place of 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TierTable:
     """(chips, tiers): capacity, 0 where the chip has no such tier, and seconds per byte at the full
     bandwidth, infinite there. `reached` is the share of the bandwidth that copies reach."""
@@ -119,7 +120,7 @@ def _seconds(bytes_: Floats, s_per_byte: Floats) -> Floats:
     return np.where(bytes_ > 0.0, bytes_ * s_per_byte, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TierMemory:
     """Bytes of the busiest chip in its tier, (n,): weights, cache of one request at its full length
     and as it is admitted with; `staged` is the room on the device for layers that arrive."""

@@ -32,10 +32,9 @@ reduced byte leaves a chip once and comes back once, at the same time, so an all
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from dse.record import record
 from dse.schema.system import ON_PCIE, FabricLevel
 from dse.space.candidates import Floats
 
@@ -44,7 +43,7 @@ AXES = {"ring": 1, "torus_2d": 2, "torus_3d": 3}
 CUBE = 64  # chips of a 3D torus whose axes are closed by optical switches (TPU v4 and later)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Algorithm:
     """One way to run a collective in groups of n chips; arrays (n,), as above."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from dse.physics.speculative import Speculation
+from dse.record import record
 from dse.schema.backend import STOCK, TUNED, Backend
 from dse.space.candidates import Floats
 
@@ -14,7 +15,7 @@ SERVING = ("continuous", "static", "offline")
 POISSON = "poisson"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Workload:
     """`prompt_tokens` and `output_tokens` have shape (1,) (one workload) or (n,).
 

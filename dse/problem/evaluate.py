@@ -7,7 +7,6 @@ The one path from a candidate to numbers: the search, `dse estimate` and its --d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypedDict
 
 import numpy as np
@@ -25,6 +24,7 @@ from dse.problem.format_loss import FormatLoss
 from dse.problem.models import ASKED, OF_MODEL, Models
 from dse.quality.law import Law
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, Quality
+from dse.record import record
 from dse.rules.case import Case, Searched, stack_of
 from dse.rules.registry import judge
 from dse.schema.backend import TUNED
@@ -71,7 +71,7 @@ class Values(Mapping[str, Floats]):
         return len(self._shown)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Metrics:
     """`values[metric]` in SI units; `violations[rule]` > 0 where a rule of `dse.rules` is broken,
     scaled as used / limit - 1 (or 1); all (n,). NaN: does not apply. `members` are the workloads of
@@ -131,7 +131,7 @@ class Metrics:
         return ~broken
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Part:
     """The candidates at `rows` (k,), ascending, and their metrics."""
 
@@ -139,7 +139,7 @@ class Part:
     metrics: Metrics
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Member:
     """One workload of a mix, its share of the requests, and its metrics as if it were alone."""
 

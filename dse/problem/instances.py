@@ -4,7 +4,7 @@ once. The deployments are a table of `dse.space.deployments`."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from dse.catalog import Catalog
 from dse.physics.machines import Machines, compile_machines
 from dse.physics.workload import Workload
 from dse.problem.evaluate import Metrics, evaluate
+from dse.record import record
 from dse.schema.model import Model
 from dse.space.batches import DEPLOYMENT_AXES, DRAFT_AXIS, batch_of
 from dse.space.candidates import CandidateBatch, Floats
@@ -25,7 +26,7 @@ MEMORY = "memory_capacity"
 UNCAPPED = np.inf
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Subject:
     """One model in one format on one chip under one workload; `machines` holds that chip alone.
 
@@ -102,7 +103,7 @@ def with_routing_skew(subject: Subject, skew: float) -> Subject:
     return replace(subject, one=replace(subject.one, routing_skew=np.full(1, skew)))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Evaluated:
     """n points; every array (n,). Seconds; tokens per second; `usd` per million tokens, input and
     output, NaN without a price. `network_share` is that of the decode step, `bound` indexes BOUNDS

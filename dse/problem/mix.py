@@ -19,7 +19,7 @@ of the time, and the sums above come out at R requests a second for u below 1.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Unpack
 
 import numpy as np
@@ -33,12 +33,13 @@ from dse.problem.evaluate import MEMORY_PARTS, Member, Metrics, Terms, Values, e
 from dse.problem.joined import by_backend
 from dse.problem.models import ASKED, Models
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS
+from dse.record import record
 from dse.schema.backend import Backend
 from dse.schema.metrics import METRICS
 from dse.space.candidates import CandidateBatch, Floats
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Share:
     """One workload of a mix. `weight` is its share of the requests; a mix sums to 1. Of Poisson
     arrivals, all workloads have them, and the weight is the share of their rate."""

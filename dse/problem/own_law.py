@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -23,6 +22,7 @@ from dse.quality.own_runs import (
     posterior_of,
     rescaled,
 )
+from dse.record import record
 from dse.schema.loss_runs import LossRuns
 from dse.schema.model import Model
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
@@ -31,7 +31,7 @@ from dse.space.candidates import CandidateBatch, Floats
 FAR = 3.0  # standard deviations of the scatter, beyond which a run is named
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OwnLaw:
     """`law` is the law of that name moved to the runs; of r runs, in their order: `flops`, of
     their training, `published` and `predicted`, their loss under the law before and after, (r,)."""

@@ -5,20 +5,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dse.answer.numbers import large as amount
 from dse.answer.numbers import number, significant
 from dse.physics.intervals import EQUIVALENT_FACTOR
-from dse.problem.evaluate import Metrics
 from dse.problem.format_loss import FormatLoss
 from dse.quality import quantisation
 from dse.quality.law import Quality, Range
 from dse.quality.laws import DEFAULT, LAWS
 from dse.quality.overtraining import overtraining
 from dse.quality.own_runs import LEVERAGE, P90, Doubt
+
+if TYPE_CHECKING:
+    from dse.problem.evaluate import Metrics
 
 LEAST_NATS = 5e-5  # of the loss, below which nothing is said of it
 # Numbers of `describe_quality`.

@@ -8,7 +8,7 @@ of each point.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from dse.problem.training.energy import mean_watts
 from dse.problem.training.intervals import OF_LIFE, OF_TRAINING
 from dse.problem.training.search import Trainer
 from dse.problem.training.trainer import trainer_of
+from dse.record import record
 from dse.rules.service import TRAINING_FITS
 from dse.schema.lifetime import LifetimeTerms
 from dse.schema.study import Study
@@ -37,7 +38,7 @@ Best = tuple[float, float, float, float]
 _HASH = np.uint64(0x9E3779B97F4A7C15)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Trained:
     """How the shapes of a study are trained and, with `life`, how much they then serve; `assumed`
     says what training rests on."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -23,6 +23,7 @@ from dse.physics.serving import BOTTLENECKS
 from dse.physics.step import Step
 from dse.physics.workload import Workload
 from dse.problem.evaluate import Metrics
+from dse.record import record
 from dse.schema.metrics import Limit
 from dse.space.candidates import CandidateBatch, Floats
 
@@ -30,7 +31,7 @@ BOUND = "bottleneck"  # of a worker, index into BOTTLENECKS
 W = TypeVar("W", PrefillWorkers, DecodeWorkers)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Side(Generic[W]):
     """Workers of one pool, (n,): `amounts` by the place of a rule, of those that are not 0 for all,
     `chip` the code of its chips, `price` of a chip-hour, `kv` the code of its cache's format,

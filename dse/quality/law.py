@@ -6,13 +6,13 @@ Every array has shape (n,): parameters, tokens and FLOP are counts, loss is in n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dse.quality.shape import Floats, Shape
+from dse.record import record
 
 if TYPE_CHECKING:
     from dse.quality.own_runs import Doubt
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Flags = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Range:
     """A closed interval; `source` says who stated it."""
 
@@ -33,7 +33,7 @@ class Range:
         return (value < self.low) | (value > self.high)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Terms:
     """A loss in three parts, each (n,) nats: `floor`, what no size and no data removes;
     `parameters`, terms that fall as (size)^-exponent when a whole model grows in proportion;
@@ -81,7 +81,7 @@ def chinchilla(E: float, A: float, a: float, B: float, b: float) -> Dense:
     return dense
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Quality:
     """Predictions of n candidates under the law named `law`, and how far each stands from the data
     behind it.
@@ -106,7 +106,7 @@ class Quality:
     doubt: Doubt | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Coefficient:
     """A row of the table of coefficients; `kind` as of hardware figures (fitted, assumed, ...)."""
 
@@ -117,7 +117,7 @@ class Coefficient:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Law:
     """One law: `name` is what `--law` and `quality_law:` take, `title` and the tuples of sentences
     are what reports print.

@@ -6,17 +6,16 @@ the best model of its training compute. Each law says for itself where that opti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from dse.quality.law import Law, Terms
 from dse.quality.shape import Floats
+from dse.record import record
 
 _STEPS = 30
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Overtraining:
     """(n,) each. `compute_optimal_tokens`: with which the same kind of shape, all of its parameters
     grown or shrunk alike, has the least loss at the same training compute (6 N D). `ratio`: tokens

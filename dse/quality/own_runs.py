@@ -21,13 +21,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from dse.quality.law import Law, Quality
 from dse.quality.shape import Floats, Shape
+from dse.record import record
 
 # Standard deviations about the law as published, all assumed. `floor`: nats; one text costs 0.3
 # more nats a token with a large vocabulary than with one of 32,000 words, and code half of what
@@ -45,7 +46,7 @@ _ROUNDS = 50
 Columns = tuple[Floats, ...]  # of X, in the order of PRIOR
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Posterior:
     """`mean` (4,) and `covariance` (4, 4) in the order of PRIOR; `noise` is s in nats."""
 
@@ -78,7 +79,7 @@ class Posterior:
         return np.linalg.cholesky(self.covariance) @ rng.standard_normal(len(self.mean))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Doubt:
     """What is not known of n losses under a rescaled law."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
+
+from dse.record import record
 
 Floats = NDArray[np.float64]
 
@@ -21,7 +21,7 @@ REPEATS_SOURCE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Shape:
     """n shapes, (n,) each; a dense one has `experts` 0, and its other expert fields are not read.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from math import inf
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -12,6 +12,7 @@ import numpy as np
 
 from dse.physics.parameters import Parameters, parameters
 from dse.physics.racks import rack_violations
+from dse.record import record
 from dse.rules.families import FAMILIES
 from dse.rules.families.family import UNKNOWN, family_of_name
 from dse.rules.kinds import MEGATRON, SERVERS, SGLANG, TRTLLM, VLLM, Flags
@@ -40,7 +41,7 @@ def servers_on(family: str) -> tuple[str, ...]:
     return () if found is UNKNOWN else tuple(stack for stack in found.stacks if stack in SERVERS)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Width:
     """A width that is split over ranks: `value` (n,) on one of them, of `total` over `ranks`.
     `inner`: it is the input of a product, not the output of one alone."""
@@ -54,7 +55,7 @@ class Width:
     inner: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Training:
     """Runs, (n,), that `step` predicts as one data centre sees them; `run` and `conditions` are
     what surrounds the steps, where the `plans` of all chips are judged."""
@@ -78,7 +79,7 @@ class Models(Protocol):
     def of(self, batch: CandidateBatch) -> Models: ...
 
 
-@dataclass(frozen=True)
+@record
 class Case:
     """n candidates on chips of `families`, by the code of the chip; `named` is the stack that was
     asked for, None where any may be meant. `models` is what is known of how they are trained.

@@ -9,7 +9,7 @@ shapes, so that their mean waste is in them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from dse.blocks.operators import Role
 from dse.physics.alignment import CLIFF_BYTES, ELEMENT_BITS, MEASURED_BYTES, MX_BLOCK
 from dse.physics.gemms import Gemm, NotedStep
 from dse.physics.phases import layer_imbalance
+from dse.record import record
 from dse.rules.case import Width, split_widths
 from dse.rules.divide import VOCABULARY_MULTIPLE
 from dse.rules.efficiency import best_tile
@@ -98,7 +99,7 @@ PADDING = Rule(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Judged:
     """A product and what it reaches; arrays (n,). `tile` is the useful share of what is computed in
     whole tiles or by the matrix unit, `busy` that of its rows. `added_s`: seconds that all `count`
@@ -111,7 +112,7 @@ class Judged:
     added_s: Floats
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Filling:
     """What products have to fill: `units` compute units (None: not known), or a matrix unit.
     `alignment_known`: the kind of evidence of what misaligned widths cost here."""
@@ -145,7 +146,7 @@ def judge_products(step: NotedStep, filling: Filling, tiled: bool) -> list[Judge
     return judged
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Steps:
     """The steps of n shapes and their products."""
 

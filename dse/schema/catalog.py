@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dse.data import hardware_dir
 from dse.errors import InputError
@@ -29,9 +29,7 @@ from dse.schema.efficiency import Efficiency, load_efficiency
 from dse.schema.energy import FILE as ENERGY
 from dse.schema.energy import NONE as NO_ENERGY
 from dse.schema.energy import EnergyConstants, load_energy
-from dse.schema.loader import did_you_mean, load_yaml
-from dse.schema.own_chip import read_own_chip
-from dse.schema.own_full import OwnChip
+from dse.schema.loader import Lazy, did_you_mean, load_yaml
 from dse.schema.own_prices import last_day, with_own_prices
 from dse.schema.prices import (
     PriceRow,
@@ -47,6 +45,9 @@ from dse.schema.reliability import NO_RELIABILITY, Reliability, load_reliability
 from dse.schema.system import ON_PCIE, THROUGH_HOST, FabricLevel, System, load_system
 from dse.schema.tiers import FILE as TIERS_FILE
 from dse.schema.tiers import NO_TIERS, TierDefaults, load_tiers
+
+if TYPE_CHECKING:
+    from dse.schema.own_full import OwnChip
 
 MEASUREMENTS = "measurements"
 # Chips whose collectives were measured over PCIe; the first without peer-to-peer too.
@@ -192,7 +193,7 @@ class Catalog:
         if not is_chip_file(text):
             return self, self.chip(text, field).id
         found = self.with_files([text])
-        return found, read_own_chip(text, found.source.folder, found.source.efficiency).chip.id
+        return found, _own_chip(text, found.source.folder, found.source.efficiency).chip.id
 
     def over(self, document: Mapping[str, Any]) -> Catalog:
         """`Source.over`, read: for a question about a finished study."""
@@ -267,29 +268,6 @@ def is_chip_file(text: str) -> bool:
     return text.endswith((".yaml", ".yml"))
 
 
-class Lazy(Mapping[str, T]):
-    """Entries by id, each made when it is first asked for."""
-
-    def __init__(self, names: Iterable[str], read: Callable[[str], T]) -> None:
-        self._names, self._read, self._known = dict.fromkeys(names), read, dict[str, T]()
-
-    def __getitem__(self, name: str) -> T:
-        if name not in self._names:
-            raise KeyError(name)
-        if name not in self._known:
-            self._known[name] = self._read(name)
-        return self._known[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._names
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-
 class _Efficiencies(Mapping[str, Efficiency]):
     """The laws of files that are of a chip, then those that each chip borrows, as "file:chip"."""
 
@@ -361,7 +339,7 @@ def _shipped_catalog() -> Catalog:
 def _read(folder: _Folder, source: Source) -> Catalog:
     """The catalog without the prices and costs of the source."""
     path = folder.path
-    own = [read_own_chip(file, path, source.efficiency) for file in source.chips]
+    own = [_own_chip(file, path, source.efficiency) for file in source.chips]
     replacing = _by_id([load_efficiency(file) for file in source.efficiency])
     laws = ChainMap(dict(replacing), folder.laws) if replacing else folder.laws  # pyright: ignore
     fitted = _read_or(path / "efficiency" / CALIBRATION, load_calibration, NONE)
@@ -398,6 +376,12 @@ def _read(folder: _Folder, source: Source) -> Catalog:
         costs=_read_or(path / COSTS_FILE, load_costs, NO_COSTS),
     )
     return with_own_chips(shipped, own, replacing) if own else shipped
+
+
+def _own_chip(file: str, folder: Path, efficiency: Sequence[str]) -> OwnChip:
+    from dse.schema.own_chip import read_own_chip  # noqa: PLC0415 - it writes YAML, too
+
+    return read_own_chip(file, folder, efficiency)
 
 
 def _rows_of_chips(

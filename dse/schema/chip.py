@@ -18,6 +18,7 @@ from dse.record import record
 from dse.schema.dtypes import ARITHMETIC, arithmetic
 from dse.schema.figure import Figure, Figured, Kind, reasons
 from dse.schema.loader import Document, load_yaml
+from dse.schema.plausible import doubts
 from dse.schema.prices import PRICES, PURCHASES
 from dse.schema.reader import Date, Field, Listed, Table, Text, Whole, Word, read
 from dse.units import example
@@ -308,7 +309,7 @@ def read_chip(document: Document, table: Table[dict[str, Any]] = CHIP) -> Chip:
         compute_units=int(value["compute_units"]) if "compute_units" in value else None,
         clock_hz=value.get("clock"),
         figures=listed,
-        assumed=reasons(listed),
+        assumed=(*doubts(figures.values(), found["memory_kind"]), *reasons(listed)),
         missing=tuple(name for name in expected if name not in value),
         not_chosen=tuple(one for ones in found["not_chosen"].values() for one in ones),
         without_peak=tuple(x for x in found["without_peak"] if f"peak_{x.format}" not in value),

@@ -90,7 +90,7 @@ RULES: Mapping[str, Rule] = {
     "maintenance": Rule("share", 0.0, 1.0, "0 to 100 % of the capital a year"),
     "staff": Rule("usd/year", 0.0, _ANY, "dollars a chip and year, such as 150 USD/year"),
     "server_power_factor": Rule("share", 1.0, 100.0, "1 or more, such as 1.82"),
-    "facility_factor": Rule("share", 1.0, 100.0, "1 or more, such as 1.36"),
+    "facility_factor": Rule("share", 1.0, 5.0, "1 to 5, such as 1.36"),
     "electricity": Rule("usd/kWh", 0.0, 5.0, "a price of at most 5, such as 0.087 USD/kWh"),
     "load_share": Rule("share", 0.0, 1.0, "0 to 100 % of the power"),
     "space": Rule("usd/kW-month", 0.0, _ANY, "a rent such as 184 USD/kW-month"),

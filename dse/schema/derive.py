@@ -16,8 +16,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from dse import units
 from dse.data import hardware_dir
 from dse.errors import InputError, StorageError
@@ -419,6 +417,8 @@ def _finish(work: _Derivation, settings: Sequence[Setting], name: str | None) ->
 def as_yaml(own: OwnChip, command: str) -> str:
     """The file of a derived chip; its first line is the command that writes it."""
     command = " ".join(command.split())
+    import yaml  # noqa: PLC0415 - it takes 20 ms
+
     text = yaml.safe_dump(
         own.document.data, sort_keys=False, allow_unicode=True, width=100, default_flow_style=False
     )

@@ -5,6 +5,10 @@ Codes index the dtype axis of every efficiency and peak table.
 
 from __future__ import annotations
 
+from typing import Any
+
+from dse.errors import InputError
+
 # Stored bits per element, block scales included. nvfp4: 4 + 8/16 bits; mxfp4: 4 + 8/32 bits
 # (OCP Microscaling Formats v1.0, section 5; NVIDIA NVFP4: one fp8 scale per 16 elements);
 # fp8: one scale a tensor; fp8_block: one fp32 scale per 128 x 128 block (DeepSeek-V3, Qwen3-FP8);
@@ -44,3 +48,18 @@ ARITHMETIC = ("bf16", "fp8", "int8", "nvfp4", "mxfp4")
 def arithmetic(dtype: str) -> str:
     """The format whose peak weights of `dtype` are multiplied at."""
     return "fp8" if dtype == "fp8_block" else dtype
+
+
+def known_dtypes(flags: dict[str, Any]) -> None:
+    """Puts the formats of the flags in their own spelling. Raises InputError for an unknown one."""
+    for name in ("weight_dtype", "kv_dtype"):
+        value = flags[name]
+        if value is not None:
+            value = ALIASES.get(value.lower(), value.lower())
+            if value not in DTYPES:
+                raise InputError(
+                    f"unknown dtype {flags[name]!r}",
+                    field=f"--{name.replace('_', '-')}",
+                    accepted=", ".join(DTYPES),
+                )
+            flags[name] = value

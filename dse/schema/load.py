@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from dse import units
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.reader import OPTIONAL, Field, Raw, Refused, Table
 
 _SECONDS = {"s": 1.0, "second": 1.0, "hour": 3600.0, "h": 3600.0, "day": 86400.0, "d": 86400.0}
@@ -16,7 +16,7 @@ _RATE = re.compile(r"\s*(.+?)\s*(?:/|\ba\b|\bper\b)\s*([a-z]+)\s*")
 _ACCEPTED = "tokens in a second, hour or day, input and output together, such as 1B/day or 20000/s"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Demand:
     """How much a study's deployments are to serve, and how that varies: `average_tokens_per_s` are
     input and output tokens (None where only the ratio is known), whatever the lengths of its

@@ -4,54 +4,19 @@ from __future__ import annotations
 
 import csv
 import difflib
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import Any, TypeVar
 
 from dse import units
+from dse.data import is_shipped
 from dse.errors import InputError
 from dse.record import record
+from dse.schema.compiled import compiled
 
 KeyPath = tuple[str | int, ...]
-
-
-class _Loader(yaml.SafeLoader):
-    """SafeLoader that leaves dates as the text that was written."""
-
-
-# No file nests deeper than its brackets and the longest run of marks that a line begins with.
-_DEEP = 300
-# Python refuses to print whole numbers beyond 4300 digits.
-_MOST_BITS = 10_000
-_PREFIX = re.compile(r"^[ \t?:-]*", re.MULTILINE)
-_Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class _FastLoader(_Parser):
-    """The same on the C parser, where PyYAML has it."""
-
-
-_Loader.yaml_implicit_resolvers = _FastLoader.yaml_implicit_resolvers = {
-    first: [(tag, regexp) for tag, regexp in resolvers if not tag.endswith(":timestamp")]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-def _compose(text: str) -> tuple[Any, yaml.Node | None]:
-    """A loader and the node of `text`. What is wrong or nested deep goes to the Python parser: its
-    words are the same everywhere, and it raises RecursionError where the C parser would crash."""
-    opened = text.count("[") + text.count("{")
-    if max(opened, *(len(prefix) for prefix in _PREFIX.findall(text))) <= _DEEP:
-        try:
-            loader = _FastLoader(text)
-            return loader, loader.get_single_node()
-        except yaml.YAMLError:
-            pass
-    loader = _Loader(text)
-    return loader, loader.get_single_node()
+T = TypeVar("T")
 
 
 @record
@@ -99,36 +64,50 @@ def nearest(name: object, known: Iterable[str]) -> list[str]:
     return difflib.get_close_matches(str(name), list(known), n=1)
 
 
+class _Lines(Mapping[KeyPath, int]):
+    """The lines of a file that was read compiled, found when a message names one."""
+
+    def __init__(self, content: bytes, file: str) -> None:
+        self.content, self.file = content, file
+
+    @cached_property
+    def _found(self) -> Mapping[KeyPath, int]:
+        return _parse(self.content, self.file)[1]
+
+    def __getitem__(self, path: KeyPath) -> int:
+        return self._found[path]
+
+    def __iter__(self) -> Iterator[KeyPath]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
 def load_yaml(path: Path | str) -> Document:
     """Reads one YAML mapping. Raises InputError: no such file, not YAML, a key written twice."""
     file = str(path)
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        loader, node = _compose(text)
+        content = Path(path).read_bytes()
     except FileNotFoundError:
         raise InputError("no such file", file=file) from None
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", file=file) from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"not UTF-8 text at byte {error.start}", file=file) from None
     except ValueError as error:  # a path with a zero in it
         raise InputError(f"cannot be read: {error}", file=file) from None
-    except yaml.YAMLError as error:
-        raise _syntax_error(error, file) from None
-    except RecursionError:
-        raise InputError("nested too deep", file=file) from None
-    if not isinstance(node, yaml.MappingNode):
-        raise InputError(
-            "not a mapping", file=file, line=1, accepted="lines of the form `field: value`"
-        )
-    build = _Builder(loader, file)
-    try:
-        data = build.value(node, ())
-    except (yaml.YAMLError, ValueError) as error:
-        raise _syntax_error(error, file) from None
-    except RecursionError:
-        raise InputError("nested too deep", file=file) from None
-    return Document(file, data, build.lines)
+    shipped = is_shipped(file)
+    if shipped and (known := compiled().find(content)) is not None:
+        return Document(file, known, _Lines(content, file))
+    data, lines = _parse(content, file)
+    if shipped:
+        compiled().keep(content, data)
+    return Document(file, data, lines)
+
+
+def _parse(content: bytes, file: str) -> tuple[dict[str, Any], Mapping[KeyPath, int]]:
+    from dse.schema.yaml_text import parse  # noqa: PLC0415 - PyYAML takes 20 ms
+
+    return parse(content, file)
 
 
 def csv_rows(path: Path) -> Iterator[list[str]]:
@@ -143,73 +122,24 @@ def csv_rows(path: Path) -> Iterator[list[str]]:
         raise InputError(f"cannot be read: {why}", file=str(path), accepted="a CSV file") from None
 
 
-def _syntax_error(error: Exception, file: str) -> InputError:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or str(error)
-    return InputError(
-        f"not YAML: {problem}", file=file, line=mark.line + 1 if mark else None, accepted="YAML"
-    )
+class Lazy(Mapping[str, T]):
+    """Entries by id, each made when it is first asked for."""
 
+    def __init__(self, names: Iterable[str], read: Callable[[str], T]) -> None:
+        self._names, self._read, self._known = dict.fromkeys(names), read, dict[str, T]()
 
-class _Builder:
-    """The values of nodes, and the line of every key and item; an aliased node is built once."""
+    def __getitem__(self, name: str) -> T:
+        if name not in self._names:
+            raise KeyError(name)
+        if name not in self._known:
+            self._known[name] = self._read(name)
+        return self._known[name]
 
-    def __init__(self, loader: Any, file: str) -> None:
-        self.loader, self.file = loader, file
-        self.lines: dict[KeyPath, int] = {}
-        self.built: dict[int, Any] = {}
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
 
-    def value(self, node: yaml.Node, path: KeyPath) -> Any:
-        """Raises InputError for a key that is written twice."""
-        if isinstance(node, yaml.ScalarNode):
-            if node.tag == "tag:yaml.org,2002:str":
-                return node.value
-            try:
-                value = self.loader.construct_object(node)
-            except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
-                kind = node.tag.rpartition(":")[2]
-                raise _wrong(f"read {node.value!r} as {kind}, which it is not", node) from None
-            if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-                raise _wrong("a number of too many digits", node)
-            return value
-        if id(node) in self.built:
-            return self.built[id(node)]
-        if node.tag not in ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
-            return self.loader.construct_object(node, deep=True)
-        if isinstance(node, yaml.SequenceNode):
-            items = self.built[id(node)] = []
-            for index, item in enumerate(node.value):
-                self.lines[(*path, index)] = item.start_mark.line + 1
-                items.append(self.value(item, (*path, index)))
-            return items
-        found = self.built[id(node)] = {}
-        for key, item in node.value:
-            child, line = (*path, str(key.value)), key.start_mark.line + 1
-            if child in self.lines:
-                raise InputError(
-                    f"written twice, first on line {self.lines[child]}",
-                    file=self.file,
-                    line=line,
-                    field=dotted(child),
-                    accepted="each field once",
-                )
-            self.lines[child] = line
-            self._put(found, key, item, child)
-        return found
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
 
-    def _put(self, found: dict[Any, Any], key: yaml.Node, item: yaml.Node, path: KeyPath) -> None:
-        if key.tag == "tag:yaml.org,2002:merge":  # what the mapping says itself comes first
-            merged = self.value(item, path)
-            for one in merged if isinstance(merged, list) else [merged]:
-                if not isinstance(one, dict):
-                    raise _wrong("nothing to merge", item)
-                for name, value in one.items():
-                    found.setdefault(name, value)
-            return
-        if not isinstance(key, yaml.ScalarNode):
-            raise _wrong("found a key that is no text", key)
-        found[self.value(key, path)] = self.value(item, path)
-
-
-def _wrong(problem: str, node: yaml.Node) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+    def __len__(self) -> int:
+        return len(self._names)

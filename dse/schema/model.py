@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
+from dse import units
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.blocks import (
@@ -155,3 +157,10 @@ def _check_layers(model: Model, refuse: Callable[[str, str, str | None], InputEr
             f"{mixing} attention layers, {feed_forward} feed-forward layers",
             "one or more, and as many of each",
         )
+
+
+def trained_on(model: Model, text: str) -> Model:
+    """The model with the tokens of --training-tokens. Raises InputError for too few or too many."""
+    field = "--training-tokens"
+    tokens = units.parse(text, "tokens", field=field)
+    return replace(model, training_tokens=units.check_training_tokens(tokens, text, field=field))

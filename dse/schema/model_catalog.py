@@ -15,7 +15,7 @@ from dse.data import search_spaces_dir
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.blocks import BLOCK_SIZES, WEIGHT_PARTS
-from dse.schema.huggingface import from_config, load_config
+from dse.schema.loader import Lazy
 from dse.schema.model import BlockSpec, Model, check
 
 # What a published count leaves out: nothing, the input table, or both tables.
@@ -41,7 +41,6 @@ class Published:
 class _Entry:
     model: Model
     published: Published
-    aliases: tuple[str, ...]
 
 
 def load_models(path: Path | None = None) -> dict[str, Model]:
@@ -59,14 +58,13 @@ def resolve_model(text: str) -> Model:
 
     Raises InputError with near spellings where it is neither.
     """
-    entries = _entries(_shipped())
-    names = {id_: id_ for id_ in entries}
-    for id_, entry in entries.items():
-        names |= dict.fromkeys(entry.aliases, id_)
+    names = _names(_shipped())
     name = text.strip().lower()
     if name in names:
-        return entries[names[name]].model
+        return _entries(_shipped())[names[name]].model
     if os.path.exists(text):
+        from dse.schema.huggingface import load_config
+
         return load_config(text)
     near = difflib.get_close_matches(name.rsplit("/", 1)[-1], names, n=3, cutoff=0.5)
     raise InputError(
@@ -89,6 +87,8 @@ def load_model(model: str | Path | Mapping[str, Any] | Model) -> Model:
         return model
     if isinstance(model, Mapping):
         name = model.get("name") or model.get("_name_or_path") or model.get("model_type")
+        from dse.schema.huggingface import from_config
+
         return from_config(model, str(name), "the configuration given")
     return resolve_model(str(model))
 
@@ -105,15 +105,29 @@ def _shipped() -> Path:
 
 @cache
 def _entries(path: Path) -> Mapping[str, _Entry]:
-    entries: dict[str, _Entry] = {}
-    drafts = published_drafts(path.with_name("drafts.csv"))
+    """What each line says, read when it is asked for."""
+    drafts, rows = published_drafts(path.with_name("drafts.csv")), _rows(path)
+
+    def entry(id_: str) -> _Entry:
+        found = _Row(rows[id_], path).entry()
+        gains, by = drafts.get(id_, (None, ""))
+        return replace(found, model=replace(found.model, drafts=gains, drafted_by=by))
+
+    return Lazy(rows, entry)
+
+
+@cache
+def _rows(path: Path) -> Mapping[str, Mapping[str, str]]:
     with path.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            entry = _Row(row, path).entry()
-            gains, by = drafts.get(entry.model.id, (None, ""))
-            model = replace(entry.model, drafts=gains, drafted_by=by)
-            entries[model.id] = replace(entry, model=model)
-    return entries
+        return {row["id"]: row for row in csv.DictReader(file)}
+
+
+@cache
+def _names(path: Path) -> Mapping[str, str]:
+    """The id behind every name of a model."""
+    rows = _rows(path)
+    others = {alias: id_ for id_, row in rows.items() for alias in row["aliases"].split()}
+    return {id_: id_ for id_ in rows} | others
 
 
 def published_drafts(path: Path) -> dict[str, tuple[dict[int, float], str]]:
@@ -193,7 +207,7 @@ class _Row:
             training_tokens_source=self.text("tokens_source"),
             note=self.text("note"),
         )
-        return _Entry(model, published, tuple(self.row["aliases"].split()))
+        return _Entry(model, published)
 
     def _blocks(self) -> list[BlockSpec]:
         """The cell `blocks`, where there is one: `kind*count size=n size=n; ...` says all layers of

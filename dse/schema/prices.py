@@ -3,9 +3,7 @@ dollars per chip bought. A chip file may give rows of both itself. Bases never m
 
 from __future__ import annotations
 
-import math
 import re
-import statistics
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -151,7 +149,7 @@ def _dated(date: str) -> str:
     return date
 
 
-_USD = Number(above=0, below=math.inf, says="dollars above zero, such as 2.5")
+_USD = Number(above=0, below=1e12, says="dollars above zero, such as 2.5")
 _WHERE = (
     Field("provider", Text(), "", meaning="who asks it"),
     Field("date", Then(Text(1), _dated), meaning="when", example="2026-11"),
@@ -225,9 +223,10 @@ def dates_of(dates: Iterable[str]) -> str:
 
 def _price(rows: list[PriceRow]) -> Price:
     one = len(rows) == 1
+    usd = sorted(row.usd_per_chip_hour for row in rows)
     newest = max(row.date for row in rows)
     return Price(
-        usd_per_chip_hour=statistics.median(row.usd_per_chip_hour for row in rows),
+        usd_per_chip_hour=(usd[(n := len(rows)) // 2] + usd[(n - 1) // 2]) / 2.0,
         rows=tuple(rows),
         newest_date=newest,
         sources=tuple(dict.fromkeys(row.source for row in rows)),

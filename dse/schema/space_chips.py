@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from dse.schema.axes import POOL_AXES
-from dse.schema.catalog import Catalog, Lazy, is_chip_file
+from dse.schema.catalog import Catalog, is_chip_file
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import Costs
-from dse.schema.loader import Document
+from dse.schema.loader import Document, Lazy
 from dse.schema.own_chip import read_own_chip
 from dse.schema.owning import lacks_for_owning
 from dse.schema.rack import Rack

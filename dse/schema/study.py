@@ -16,12 +16,12 @@ from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, find_law
 from dse.record import record
 from dse.schema.axes import AXES, POOLS, Axis, rule_of
 from dse.schema.axis_reader import Software, read_axes
-from dse.schema.catalog import Catalog, Lazy, Source
+from dse.schema.catalog import Catalog, Source
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import Costs, check_chips, read_costs
 from dse.schema.lifetime import LIFETIME, LifetimeTerms
 from dse.schema.load import DEMAND, Demand, check_idle_once
-from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml
+from dse.schema.loader import Document, KeyPath, Lazy, did_you_mean, load_yaml
 from dse.schema.loss_runs import LossRuns, load_loss_runs
 from dse.schema.metrics import METRICS, Direction, Limit, metric, parse_constraint
 from dse.schema.model_catalog import resolve_model

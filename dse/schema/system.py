@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from dse.record import record
 from dse.schema.figure import Figure, Figured, Value, reasons
 from dse.schema.loader import Document, load_yaml
+from dse.schema.plausible import doubts
 from dse.schema.reader import Field, Listed, Refused, Table, Text, Then, read
 
 Topology = Literal[
@@ -198,5 +199,11 @@ def read_system(document: Document, part: str = "") -> System:
         if math.isnan(level.bytes_per_s_per_direction)
     )
     return System(
-        found["id"], found["name"], levels, figures, reasons(figures), missing, document.file
+        found["id"],
+        found["name"],
+        levels,
+        figures,
+        (*doubts(figures), *reasons(figures)),
+        missing,
+        document.file,
     )

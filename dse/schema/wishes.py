@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dse.errors import InputError
+from dse.record import record
 from dse.schema.loader import did_you_mean
 from dse.schema.metrics import METRICS, Limit, parse_constraint, parse_limit
 from dse.schema.reader import ByName, Number, Place, Raw
@@ -26,7 +26,7 @@ MOST_SHARE = 1.0
 MOST_WEIGHT = 1e6  # of one objective: the others then count for nothing
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Resolution:
     """The difference of an objective that counts for nothing: in its SI unit, or a share of it
     where `relative`. `text` is what a person reads."""
@@ -86,7 +86,7 @@ def _one(name: str, written: Any) -> Resolution:
     return Resolution(step, relative, f"{text} nats" if bare else text)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wish:
     """What a design to start from is chosen by: the least of `best` (an objective) within `limits`
     on objectives, or, where `best` is empty, the least sum of the objectives, each scaled to the

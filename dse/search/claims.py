@@ -2,10 +2,11 @@
 
 An attempt is a running trial that its worker touches every quarter of its lease. It completes in
 one state change, which a storage accepts once, with what the unit brought as attributes. An attempt
-that has not been touched for its lease is failed by whoever sees that, and the unit is free again;
-the time is taken on the clock of the one who watches, so that clocks need not agree. Of two running
-attempts of one unit the one with the lower number stands. This leans on nothing but trial numbers
-and states, so it holds on every storage that Optuna has.
+that has not been touched for its lease, or whose process was on this machine and has ended, is
+failed by whoever sees that, and the unit is free again; the time is taken on the clock of the one
+who watches, so that clocks need not agree. Of two running attempts of one unit the one with the
+lower number stands. This leans on nothing but trial numbers and states, so it holds on every
+storage that Optuna has.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from dse.errors import StorageError
+from dse.search.lock import is_gone, machine, process
 from dse.search.record import UNITS
 from dse.search.storage import FAILURES, in_words, open_storage
 from dse.search.units import Outcome, Unit
@@ -163,9 +165,10 @@ class Board:
         for trial in self._trials(TrialState.RUNNING):
             attrs = trial.user_attrs
             beat, since = self._seen.get(trial._trial_id, (None, now))
-            if trial._trial_id not in self._seen or beat != attrs.get("beat"):
+            gone = is_gone(*attrs.get("process", ("", "")))
+            if not gone and (trial._trial_id not in self._seen or beat != attrs.get("beat")):
                 self._seen[trial._trial_id] = (attrs.get("beat"), now)
-            elif now - since > attrs["lease_s"]:
+            elif gone or now - since > attrs["lease_s"]:
                 self._end(trial._trial_id, TrialState.FAIL)
                 continue
             taken.add(attrs["unit"])
@@ -182,6 +185,7 @@ class Board:
                     "ranks": [unit.first, unit.last],
                     "asked": unit.trials,
                     "worker": self.worker,
+                    "process": [machine(), process(os.getpid())],
                     "lease_s": self.lease_s,
                 },
             ),

@@ -18,19 +18,13 @@ from optuna.distributions import (
     json_to_distribution,
 )
 from optuna.storages import JournalStorage
-from optuna.storages.journal import (
-    JournalFileBackend,
-    JournalFileOpenLock,
-    JournalFileSymlinkLock,
-)
+from optuna.storages.journal import JournalFileBackend
 
 from dse.errors import StorageError
+from dse.search.lock import JournalLock
 
 _DISTRIBUTIONS, _PARAMS = b'"distributions":{', b'},"params":'
 _MOST_PARTS = 4_096
-# A lock held for so long is taken for one that a killed process left.
-GRACE_S = 10
-Lock = JournalFileOpenLock | JournalFileSymlinkLock
 _READ = (
     "optuna.storages.journal._storage.json_to_distribution",
     "optuna.distributions.json_to_distribution",
@@ -47,13 +41,8 @@ class JournalFile(JournalFileBackend):
     continue that line, and no reader could go beyond it."""
 
     def __init__(self, path: Path) -> None:
-        # The lock is a link to the journal, which is why the path must be absolute.
         location = str(path.resolve())
-        self._guard: Lock = (
-            JournalFileOpenLock(location, GRACE_S)
-            if os.name == "nt"
-            else JournalFileSymlinkLock(location, GRACE_S)
-        )
+        self._guard = JournalLock(location)
         super().__init__(location, lock_obj=self._guard)
         self._held: BinaryIO | None = None
         self._read = (0, 0)  # logs handed out so far, and the offset behind the last of them

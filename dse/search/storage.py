@@ -31,7 +31,7 @@ def open_storage(location: str | Path, fresh: bool = False) -> BaseStorage:
     """A database for a URL, else a journal file at a path, created when missing; `fresh` removes
     the file first.
 
-    A lock that a killed run left on a journal is taken over after 10 s.
+    A lock that a killed run left on a journal is taken at once, that of another machine after 10 s.
     Raises StorageError for a URL that names no database and for a file that is not a journal, and
     what the driver raises.
     """

@@ -3,18 +3,17 @@ an evaluation of many points of a space meets each model, and each deployment, m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.record import record
 from dse.space.axes import Ints
 from dse.space.candidates import CandidateBatch, Floats
 
 WORTH = 0.75  # more distinct ones of n cost more to gather than they save
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Alike:
     """n candidates of k kinds: `few` has one of each kind, `kinds` (n,) says which."""
 
@@ -26,7 +25,7 @@ class Alike:
         return found.take(self.kinds)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Shared:
     """What n candidates have in common: their models in their formats, and their deployments but
     for the load that these serve."""

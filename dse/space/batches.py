@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dse.schema.blocks import BLOCK_SIZES, OPTIONAL_GROUPS, WEIGHT_PARTS
 from dse.schema.dtypes import BITS, CODE, DTYPES, GGUF
 from dse.schema.model import Model
+from dse.schema.tiers import TIERS
 from dse.space.candidates import Block, CandidateBatch, Codes, Floats
 from dse.space.shapes import blocks_of
 
@@ -276,3 +277,19 @@ def _fixed(model: Model, n: int, weight: Codes, deployment: dict[str, Any]) -> C
         trained_in=np.full(n, end),
         **deployment,
     )
+
+
+def axes_of(deployment: Mapping[str, Any]) -> dict[str, Any]:
+    """The axes of one deployment for `batch_of`, (1,) each."""
+    axes: dict[str, Any] = {
+        axis: np.array([float(deployment.get(axis, 1.0))]) for axis in DEPLOYMENT_AXES
+    }
+    axes |= {
+        axis: np.array([float(deployment[axis])])
+        for axis in (*OPTIONAL_AXES, DOMAIN_AXIS)
+        if axis in deployment
+    }
+    if deployment.get("offload_tier") is None:
+        return axes
+    shares = {axis: np.array([float(deployment[axis])]) for axis in OFFLOAD_AXES[:2]}
+    return axes | shares | {"offload_tier": np.array([TIERS.index(deployment["offload_tier"])])}

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from dse.errors import InputError, StorageError
-from dse.study.definition import differences
 
 STUDY, FRONT, FRONT_TABLE, FLEET = "study.json", "front.json", "front.csv", "fleet.json"
 
@@ -195,6 +194,8 @@ def refuse_other(
     except (InputError, StorageError):
         return
     if (study["space"], study["fingerprint"]) != (space, fingerprint):
+        from dse.study.definition import differences
+
         said = differences(study.get("definition"), defined or {})
         raise StorageError(
             f"{folder} holds a study of another space, {study['space']!r} "

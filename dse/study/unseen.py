@@ -7,12 +7,12 @@ and benchmarks. A space bounds such a choice by a limit on a metric, or by the v
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from dse.record import record
 from dse.schema.axes import Axis
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unseen:
     """`axes` that say one thing of which no law knows, what is published on it, and a limit."""
 

@@ -364,3 +364,61 @@ def test_a_full_disk():
     ended = shell("dse catalog models list > /dev/full")
     assert ended.returncode == 4
     assert ended.stderr == "dse: cannot go on: No space left on device\n"
+
+
+SLIPPED = {
+    "memory_bandwidth: 4 GB/s": "4 TB/s was probably meant",
+    "memory_bandwidth: 4000 TB/s": "4 TB/s was probably meant",
+    "memory_capacity: 96 MB": "96 GB was probably meant",
+    "memory_capacity: 96 TB": "96 GB was probably meant",
+    "peak_bf16: 900 GFLOP/s": "900 TFLOP/s was probably meant",
+    "peak_bf16: 900 PFLOP/s": "900 TFLOP/s was probably meant",
+    "peak_fp8: 1800 GFLOP/s": "1.8 PFLOP/s was probably meant",
+    "tdp: 700 kW": "700 W was probably meant",
+    "tdp: 0.7 W": "700 W was probably meant",
+    "tdp: 1e300 W": "is far from any chip of its kind",
+}
+
+
+@pytest.mark.parametrize("slip", SLIPPED)
+def test_a_unit_that_slipped_is_said_first(slip: str, tmp_path: Path):
+    lines = "peak_bf16: 900 TFLOP/s", "memory_capacity: 96 GB", "memory_bandwidth: 4 TB/s"
+    name = slip.partition(":")[0]
+    kept = [line for line in (*lines, "tdp: 700 W") if not line.startswith(name)]
+    head = ["id: mine", "name: mine", "efficiency: class_gpu", "memory_kind: HBM3"]
+    path = tmp_path / "chip.yaml"
+    path.write_text("\n".join([*head, *kept, slip]) + "\n", encoding="utf-8")
+    said = dse("estimate", "--model", "llama-3-8b", "--chip", path)
+    assert said.code == 0, said.err
+    words = " ".join(said.out.split())
+    assert f"Before you believe it, check mine: {name}:" in words
+    assert SLIPPED[slip] in words
+
+
+@pytest.mark.parametrize(
+    ("setting", "meant"),
+    [("bandwidth=3.35 GB/s", "3.35 TB/s"), ("scale_up_bandwidth=4.5 MB/s", "4.5 GB/s")],
+)
+def test_a_hypothetical_figure_that_slipped_is_said_first(setting: str, meant: str):
+    said = dse("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm", "--set", setting)
+    assert f"{meant} was probably meant" in " ".join(said.out.split())
+
+
+@pytest.mark.parametrize(("price", "meant"), [("2000", "$2"), ("0.0021", "$2.1"), ("2.1", "")])
+def test_a_price_far_from_all_others_is_said_first(price: str, meant: str, tmp_path: Path):
+    path = tmp_path / "prices.csv"
+    path.write_text(
+        "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
+        f"h100_sxm,rental_3yr,{price},x,2026-06-01,mine,\n",
+        encoding="utf-8",
+    )
+    said = dse("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm", "--prices", path)
+    words = " ".join(said.out.split())
+    assert ("is far from any known price" in words) == bool(meant)
+    assert not meant or f"({meant} was probably meant)" in words
+
+
+def test_a_delay_of_an_hour_is_refused():
+    said = dse("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm", "--jitter", "1 h")
+    assert said.code == 2
+    assert "at most 1 s" in said.err

@@ -13,6 +13,7 @@ from dse.data import hardware_dir
 from dse.errors import InputError
 from dse.schema.chip import DIMENSION, EXPECTED, ROOFLINE, Chip, Figure, load_chip
 from dse.schema.efficiency import UNPACKED_EXPERTS, load_efficiency
+from dse.schema.plausible import FAR
 from dse.schema.prices import load_prices, load_purchases
 from dse.schema.system import ON_PCIE, TOPOLOGIES, System, load_system
 
@@ -577,3 +578,9 @@ def test_four_bits_follow_the_arithmetic_of_the_chip_that_borrows() -> None:
     for operator in ("gemm", "experts"):
         laws = on_blackwell.operators[operator]
         assert laws["nvfp4"].compute == laws["fp8"].compute
+
+
+def test_no_shipped_figure_is_far_from_those_of_its_kind() -> None:
+    catalog = load_catalog()
+    known = (*catalog.chips.values(), *catalog.systems.values())
+    assert [text for one in known for text in one.assumed if FAR in text] == []

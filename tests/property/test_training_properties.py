@@ -8,7 +8,6 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.physics.training import TrainingBatch, TrainingMetrics
 from dse.physics.training.plan import (
     LOSSES,
     MEMORY_PARTS,
@@ -17,6 +16,8 @@ from dse.physics.training.plan import (
     RECOMPUTES,
     SCHEDULES,
     TASKS,
+    TrainingBatch,
+    TrainingMetrics,
 )
 from dse.schema.model_catalog import resolve_model
 from dse.schema.tiers import TIERS
@@ -54,7 +55,7 @@ def runs(draw, **fixed) -> TrainingBatch:
 
 def leaves(metrics: TrainingMetrics) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
-    for name in metrics.__slots__:
+    for name in metrics.__match_args__:
         if name == "deployed":  # what was evaluated, not what came out
             continue
         value = getattr(metrics, name)

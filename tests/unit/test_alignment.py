@@ -23,7 +23,7 @@ from dse.physics.alignment import (
 )
 from dse.physics.deployed import Deployed
 from dse.physics.machines import Machines
-from dse.physics.training import TrainingBatch
+from dse.physics.training.plan import TrainingBatch
 from dse.schema.dtypes import CODE
 from dse.schema.model_catalog import resolve_model
 from dse.space.candidates import CandidateBatch

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from dse.data import hardware_dir
+from dse.data import hardware_dir, search_spaces_dir
 from dse.errors import InputError, InputErrors
+from dse.schema import loader
 from dse.schema.chip import EXPECTED, load_chip
+from dse.schema.compiled import NAME, Compiled
 from dse.schema.efficiency import load_efficiency
 from dse.schema.loader import load_yaml
 from dse.schema.prices import load_prices
@@ -281,3 +284,57 @@ def test_a_file_that_is_no_mapping_is_an_input_error(
 def test_a_missing_file_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         load_yaml(tmp_path / "none.yaml")
+
+
+def test_a_compiled_document_is_what_the_file_says(tmp_path: Path) -> None:
+    """Bytes of its own, or none: another file, another letter, another type is no document."""
+    compiled = Compiled(tmp_path)
+    content = b"a: 1\nb: [x, 2.5, null, true]\n"
+    compiled.keep(content, {"a": 1, "b": ["x", 2.5, None, True]})
+    compiled.keep(b"8: one", {8: "one"})  # JSON has no key but text
+    compiled.keep(b"a: .nan", {"a": float("nan")})
+    compiled.write()
+    again = Compiled(tmp_path)
+    assert again.find(content) == {"a": 1, "b": ["x", 2.5, None, True]}
+    assert [again.find(other) for other in (content + b" ", b"8: one", b"a: .nan")] == [None] * 3
+    file = tmp_path / NAME
+    for spoiled in (
+        file.read_bytes().replace(b'"a":1', b'"a":9'),
+        file.read_bytes()[:-7],
+        b"\x00" * 300,
+        b"",
+    ):
+        file.write_bytes(spoiled)
+        assert Compiled(tmp_path).find(content) is None
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes are of POSIX")
+def test_what_another_user_may_write_is_not_believed(tmp_path: Path) -> None:
+    compiled = Compiled(tmp_path)
+    compiled.keep(b"a: 1", {"a": 1})
+    compiled.write()
+    for path in (tmp_path, tmp_path / NAME):
+        mode = path.stat().st_mode
+        path.chmod(mode | 0o002)
+        assert Compiled(tmp_path).find(b"a: 1") is None
+        path.chmod(mode)
+    assert Compiled(tmp_path).find(b"a: 1") == {"a": 1}
+
+
+def test_a_shipped_file_read_compiled_still_says_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = hardware_dir() / "chips" / "h100_sxm.yaml"
+    known = Compiled(None)
+    monkeypatch.setattr(loader, "compiled", lambda: known)
+    first = load_yaml(path)
+    known.cached = dict(known.new)
+    second = load_yaml(path)
+    assert known.find(path.read_bytes()) == first.data == second.data
+    assert dict(second.lines or {}) == dict(first.lines or {})
+    assert second.line(("figures", "peak_bf16")) == first.line(("figures", "peak_bf16")) != 1
+
+
+def test_every_shipped_file_can_be_compiled() -> None:
+    for path in (*hardware_dir().rglob("*.yaml"), *search_spaces_dir().glob("*.yaml")):
+        one = Compiled(None)
+        one.keep(path.read_bytes(), load_yaml(path).data)
+        assert len(one.new) == 1, path

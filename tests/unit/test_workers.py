@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +25,7 @@ from dse.errors import StorageError
 from dse.search import Evaluator, Record, search
 from dse.search import units as units_module
 from dse.search.claims import Board
+from dse.search.lock import JournalLock, is_gone, machine, process
 from dse.search.record import UNITS
 from dse.search.storage import in_words, open_storage, shown
 from dse.search.units import Outcome, Union, Unit, divide, execute
@@ -305,3 +310,50 @@ def test_what_is_no_database_is_refused_without_its_password(url: str):
 def test_a_missing_driver_is_named(problem: SyntheticProblem):
     with pytest.raises(StorageError, match=r"no driver for mysql is installed; pip install"):
         Record(problem, "mysql://me:s3cret@127.0.0.1:1/db", "study", {})
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows does not say whether a process lives")
+def test_a_lock_that_a_killed_process_left_is_taken_at_once(tmp_path: Path):
+    """That of a living process, or of another machine, is not."""
+    journal = tmp_path / "journal.log"
+    journal.write_bytes(b"")
+    code = (
+        "import sys, os; from dse.search.lock import JournalLock; "
+        "JournalLock(sys.argv[1]).acquire(); print(1, flush=True); sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(journal)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"1\n"
+    locks = [JournalLock(str(journal)) for _ in range(4)]
+    held: list[float] = []
+    inside = threading.Lock()
+
+    def hold(lock: JournalLock) -> None:
+        lock.acquire()
+        assert inside.acquire(blocking=False), "two hold it"
+        held.append(time.monotonic())
+        time.sleep(0.01)
+        inside.release()
+        lock.release()
+
+    threads = [threading.Thread(target=hold, args=[lock]) for lock in locks]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.3)
+    assert held == []  # its owner lives
+    holder.kill()
+    holder.communicate()
+    since = time.monotonic()
+    for thread in threads:
+        thread.join()
+    assert len(held) == len(locks)
+    assert min(held) - since < 1.0
+    path = tmp_path / "journal.log.lock"
+    assert not path.exists()
+    path.write_text("another machine\n1 1\n", encoding="utf-8")
+    assert not is_gone("another machine", "1 1")
+    assert is_gone(machine(), process(os.getpid()).partition(" ")[0] + " 1")

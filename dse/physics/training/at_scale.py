@@ -9,7 +9,7 @@ Every array is (n,). What is added to the losses of `TrainingMetrics` is named i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from dse.physics.training.plan import LOSSES, TASKS, TrainingBatch, TrainingMetr
 from dse.physics.training.reliability import Goodput, goodput
 from dse.physics.training.sites import data_sync_s, pipeline_s
 from dse.physics.training.stragglers import straggler_s
+from dse.record import record
 from dse.space.candidates import Floats
 
 LOSSES_AT_SCALE = {
@@ -28,7 +29,7 @@ LOSSES_AT_SCALE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Conditions:
     """What surrounds the steps of a run. `chip_s_between` interruptions, `restart_s` after one;
     `storage_bytes_per_s_per_chip` takes checkpoints, every `checkpoint_interval_s` (None: the best
@@ -51,7 +52,7 @@ class Conditions:
     local_steps: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Run:
     """(n,) each: seconds of a step with everything around it, by cause of LOSSES_AT_SCALE, which
     add up to it; `goodput`."""

@@ -22,7 +22,6 @@ What is recomputed sends again, and has a room of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,6 +30,7 @@ from dse.blocks.operators import ACTIVATION_BYTES
 from dse.physics.training.passes import Pass
 from dse.physics.training.pipeline import DUALPIPE
 from dse.physics.training.work import Sends
+from dse.record import record
 from dse.space.candidates import Floats
 
 WEIGHT_BYTES = 2.0
@@ -38,7 +38,7 @@ BACKWARD_SHARE = 2.0 / 3.0  # of the forward and backward of one micro-batch
 FORWARD_OF_ATTENTION = 1.0 / 4.0  # backward has 2.5 times the operations, at a lower rate
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MicroBatchTraffic:
     """Of one micro-batch through all layers, forward and backward, (n,): seconds of each kind that
     show, those that are `hidden`, and the `room` that is left of the device work; `sends` is all
@@ -142,7 +142,7 @@ def pipeline_hops(step: Pass, micro_batches: Floats, room: Floats) -> tuple[Floa
     return steady.seconds - hidden + 2.0 * path.seconds, hidden, steady
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Held:
     """Elements on one chip of the fullest stage, (n,): stored and trained, before ZeRO; and the
     bytes of those stored as ranks gather them."""

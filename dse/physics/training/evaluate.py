@@ -8,8 +8,6 @@ peak is a loss with a name (`plan.LOSSES`); their sum is the step.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from dse.physics.machines import Machines
@@ -37,6 +35,7 @@ from dse.physics.training.plan import (
 )
 from dse.physics.training.weights import Elements, elements_of
 from dse.physics.training.work import Sends
+from dse.record import record
 from dse.schema.tiers import TIERS
 from dse.schema.training_stack import TrainingStack
 from dse.space.candidates import Floats
@@ -105,7 +104,7 @@ def _model_flops(step: Pass, count: Parameters) -> tuple[Floats, Floats]:
     return plain + 3.0 * step.mixing_flops * tp / step.rows, plain
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Spent:
     """A step, (n,): seconds by cause, those of communication that hide, what the mean chip does."""
 
@@ -224,7 +223,7 @@ def _bubble(
     return share * np.maximum(whole - fullest, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Update:
     """The optimizer, (n,): seconds, and bytes through the device memory."""
 

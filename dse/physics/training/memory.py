@@ -16,8 +16,6 @@ counts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from dse.blocks.operators import ACTIVATION_BYTES
@@ -25,6 +23,7 @@ from dse.physics.training.passes import LOGIT_BYTES, Pass
 from dse.physics.training.pipeline import DUALPIPE, Stages, in_flight
 from dse.physics.training.plan import MEMORY_PARTS, OPTIMIZERS, RECOMPUTES
 from dse.physics.training.weights import Elements
+from dse.record import record
 from dse.space.candidates import Floats
 
 WEIGHT_BYTES = 2.0
@@ -36,7 +35,7 @@ GATHERED_LAYERS = 2.0  # whole on a chip under ZeRO-3: one that computes, one th
 SELECTIVE, FULL = RECOMPUTES.index("selective"), RECOMPUTES.index("full")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class States:
     """Bytes of model states on one chip, (n,)."""
 
@@ -71,7 +70,7 @@ def model_states(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TrainingMemory:
     """`parts[part]`, (n,) bytes on the fullest chip; `host` bytes of its states that lie in the
     host's memory."""

@@ -14,17 +14,16 @@ f + b - 2 w.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from dse.physics.training.plan import SCHEDULES
+from dse.record import record
 from dse.space.candidates import Codes, Floats
 
 INTERLEAVED, ZERO_BUBBLE, DUALPIPE = (SCHEDULES.index(name) for name in SCHEDULES[1:])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stages:
     """Layers of the first, a middle and the last pipeline stage, (n,). Where layers divide by
     stages and chunks all have the same; else embedding and output head count as a layer each and

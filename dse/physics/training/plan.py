@@ -9,13 +9,14 @@ far as what is inside it leaves room.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dse.physics.parameters import Parameters
 from dse.physics.power import Work
+from dse.record import record
 from dse.schema.blocks import WEIGHT_PARTS
 from dse.schema.dtypes import CODE
 from dse.space.candidates import CandidateBatch, Codes, Floats
@@ -47,7 +48,7 @@ ARITHMETIC = {
 BF16_SHARE = 0.15
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TrainingBatch:
     """n training runs; every array (n,).
 
@@ -221,7 +222,7 @@ LOSSES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TrainingMetrics:
     """n training runs; every array (n,).
 

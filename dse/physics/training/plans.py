@@ -13,13 +13,14 @@ A rule that would leave nothing is not applied, so that the evaluation can name 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dse.physics.training.plan import RECOMPUTES, SCHEDULES, TrainingBatch
+from dse.record import record
 from dse.space.candidates import CandidateBatch
 from dse.space.deployments import Deployments, divides, divisors, powers_of_two
 
@@ -41,7 +42,7 @@ MICRO_BATCHES = (1, 2, 4, 8)
 ZERO_STAGES = (1, 3)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Setting:
     """What is the same in every plan of a run; `fixed` holds values of SEARCHED that are not
     searched (recompute by its place in RECOMPUTES). `few` leaves out most plans, for a

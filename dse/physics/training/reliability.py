@@ -17,10 +17,9 @@ whose first term is Young 1974 (Communications of the ACM 17(9)).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from dse.record import record
 from dse.space.candidates import Floats
 
 # Beyond this many failures in one interval nothing gets done, and the exponential overflows.
@@ -36,7 +35,7 @@ def optimal_interval_s(write_s: Floats, between_s: Floats) -> Floats:
     return np.where(ratio < 1.0, near, between_s)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Goodput:
     """Of a run, (n,) each. `goodput` is the share of the wall clock in which steps are made that
     last; `writing`, `lost` (steps made again) and `restarting` are the other shares, and the four

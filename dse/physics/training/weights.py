@@ -3,16 +3,15 @@ data-parallel ranks and updated."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from dse.blocks import KINDS
 from dse.physics.training.deployed import TrainingDeployed
+from dse.record import record
 from dse.space.candidates import Floats
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Elements:
     """Weights on one chip, (n,): `dense` and `experts` of the mean layer, `table` of the embedding
     or the output head, `tied` where they are one, `positions` on the first stage."""

@@ -7,17 +7,16 @@ power is drawn all the time, waits and restarts included; work that is lost is d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from dse.physics.machines import Machines
 from dse.physics.power import Draw
 from dse.problem.training.search import Evaluated
+from dse.record import record
 from dse.space.candidates import Floats
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Watts:
     """(n,) mean over the run: of a chip, and of the network for each chip. NaN without a power
     figure."""

@@ -8,7 +8,6 @@ order of `plans`, so that the choice does not depend on what else is asked.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from dse.physics.training.at_scale import Conditions, Run, at_scale, of_one_site
 from dse.physics.training.evaluate import evaluate_training
 from dse.physics.training.plan import TrainingBatch, TrainingMetrics
 from dse.physics.training.plans import Setting, batch_of_plans, plans
+from dse.record import record
 from dse.rules.case import Case, Training
 from dse.rules.registry import judge
 from dse.schema.training_stack import TrainingStack
@@ -27,7 +27,7 @@ from dse.space.deployments import Deployments, stacked
 CHUNK = 8192
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Trainer:
     """What plans are judged on: one chip of `machines` (its code is in the shapes), `chips` of
     them, a stack, what every plan has in common and what surrounds the run."""
@@ -72,7 +72,7 @@ class Trainer:
         return Ranked(row, table, rates, misses, steps)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Evaluated:
     """Plans, (n,), the step of each and the run around it; `violations[rule]` of
     `dse.rules.registry`."""
@@ -97,7 +97,7 @@ class Evaluated:
         return total
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ranked:
     """Plans (n,) of shapes at `row`, their rates, by how much they miss the rules, and the step of
     the chips alone."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from dse.physics.machines import Machines, compile_machines
 from dse.physics.workload import Workload
 from dse.problem.evaluate import evaluate
 from dse.questions.check.degrees import degrees, of_shape
-from dse.questions.estimate.point import axes_of
+from dse.record import record
 from dse.rules.bands import bands
 from dse.rules.case import Case, stack_of
 from dse.rules.families import family_of
@@ -38,7 +37,7 @@ from dse.schema.blocks import WEIGHT_PARTS
 from dse.schema.chip import Chip
 from dse.schema.dtypes import CODE, DTYPES
 from dse.schema.model import Model
-from dse.space.batches import batch_of
+from dse.space.batches import axes_of, batch_of
 from dse.space.candidates import CandidateBatch
 
 NOT_ADDED = (
@@ -48,7 +47,7 @@ NOT_ADDED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Load:
     """What is served: tokens of a prompt and of an answer, and requests in flight."""
 
@@ -57,7 +56,7 @@ class Load:
     concurrency: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Subject:
     """What is checked. `machines` is None where the chip lacks a figure (`refusal` says which), and
     then no step has a time."""

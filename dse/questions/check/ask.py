@@ -13,8 +13,8 @@ from dse.questions.check.answer import Load, subject_of
 from dse.questions.check.answer import check as check_subject
 from dse.questions.check.nearest import nearest
 from dse.questions.check.present import check_answer
-from dse.questions.estimate.ask import known_dtypes, trained_on
-from dse.schema.model import Model
+from dse.schema.dtypes import known_dtypes
+from dse.schema.model import Model, trained_on
 from dse.schema.model_catalog import load_model
 
 

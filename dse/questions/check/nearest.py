@@ -14,7 +14,7 @@ tenth (assumed: no law of quality says what a head or a KV head is worth).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -26,6 +26,7 @@ from dse.physics.parameters import parameters
 from dse.physics.workload import Workload
 from dse.problem.evaluate import evaluate
 from dse.questions.check.answer import Subject, refusals
+from dse.record import record
 from dse.rules.case import expert_shards
 from dse.rules.divide import HEADS, KV_HEADS
 from dse.rules.waste import Steps, added_share, misaligned_share
@@ -45,7 +46,7 @@ PHASES = ("prefill", "decode")
 Setter = Callable[[CandidateBatch, Floats], CandidateBatch]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Move:
     """A size with its value and other values for it."""
 
@@ -186,7 +187,7 @@ def _layers(batch: CandidateBatch) -> tuple[tuple[float, Setter] | None, tuple[f
     return (value, set_to), _around(value, float(batch.pipeline_parallel[0]))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Neighbours:
     """The shape (row 0) and n - 1 shapes near it: `table` holds the sizes that may change, (n,)
     each, and `own` what they are."""

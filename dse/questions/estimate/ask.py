@@ -16,27 +16,20 @@ from dse.economics.tco import with_basis
 from dse.errors import InputError
 from dse.physics.workload import Workload
 from dse.problem.loads import mix_of
-from dse.problem.own_law import describe_own_law, own_law
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, find_law
-from dse.questions.estimate.again import estimate_again
 from dse.questions.estimate.energy import check_power_cap
-from dse.questions.estimate.fit import fit
-from dse.questions.estimate.fit_answer import fit_answer
 from dse.questions.estimate.point import Estimate
 from dse.questions.estimate.point import estimate as estimate_point
 from dse.questions.estimate.present import PointAnswer, point_answer, pools_answer
 from dse.schema.backend import find_backend
 from dse.schema.costs import costs_of
 from dse.schema.deployed import Served, full
-from dse.schema.derive import derive
-from dse.schema.dtypes import ALIASES, DTYPES
+from dse.schema.dtypes import known_dtypes
 from dse.schema.efficiency import load_efficiency
 from dse.schema.load import Demand, read_demand
 from dse.schema.loader import did_you_mean
-from dse.schema.loss_runs import LossRuns, load_loss_runs
-from dse.schema.model import Model
+from dse.schema.model import Model, trained_on
 from dse.schema.model_catalog import load_model
-from dse.schema.rack import load_rack, resolve_rack
 from dse.schema.system import DISTRIBUTIONS
 from dse.schema.tiers import find_tier
 from dse.schema.workloads import DETAILS, check_details
@@ -44,9 +37,12 @@ from dse.space.batches import DOMAIN_AXIS, DRAFT_AXIS, EXPERT_AXES
 from dse.study.folder import study_folder
 
 if TYPE_CHECKING:
+    from dse.problem.own_law import OwnLaw
+    from dse.schema.loss_runs import LossRuns
     from dse.study.result import Study
 
 MOST_CHIPS = 16_384  # of the largest instance that `fewest_chips` tries
+MOST_JITTER_S = 1.0
 TOKENS = ("prompt_tokens", "output_tokens")
 
 
@@ -120,6 +116,8 @@ def estimate(
     catalog = catalog or load_catalog()
     folder = study_folder(model)
     if folder is not None:
+        from dse.questions.estimate.again import estimate_again
+
         _refuse_beside_study(flags)
         found = estimate_again(folder, str(chip), catalog, keep=detail, law=law)
         if found.prefill is not None:
@@ -184,6 +182,9 @@ def fewest_chips(
     `estimate`. Raises InputError for what cannot be read.
     """
     flags = dict(locals())
+    from dse.questions.estimate.fit import fit
+    from dse.questions.estimate.fit_answer import fit_answer
+
     _needed(flags)
     known_dtypes(flags)
     catalog, chip = (catalog or load_catalog()).with_chip(chip)
@@ -236,7 +237,12 @@ def jitter_of(jitter: str | None, distribution: str | None) -> tuple[float, str]
         if distribution is not None:
             raise InputError("--jitter is missing", accepted="a mean delay, such as --jitter 10us")
         return None
-    return units.parse(jitter, "s", field="--jitter"), distribution or DISTRIBUTIONS[0]
+    mean_s = units.parse(jitter, "s", field="--jitter")
+    if mean_s > MOST_JITTER_S:
+        raise InputError(
+            f"read {jitter!r}", field="--jitter", accepted="at most 1 s, such as 10 us"
+        )
+    return mean_s, distribution or DISTRIBUTIONS[0]
 
 
 def point_of(
@@ -257,6 +263,8 @@ def point_of(
     else:
         _refuse_unused(catalog, chip)
     if flags["settings"]:
+        from dse.schema.derive import derive
+
         hypothetical = derive(catalog, chip, flags["settings"])
         catalog, chip = with_own_chips(catalog, [hypothetical]), hypothetical.chip.id
     costs = flags.get("costs")
@@ -299,15 +307,13 @@ def point_of(
             field="--redundant-experts",
             accepted="--ep above 1 (of two pools, both)",
         )
-    runs = flags.get("loss_runs")
-    law = flags.get("law") or DEFAULT
-    own = (
-        None
-        if runs is None
-        else own_law(
-            find_law(law).name, runs if isinstance(runs, LossRuns) else load_loss_runs(runs)
-        )
-    )
+    law, own, rack = flags.get("law") or DEFAULT, None, None
+    if flags.get("loss_runs") is not None:
+        own = _own_law(find_law(law).name, flags["loss_runs"])
+    if flags["rack"]:
+        from dse.schema.rack import load_rack, resolve_rack
+
+        rack = load_rack(resolve_rack(flags["rack"]))
     found = estimate_point(
         catalog,
         model,
@@ -321,12 +327,23 @@ def point_of(
         keep=keep,
         jitter=jitter_of(flags["jitter"], flags["jitter_distribution"]),
         backend_default=backend_default,
-        rack=load_rack(resolve_rack(flags["rack"])) if flags["rack"] else None,
+        rack=rack,
         law=law if own is None else own.law,
         unique_tokens=flags.get("unique_tokens") or UNIQUE_TOKENS,
         demand=_demand(flags["average_load"], flags["peak_over_average"]),
     )
-    return found if own is None else replace(found, own_law=describe_own_law(own))
+    if own is None:
+        return found
+    from dse.problem.own_law import describe_own_law
+
+    return replace(found, own_law=describe_own_law(own))
+
+
+def _own_law(name: str, runs: str | Path | LossRuns) -> OwnLaw:
+    from dse.problem.own_law import own_law
+    from dse.schema.loss_runs import LossRuns, load_loss_runs
+
+    return own_law(name, runs if isinstance(runs, LossRuns) else load_loss_runs(runs))
 
 
 def _demand(average: str | None, peak_over_average: str | None) -> Demand | None:
@@ -340,29 +357,6 @@ def _demand(average: str | None, peak_over_average: str | None) -> Demand | None
         raise InputError(
             error.message, field=flag[str(error.field)], accepted=error.accepted
         ) from None
-
-
-def trained_on(model: Model, text: str) -> Model:
-    """The model with the tokens of --training-tokens. Raises InputError for too few or too many."""
-
-    field = "--training-tokens"
-    tokens = units.parse(text, "tokens", field=field)
-    return replace(model, training_tokens=units.check_training_tokens(tokens, text, field=field))
-
-
-def known_dtypes(flags: dict[str, Any]) -> None:
-    """Puts the formats of the flags in their own spelling. Raises InputError for an unknown one."""
-    for name in ("weight_dtype", "kv_dtype"):
-        value = flags[name]
-        if value is not None:
-            value = ALIASES.get(value.lower(), value.lower())
-            if value not in DTYPES:
-                raise InputError(
-                    f"unknown dtype {flags[name]!r}",
-                    field=f"--{name.replace('_', '-')}",
-                    accepted=", ".join(DTYPES),
-                )
-            flags[name] = value
 
 
 def offload_of(flags: dict[str, Any], catalog: Catalog, chip: str) -> dict[str, Any]:

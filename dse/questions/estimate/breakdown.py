@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from dse.physics.intervals import interval
 from dse.physics.ledger import Entry, Ledger
 from dse.problem.evaluate import MEMORY_PARTS, Metrics
+from dse.record import record
 from dse.schema.calibration import KINDS
 
 BOUNDS = ("compute", "memory", "network", "fixed")
@@ -20,7 +20,7 @@ def _bound(entry: Entry, i: int) -> str:
     return BOUNDS[max(range(len(parts)), key=lambda k: abs(parts[k]))]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Work:
     """One operator of one candidate; blocks that run the same operator are added."""
 

@@ -22,8 +22,9 @@ from dse.problem.evaluate import Metrics, evaluate
 from dse.problem.instances import Evaluated, Subject, evaluated, subject_of
 from dse.problem.loads import whole
 from dse.problem.mix import alone as mix_alone
-from dse.questions.estimate.point import assumptions, axes_of
+from dse.questions.estimate.point import assumptions
 from dse.schema.model import Model
+from dse.space.batches import axes_of
 from dse.space.candidates import Codes, Floats
 from dse.space.deployments import Deployments, divisors, powers_of_two
 

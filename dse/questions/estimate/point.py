@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from dse.economics.load import Load, at_load, total_tokens_per_s
 from dse.economics.priced import price_assumptions
 from dse.economics.tco import Breakdown, usd_per_chip_hour
 from dse.errors import InputError
-from dse.physics.jitter import with_jitter
 from dse.physics.machines import Machines, compile_machines
 from dse.physics.workload import POISSON, Workload
 from dse.problem.describe import describe_deployment, describe_metrics, describe_workloads
@@ -27,10 +25,10 @@ from dse.problem.loads import load_row, one_load
 from dse.problem.mix import Mix, alone, evaluate_mix, served_by
 from dse.problem.quality import fit_ranges
 from dse.problem.racks import check_domain, domain_assumptions
-from dse.problem.trained import Trained
 from dse.quality.law import Law
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, find_law
 from dse.questions.estimate.running import running_words
+from dse.record import record
 from dse.schema.backend import find_backend
 from dse.schema.calibration import KINDS
 from dse.schema.chip import GENERIC, Chip
@@ -40,16 +38,17 @@ from dse.schema.load import Demand, check_idle_once
 from dse.schema.metrics import Limit
 from dse.schema.model import Model
 from dse.schema.own_config import config_of
-from dse.schema.rack import Rack
-from dse.schema.tiers import TIERS, tiers_of
+from dse.schema.tiers import tiers_of
 from dse.space.batches import (
-    DEPLOYMENT_AXES,
     DOMAIN_AXIS,
-    OFFLOAD_AXES,
-    OPTIONAL_AXES,
+    axes_of,
     batch_of,
 )
 from dse.space.candidates import CandidateBatch
+
+if TYPE_CHECKING:
+    from dse.problem.trained import Trained
+    from dse.schema.rack import Rack
 
 OVERLAP = (
     "offloaded weights are fetched while the layer before computes, routed experts and cache on "
@@ -58,7 +57,7 @@ OVERLAP = (
 TIER_ENERGY = "joules leave out what the tier and the link to it draw for these bytes"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Estimate:
     """A batch of one, its metrics, and what it took to get them."""
 
@@ -156,6 +155,8 @@ def estimate(
         check_domain(catalog, chip)
     machines = compile_machines(catalog, [chip], price_basis, rack, power_cap_w)
     if jitter is not None:
+        from dse.physics.jitter import with_jitter
+
         machines = with_jitter(machines, *jitter)
     axes = axes_of(deployment)
     kv = kv_dtype or model.kv_dtype or "bf16"
@@ -227,22 +228,6 @@ def average_load(demand: Demand, metrics: Metrics, row: int, price: Breakdown | 
         load_share=0.0 if price is None else price.load_share,
         usd_per_million=(each[0], each[1], each[2]),
     )
-
-
-def axes_of(deployment: Mapping[str, Any]) -> dict[str, Any]:
-    """The axes of one deployment for `batch_of`, (1,) each."""
-    axes: dict[str, Any] = {
-        axis: np.array([float(deployment.get(axis, 1.0))]) for axis in DEPLOYMENT_AXES
-    }
-    axes |= {
-        axis: np.array([float(deployment[axis])])
-        for axis in (*OPTIONAL_AXES, DOMAIN_AXIS)
-        if axis in deployment
-    }
-    if deployment.get("offload_tier") is None:
-        return axes
-    shares = {axis: np.array([float(deployment[axis])]) for axis in OFFLOAD_AXES[:2]}
-    return axes | shares | {"offload_tier": np.array([TIERS.index(deployment["offload_tier"])])}
 
 
 def assumptions(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dse.answer.answer import Answer, Block, Cell, Column, Table, table_of
@@ -11,7 +10,6 @@ from dse.answer.numbers import show
 from dse.economics.evidence import evidence_words
 from dse.economics.priced import price_tables
 from dse.problem.loads import held
-from dse.problem.own_law import own_law_words
 from dse.problem.price_words import average_load_words
 from dse.problem.quality import quality_words
 from dse.problem.words import (
@@ -25,11 +23,11 @@ from dse.problem.words import (
     pool_heading,
     violation_words,
 )
-from dse.questions.estimate.detail import batch_table, detail_blocks
 from dse.questions.estimate.energy import energy_by_batch
 from dse.questions.estimate.point import Estimate
-from dse.questions.estimate.pools import pools
+from dse.record import record
 from dse.schema.metrics import EVERY
+from dse.schema.plausible import FAR
 
 WORKLOAD_COLUMNS = (
     "ttft_s",
@@ -48,7 +46,7 @@ ARRIVAL_COLUMNS = (
 )
 
 
-@dataclass(frozen=True, repr=False)
+@record
 class PointAnswer(Answer):
     """The answer of one point. Every key of its document is an attribute: `e.tpot_s`,
     `e.provenance`, `e.feasible`. `point` has the arrays behind it, of pools those of decode."""
@@ -79,16 +77,26 @@ def point_answer(
     blocks: list[Block] = [workload_table(loads)] if estimated["workload"] is None else []
     blocks.append(metric_table(estimated))
     if detail:
+        from dse.questions.estimate.detail import detail_blocks
+
         more, made = detail_blocks(found, estimated)
         document |= more
         blocks += made
     if by_batch:
+        from dse.questions.estimate.detail import batch_table
+
         document["energy_by_batch"] = energy_by_batch(found)
         blocks.append(batch_table(document["energy_by_batch"]))
     if "price" in estimated:
         blocks += price_tables(estimated["price"])
     if "at_average_load" in estimated:
         rest.append(average_load_words(estimated["at_average_load"]))
+    if estimated.get("loss_runs"):
+        from dse.problem.own_law import own_law_words
+
+        own = own_law_words(estimated)
+    else:
+        own = []
     asked, *others = heading(estimated)
     return PointAnswer(
         question="estimate",
@@ -96,7 +104,7 @@ def point_answer(
         f"{estimated['deployment']['chip']}",
         asked="; ".join((asked, *others)),
         headline=first,
-        sentences=[*rest, *quality_words(estimated), *own_law_words(estimated)],
+        sentences=[*rest, *quality_words(estimated), *own],
         blocks=blocks,
         certainty=[known_words(estimated)],
         rests=estimated["assumed"],
@@ -110,6 +118,8 @@ def point_answer(
 def pools_answer(found: Estimate, command: str = "") -> PointAnswer:
     """The answer of disaggregated prefill and decode (`dse.questions.estimate.pools`), of a decode
     pool with its `prefill`."""
+    from dse.questions.estimate.pools import pools
+
     assert found.prefill is not None
     document = pools(found.prefill, found)
     first, *rest = _lead(document)
@@ -131,6 +141,8 @@ def pools_answer(found: Estimate, command: str = "") -> PointAnswer:
 def _lead(document: Mapping[str, Any]) -> list[str]:
     """The answer in one sentence, or the first rule that the point breaks; then the rest."""
     bound = [f"Bound by {document['bottleneck']}."]
+    slips = [text for text in document["assumed"] if FAR in text]
+    bound += [f"Before you believe it, check {text}." for text in slips]
     if not document["feasible"]:
         broken = [f"Infeasible: {violation_words(row)}." for row in document["violations"]]
         return [*broken, *bound]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from dse.questions.export.flags import Flags, flags_of, nested, stated
 from dse.questions.export.legal import refuse_illegal
 from dse.questions.export.point import Point, point_of, refused
 from dse.questions.export.stacks import DECODE, PREFILL, STACKS
+from dse.record import record
 from dse.rules.case import Case
 from dse.rules.kinds import MEGATRON
 from dse.rules.registry import broken_rows, judge
@@ -36,7 +37,7 @@ from dse.space.candidates import CandidateBatch, Floats
 CONFIG, ARGUMENTS = "config.json", "megatron.sh"
 
 
-@dataclass(frozen=True, repr=False)
+@record
 class Export(Answer):
     """`files` by name, the first one first; `notes` what a reader has to know besides."""
 

@@ -14,13 +14,14 @@ from dse.errors import InputError
 from dse.physics.workload import Workload
 from dse.problem.instances import Subject, subject_of
 from dse.problem.loads import served
-from dse.questions.estimate.ask import known_dtypes, published_drafts
+from dse.questions.estimate.ask import published_drafts
 from dse.questions.scale.answer import Asked, Scaled, document, scaled
 from dse.questions.scale.figures import figures
 from dse.questions.scale.tables import beside, size_data, tables
 from dse.questions.scale.words import WORDS, asked_words, how_sure, lead
 from dse.schema.backend import find_backend
 from dse.schema.deployed import ServedOrPooled, full, prefill_of
+from dse.schema.dtypes import known_dtypes
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_model
 from dse.space.batches import EXPERT_AXES

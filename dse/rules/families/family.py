@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from dse.physics import alignment
 from dse.physics.alignment import Grain
+from dse.record import record
 from dse.rules.kinds import STACKS, VLLM, Rule
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Family:
     """`grain`: the chips that it is for, and what their kernels come in. Of GPUs, `tiles` (rows,
     columns) that libraries use on `units`. `stride_bytes`: strides to avoid."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from dse.record import record
@@ -112,7 +112,7 @@ class Export:
     note: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class Family:
     """One row: the layers of a class and its keys.
 

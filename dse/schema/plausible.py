@@ -1,0 +1,70 @@
+"""Figures that are far from those of any chip of their class: a unit has probably slipped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from dse import units
+from dse.schema.figure import Figure
+
+# (least, most) of the shipped chips (`dse catalog chips list`) with a factor of about ten on either
+# side, by the first letters of the kind of memory; "" is any other kind.
+_BANDWIDTH = {
+    "SRAM": (4e12, 2e17),
+    "HBM": (8e10, 2.5e14),
+    "GDDR": (2.5e10, 2e13),
+    "LPDDR": (1e10, 1e13),
+    "": (1e10, 2.5e14),
+}
+_CAPACITY = {"SRAM": (2e7, 5e11), "HBM": (1.5e9, 5e12), "": (1e9, 8e12)}
+_WATTS = (1.0, 2.5e5)
+_LINK = (1e8, 2e13)
+_PEAK = (1e12, 2e17)  # of every format
+_FORMATS = 64.0  # times the peak of bf16, or so much less
+USD_PER_HOUR = (0.02, 200.0)  # of a chip
+FAR = "is far from any chip of its kind"
+
+
+def doubts(figures: Iterable[Figure], memory_kind: str = "") -> tuple[str, ...]:
+    """Of each figure that is out of its range, "name: what was read, the range, and what was
+    probably meant"."""
+    found, known = [], tuple(figures)
+    wide = next((one.value for one in known if one.name == "peak_bf16"), math.nan)
+    for figure in known:
+        least, most = _range(figure.name, memory_kind)
+        if figure.name.startswith("peak_") and least <= wide <= most:
+            least, most = wide / _FORMATS, wide * _FORMATS
+        if least <= figure.value <= most or math.isnan(figure.value):
+            continue
+        low, high = (units.format(value, figure.unit) for value in (least, most))
+        said = f"{figure.name}: {figure.text} {FAR} ({low} to {high})"
+        found.append(f"{said}{probably(figure.value, least, most, figure.unit)}")
+    return tuple(found)
+
+
+def probably(value: float, least: float, most: float, dimension: str = "count") -> str:
+    """The value by a power of a thousand nearer that lies in the range; nothing where none does."""
+    down = value > most
+    for power in range(1, 5):
+        meant = value / 1000.0**power if down else value * 1000.0**power
+        if least <= meant <= most:
+            return f"; {units.format(meant, dimension)} was probably meant"
+    return ""
+
+
+def _range(name: str, memory_kind: str) -> tuple[float, float]:
+    if name.startswith("peak_"):
+        return _PEAK
+    if name in ("tdp", "idle_power", "matmul_power", "system_power"):
+        return _WATTS
+    if name.endswith("bandwidth_per_direction"):
+        return _LINK
+    table = {
+        "memory_bandwidth": _BANDWIDTH,
+        "memory_capacity": _CAPACITY,
+        "memory_capacity_driver_reported": _CAPACITY,
+    }.get(name)
+    if table is None:
+        return 0.0, math.inf
+    return next(ends for kind, ends in table.items() if memory_kind.startswith(kind))
