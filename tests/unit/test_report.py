@@ -752,7 +752,7 @@ def test_the_first_sentence_says_the_start_and_how_sure_it_is(tmp_path: Path) ->
     front, study = decided_sample()
     text = (report_of(tmp_path, front, study) / "report.md").read_text(encoding="utf-8")
     first = next(line for line in text.splitlines() if "Start with" in line)
-    assert "best in 62% of draws, keeps the limits in 90%, and gives away 3.4% of" in first
+    assert "best in 62% of cases, keeps the limits in 90%, and gives away 3.4% of" in first
     order = [text.index(part) for part in ("Start with", "The decisions of this front", "cheapest")]
     assert order == sorted(order)
     assert (
@@ -760,10 +760,10 @@ def test_the_first_sentence_says_the_start_and_how_sure_it_is(tmp_path: Path) ->
         in text
     )
     page = Page(tmp_path / "report.html")
-    assert "best in" in page.text
+    assert "chance best" in page.text
     assert "Start (point 25)" in page.text
     first = page.text[: page.text.index("One design at a time")]
-    assert "decision 2 or its like is the best in 62% of draws" in first
+    assert "decision 2 or a design near it is the best in 62% of cases" in first
 
 
 def test_a_loss_stands_beside_those_of_published_models(tmp_path: Path) -> None:
@@ -799,16 +799,17 @@ def test_marks_of_the_opening_are_the_decisions(tmp_path: Path) -> None:
     front, study = decided_sample()
     page = Page(report_of(tmp_path, front, study) / "report.html")
     figure = json.loads(page.scripts["page-data"])["figures"]["opening-plot"]
-    marks = figure["data"][-1]
-    assert marks["text"] == ["2", "1", "3"]
-    assert marks["customdata"] == [25, 3, 50]
+    others, first = figure["data"][-2:]  # the first one is drawn over the others
+    assert first["text"] + others["text"] == ["2", "1", "3"]
+    assert first["customdata"] + others["customdata"] == [25, 3, 50]
+    assert first["marker"]["color"] != others["marker"]["color"]
     for axis, along in (("xaxis", "x"), ("yaxis", "y")):
         low, high = figure["layout"][axis]["range"]
         log = figure["layout"][axis].get("type") == "log"
-        at = [math.log10(value) if log else value for value in marks[along]]
+        at = [math.log10(value) if log else value for value in first[along] + others[along]]
         assert low < min(at) <= max(at) < high
     outside = re.search(r"Outside the picture: (\d+) designs", page.text)
-    points = sum(len(trace["x"]) for trace in figure["data"][:-1])
+    points = sum(len(trace["x"]) for trace in figure["data"][:-2])
     assert points == len(front["items"])
     assert outside is None or int(outside[1]) <= 0.05 * points
 
@@ -836,4 +837,4 @@ def test_a_function_of_the_user_has_no_errors_to_draw(tmp_path: Path) -> None:
     text = (report_of(tmp_path, front, study) / "report.md").read_text(encoding="utf-8")
     first = next(line for line in text.splitlines() if "Start with" in line)
     assert "draws" not in first
-    assert "| best in |" not in text
+    assert "| chance best |" not in text

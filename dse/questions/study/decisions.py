@@ -19,19 +19,23 @@ from dse.questions.study.chosen import Json, StudyFolder
 from dse.questions.study.landmarks import multiples
 
 WISHED = "all objectives alike"
+IT = "it or a design near it"
+LIKELY = 0.1  # share of the cases from which on another decision is named
 MOSTLY, SELDOM = 0.8, 0.5  # shares of designs that have what sets a decision apart
 HOW = (
-    "A decision stands for the designs of the front that are nearest to it. With the errors of "
-    "quality, times and prices drawn {draws} times, the best design was of the decision in that "
-    "share of the draws. What a design gives away to the best of a draw is its regret; the first "
-    "decision has the least on average. Wish: {wish}."
+    "A decision stands for the designs of the front that are nearest to it. With quality, speed "
+    "and prices varied within their errors {draws} times, the best design was of the decision in "
+    "that share of the cases. What a design gives away to the best of a case is its regret; the "
+    "first decision has the least on average. Wish: {wish}."
 )
 MOST_CAUSES = 8
 ENDS = ("better than predicted", "worse than predicted")
 CAUSES = (
     "Each error alone, at either end of its 80% interval: a price, the speed of a chip, the loss "
-    "of a kind of model, and what a decision has of either by itself. The bar is what decision 1 "
-    "then gives away to the best design; a number at its end is the decision that is best there."
+    "of a kind of model, and what a decision shares with designs of its kind alone (speed: the "
+    "same deployment; loss: the same experts), which may belong to another decision. The bar is "
+    "what decision 1 then gives away to the best design; a number at its end is the decision that "
+    "is best there; without one, another design of decision 1 is."
 )
 WEIGHTS = (
     "One objective at a time counts for more than the others, up to {most:g} times as much: which "
@@ -41,7 +45,7 @@ WEIGHTS = (
 Trait = tuple[str, Callable[[Json], object]]
 
 
-def how_sure(folder: StudyFolder) -> str:
+def how_sure(folder: StudyFolder, brief: bool = False) -> str:
     """`; in 83% of draws of the errors the best design is this or its like, ...`; empty where
     nothing was drawn."""
     found = folder.study.get("decisions")
@@ -49,14 +53,61 @@ def how_sure(folder: StudyFolder) -> str:
         return ""
     start = found["start"]
     said = (
-        f"; with the errors of quality, time and price drawn, it or its like is the best in "
-        f"{start['probability']:.0%} of draws"
+        f"; with quality, speed and prices varied within their errors, {IT} is the best in "
+        f"{start['probability']:.0%} of cases"
     )
     if found["wish"] != WISHED:
         said += f" for the wish “{found['wish']}”"
     if start["kept"] < 0.995:
         said += f", keeps the limits in {start['kept']:.0%},"
+    if brief:
+        return said.removesuffix(",")
     return f"{said} and gives away {_regret(folder, start['regret'])} on average"
+
+
+def others_likely(folder: StudyFolder) -> str:
+    """` (decision 7 in 22%, decision 3 in 21%)`: the others that are the best in LIKELY cases."""
+    families = folder.study["decisions"]["families"][1:]
+    likely = [one for one in families if (one["probability"] or 0.0) >= LIKELY]
+    likely.sort(key=lambda one: -one["probability"])
+    said = [f"decision {one['decision']} in {one['probability']:.0%}" for one in likely]
+    return f" ({', '.join(said)})" if said else ""
+
+
+def against_next(folder: StudyFolder) -> str:
+    """The first decision against the one that is the best in most other cases, a number an
+    objective; empty without one."""
+    first, *others = folder.study["decisions"]["families"]
+    if not others or first["probability"] is None:
+        return ""
+    other = max(others, key=lambda one: one["probability"])
+    here, there = (folder.items[one["point"] - 1]["metrics"] for one in (first, other))
+    parts = []
+    for objective in folder.objectives:
+        m = objective["metric"]
+        by = f"× {significant(here[m] / there[m], 2)}"
+        if not objective["log"]:
+            by = f"{here[m] - there[m]:+.4f}" if m == "predicted_loss" else by
+        parts.append(f"{label(m).text} {by}")
+    which = first["decision"], other["decision"]
+    return f"Decision {which[0]} against decision {which[1]}: {', '.join(parts)}."
+
+
+def first_turns(folder: StudyFolder) -> str:
+    """What would change the decision first: for each objective, how much more it must count."""
+    nearest: dict[str, Json] = {}
+    for turn in folder.study["decisions"]["turns"]:
+        if "factor" in turn:
+            nearest.setdefault(turn["objective"], turn)
+    if not nearest:
+        return ""
+    said = [
+        f"{label(m).text}{'' if k else ' counts'} {significant(turn['factor'], 2)} times"
+        f"{'' if k else ' as much'} ({'' if k else 'decision '}{turn['decision']})"
+        for k, (m, turn) in enumerate(sorted(nearest.items(), key=lambda one: one[1]["factor"]))
+    ]
+    either = f"{', '.join(said[:-1])} or {said[-1]}" if said[1:] else said[0]
+    return f"Another decision is the best if {either}."
 
 
 def _regret(folder: StudyFolder, regret: float) -> str:
@@ -102,7 +153,7 @@ def decided(folder: StudyFolder) -> list[Table]:
                     for m in folder.wanted
                 ),
                 Column("designs", "designs", "count"),
-                *([Column("probability", "best in", "share")] if drawn else []),
+                *([Column("probability", "chance best", "share")] if drawn else []),
                 Column("apart", "what sets it apart", of=lambda one: _apart(folder, one)),
                 Column("design", "design", of=design),
             ),
@@ -167,12 +218,14 @@ def change_section(folder: StudyFolder) -> list[Section]:
     found = folder.study.get("decisions") or {}
     blocks: list[Block] = []
     said, how = [], []
-    if found.get("causes"):
-        blocks.append(_causes_figure(folder))
-        said, how = [_causes_sentence(found)], [CAUSES]
     if any("factor" in turn for turn in found.get("turns", ())):
         blocks.append(_weights_figure(folder))
+        said.append(first_turns(folder))
         how.append(WEIGHTS.format(most=MOST_WEIGHT))
+    if found.get("causes"):
+        blocks += [_causes_figure(folder), *_causes_table(folder)]
+        said.append(_causes_sentence(found))
+        how.append(CAUSES)
     if not blocks:
         return []
     blocks.append(Section("How to read this", (), how, folded=True))
@@ -184,7 +237,7 @@ MOST_WEIGHT = 64.0
 
 def _cause(one: Json) -> str:
     if not isinstance(one["name"], str):
-        return f"{one['of']} of decision {one['name']} alone"
+        return f"{one['of']} of decision {one['name']} and its kin"
     return (
         f"loss of {one['name']} models" if one["of"] == "loss" else f"{one['of']} of {one['name']}"
     )
@@ -200,23 +253,40 @@ def _at_end(one: Json, end: int) -> str:
 
 def _causes_sentence(found: Json) -> str:
     here = found["unmoved"]["decision"]
-    turned = [
-        f"{_at_end(one, k)} (decision {end['decision']})"
-        for one in found["causes"]
-        for k, end in enumerate(one["ends"])
-        if end["decision"] != here
-    ]
     still = [
         f"{of} of a chip"
         for of in ("price", "speed")
         if not any(_moves(one, here) for one in found["causes"] if _is_of_chip(one, of))
     ]
-    said = f"Decision {here} is the best as predicted"
+    said = f"As predicted, decision {here} is the best"
     if still:
         said += f"; no {' or '.join(still)} within its interval changes that"
-    if not turned:
-        return f"{said}. No error alone does."
-    return f"{said}. What does: {'; '.join(turned)}."
+    others = any(_moves(one, here) for one in found["causes"])
+    return f"{said}; {'the errors of the table do' if others else 'no error alone does'}."
+
+
+def _causes_table(folder: StudyFolder) -> list[Table]:
+    """The errors that make another decision the best, the dearest first."""
+    found = folder.study["decisions"]
+    here = found["unmoved"]["decision"]
+    turned = [
+        (_at_end(one, k), end)
+        for one in found["causes"]
+        for k, end in enumerate(one["ends"])
+        if end["decision"] != here
+    ]
+    turned.sort(key=lambda one: -one[1]["regret"])
+    columns = [
+        Column("error", "if this is so", of=lambda one: one[0]),
+        Column("decision", "the best is decision", of=lambda one: one[1]["decision"], right=True),
+        Column(
+            "regret",
+            "decision 1 gives away",
+            right=True,
+            of=lambda one: _regret(folder, one[1]["regret"]),
+        ),
+    ]
+    return [Table.of("errors-alone", "Errors that change it", turned, columns)] if turned else []
 
 
 def _is_of_chip(one: Json, of: str) -> bool:
@@ -254,7 +324,7 @@ def _causes_figure(folder: StudyFolder) -> Figure:
             | {"base": scale * base, "marker": look, "text": texts, "textposition": "outside"}
             | {"cliponaxis": False, "hoverinfo": "text", "hovertext": hover}
         )
-    title = f"what decision 1 gives away ({_counted(found)})"
+    title = f"decision 1 gives away ({_counted(found)})"
     layout = {
         "barmode": "group",
         "height": 130 + 40 * len(rows),
@@ -263,14 +333,13 @@ def _causes_figure(folder: StudyFolder) -> Figure:
         "shapes": [upright(scale * base)],
     }
     shows = "For each error alone, what the first decision gives away at either end of it."
-    return Figure("causes", "Errors, one at a time", {"data": data, "layout": layout}, shows)
+    return Figure("causes", "If an estimate is off", {"data": data, "layout": layout}, shows)
 
 
 def _counted(found: Json) -> str:
     if found["regret_in"] == "amount":
         return label(found["best"]).text
-    of = "the front's range" if found["best"] is None else label(found["best"]).text
-    return f"% of {of}"
+    return f"% of {'range' if found['best'] is None else label(found['best']).text}"
 
 
 def _weights_figure(folder: StudyFolder) -> Figure:
@@ -302,11 +371,13 @@ def _weights_figure(folder: StudyFolder) -> Figure:
         "barmode": "overlay",
         "height": 130 + 40 * len(names),
         "xaxis": {
-            "title": {"text": "weight of the objective, against that of the others"},
+            "title": {"text": "times as important as each of the others"},
             "tickvals": ticks,
             "ticktext": [f"× {2**k}" for k in ticks],
         },
         "yaxis": names_axis(names),
     }
     shows = "For each objective, which decision is the best as its weight grows."
-    return Figure("weights", "Wishes, one at a time", {"data": data, "layout": layout}, shows)
+    return Figure(
+        "weights", "If one objective counts for more", {"data": data, "layout": layout}, shows
+    )

@@ -10,10 +10,16 @@ from typing import Any
 from dse.answer.answer import Column, Figure, Opening, Table
 from dse.answer.labels import BASES, axis_title, label
 from dse.answer.numbers import show
-from dse.answer.palette import PALETTE, SYMBOLS, plain
+from dse.answer.palette import PALETTE, SYMBOLS, VERMILION, plain
 from dse.problem.words import brief_shape, given_name, in_weights, on_chip
 from dse.questions.study.chosen import Json, StudyFolder
-from dse.questions.study.decisions import how_sure
+from dse.questions.study.decisions import (
+    IT,
+    against_next,
+    first_turns,
+    how_sure,
+    others_likely,
+)
 from dse.questions.study.explorer import DRAWN, thin
 from dse.questions.study.landmarks import landmark_words
 from dse.questions.study.systems import system_answers
@@ -89,17 +95,19 @@ def _table(folder: StudyFolder, marked: Sequence[Marked]) -> Table:
         ),
     ]
     if marked[0][2] is not None:
-        why = "share of the draws of the errors in which this design or its like is the best"
-        columns.append(Column("best", "best in", "share", explain=why, of=lambda one: one[2]))
+        why = "share of the cases in which this design or one near it is the best"
+        columns.append(Column("best", "chance best", "share", explain=why, of=lambda one: one[2]))
     return Table.of("opening", "", marked, columns)
 
 
 def _sure(folder: StudyFolder) -> str:
-    found = how_sure(folder).removeprefix("; ")
-    if found:
-        first = folder.study["decisions"]["families"][0]["decision"]
-        found = found.replace("it or its like", f"decision {first} or its like")
-    return f"How sure: {found or found_words(folder)}{'.' if found else ''}"
+    found = how_sure(folder, brief=True).removeprefix("; ")
+    if not found:
+        return f"How sure: {found_words(folder)}"
+    first = folder.study["decisions"]["families"][0]["decision"]
+    found = found.replace(IT, f"decision {first} or a design near it")
+    said = (f"How sure: {found}{others_likely(folder)}.", first_turns(folder), against_next(folder))
+    return " ".join(filter(None, said))
 
 
 def asked_words(folder: StudyFolder) -> str:
@@ -156,19 +164,8 @@ def _figure(folder: StudyFolder, marked: Sequence[Marked]) -> Figure:
                 "meta": [plain(one["name"]) for one in shown],
             }
         )
-    data.append(
-        _points("decisions", marks, of)
-        | {
-            "mode": "markers+text",
-            "text": [mark for mark, *_ in marked],
-            "textfont": {"size": 12, "color": "paper"},
-            "marker": {"symbol": "circle", "size": 21, "color": "ink"},
-            "showlegend": False,
-            "customdata": [item["point"] for _, item, _ in marked],
-            "hovertext": [_hover(folder, item) for _, item, _ in marked],
-            "cliponaxis": False,
-        }
-    )
+    looks = (("ink", 21, marked[1:]), (VERMILION, 27, marked[:1]))
+    data += [_numbered(folder, some, of, colour, size) for colour, size, some in looks if some]
     layout = {
         name: {key: value for key, value in axis.items() if key != "ends"}
         for name, axis in zip(("xaxis", "yaxis"), axes, strict=True)
@@ -178,14 +175,31 @@ def _figure(folder: StudyFolder, marked: Sequence[Marked]) -> Figure:
     return Figure("opening-plot", "", {"data": data, "layout": layout | {"meta": "named"}}, shows)
 
 
+def _numbered(
+    folder: StudyFolder, marked: Sequence[Marked], of: Axes, colour: str, size: int
+) -> dict[str, Any]:
+    """The decisions as numbers on discs."""
+    return _points("decisions", [_at(item["metrics"], of) for _, item, _ in marked], of) | {
+        "mode": "markers+text",
+        "text": [mark for mark, *_ in marked],
+        "textfont": {"size": 12, "color": "paper"},
+        "marker": {"symbol": "circle", "size": size, "color": colour},
+        "showlegend": False,
+        "customdata": [item["point"] for _, item, _ in marked],
+        "hovertext": [_hover(folder, item) for _, item, _ in marked],
+        "cliponaxis": False,
+    }
+
+
 def _shows(folder: StudyFolder, outside: int, absent: Sequence[str]) -> str:
     known = folder.study.get("landmarks") or ()
-    said = "Each mark is a design that no other beats; numbers are the decisions."
+    of = [label(one["metric"]).text for one in folder.objectives]
+    together = f"{', '.join(of[:-1])} and {of[-1]} together" if of[1:] else of[0]
+    said = f"Each mark is a design that no other beats in {together}; numbers are the decisions."
     if known:
         by = label(known[0]["best_in"]).text
         said += (
-            " Diamonds: published models by the same law of loss and model of serving, each where "
-            f"its {by} is least."
+            f" Diamonds: published models, predicted in the same way, each where its {by} is least."
         )
     if outside or absent:
         parts = [f"{outside} designs"] * bool(outside) + list(absent)
