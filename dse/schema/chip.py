@@ -7,6 +7,7 @@ that is known, else the vendor's label.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -117,6 +118,11 @@ class Chip:
     @property
     def hypothetical(self) -> bool:
         return self.availability == HYPOTHETICAL
+
+    @property
+    def label(self) -> str:
+        """`H100 SXM5 80GB`: its maker's name, less what stands in brackets."""
+        return re.sub(r" [(].*[)]", "", self.name)
 
     def figure(self, name: str) -> Figure | None:
         return next((figure for figure in self.figures if figure.name == name), None)

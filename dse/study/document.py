@@ -178,6 +178,7 @@ def describe(
             "evidence": price_evidence(catalog, problem),
             **({"breakdowns": price_parts(catalog, problem)} if study.costs else {}),
         },
+        "chips": {chip: catalog.chip(chip).label for chip in problem.machines.ids},
         "left_out": _left_out(study.why_left_out),
         "chip_files": [full_path(file) for file in catalog.source.chips],
         **({EFFICIENCY_FILES: list(laws)} if (laws := catalog.source.efficiency) else {}),

@@ -148,10 +148,12 @@ class Errors:
             mine, log = (chip == code) * 1.0, float(P90 * self.price_sd[code])
             factors = float(np.exp(-log)), float(np.exp(log))
             add("price", names[code], lambda end, m=mine, k=log: (none, end * k * m, none), factors)
-            add("speed", names[code], lambda end, m=mine: (end * m, none, none))
+            alike = mine * np.sqrt(self.problem.machines.shared_error)
+            add("speed", names[code], lambda end, m=alike: (end * m, none, none))
         kind, experts = _kinds(self.batch)
         for code, name in enumerate(("dense", "sparse")):
-            add("loss", name, lambda end, m=(kind == code) * 1.0: (none, none, end * m))
+            alike = (kind == code) * np.sqrt(ALIKE)
+            add("loss", name, lambda end, m=alike: (none, none, end * m))
         _, deployment = shared_errors(self.problem, self.index)
         for k, row in enumerate(taken):
             own = (deployment == deployment[row]) * np.sqrt(

@@ -181,6 +181,13 @@ def test_an_error_alone_moves_what_it_is_of_and_nothing_else(tiny):
     for end in found["loss", "sparse"].ends if ("loss", "sparse") in found else ():
         dense = ~batch.sparse.astype(bool)
         assert np.array_equal(end.F[0][dense], front.F[dense])
+    # What all on a chip share, and what a deployment has alone, add up to the whole error.
+    speed = names.index("tpot_s")
+    first = found["speed", 0].ends[1].F[0][0, speed]
+    chip = found["speed", problem.machines.ids[batch.chip[0]]].ends[1].F[0][0, speed]
+    parts = np.log(np.array([first, chip]) / front.F[0, speed])
+    whole = np.log(intervals(problem, front.index)[0]["tpot_s"][1] / front.F[0, speed])
+    assert np.hypot(*parts) == pytest.approx(whole, rel=1e-9)
     for end in found["loss", 0].ends:  # what the first design has by itself is in its loss alone
         assert np.array_equal(np.delete(end.F[0], loss, axis=1), np.delete(front.F, loss, axis=1))
         assert end.F[0][0, loss] != front.F[0, loss]

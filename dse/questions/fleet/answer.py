@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -176,7 +175,7 @@ def _instead(plan: Plan, options: Sequence[Option], mix: Mix) -> Instead | None:
 def _name(catalog: Catalog, chip: str) -> str:
     """`NVIDIA H100 SXM5 80GB`."""
     spec = catalog.chip(chip)
-    return f"{spec.vendor} {re.sub(r' [(].*[)]', '', spec.name)}"
+    return f"{spec.vendor} {spec.label}"
 
 
 def single(plan: Plan) -> bool:

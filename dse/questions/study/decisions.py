@@ -17,7 +17,9 @@ from dse.problem.loads import held, loads_of
 from dse.problem.words import brief_shape, in_weights, on_chip, short_deployment
 from dse.questions.study.chosen import Json, StudyFolder
 from dse.questions.study.landmarks import multiples
+from dse.study.decide import FACTORS
 
+MOST_WEIGHT = float(FACTORS[-1])
 WISHED = "all objectives alike"
 IT = "it or a design near it"
 LIKELY = 0.1  # share of the cases from which on another decision is named
@@ -230,9 +232,6 @@ def change_section(folder: StudyFolder) -> list[Section]:
         return []
     blocks.append(Section("How to read this", (), how, folded=True))
     return [Section("What would change the decision", blocks, said, "changes", on_console=False)]
-
-
-MOST_WEIGHT = 64.0
 
 
 def _cause(one: Json) -> str:

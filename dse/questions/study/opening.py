@@ -4,6 +4,7 @@ published models as landmarks, a table of those decisions, and how sure it is.""
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,7 +39,8 @@ def opening(folder: StudyFolder) -> Opening:
     marked = _marked(folder)
     said = system_answers(folder.study)[:1] or [f"{start_words(folder, translated=True)}."]
     figure, table = _figure(folder, marked), _table(folder, marked)
-    return Opening(asked_words(folder), said[0], figure, table, _sure(folder))
+    headline = _named(folder, said[0])
+    return Opening(asked_words(folder), headline, figure, table, _sure(folder))
 
 
 def _marked(folder: StudyFolder) -> list[Marked]:
@@ -59,7 +61,16 @@ def _system(folder: StudyFolder, item: Json) -> str:
     rows = (folder.study.get("systems") or {}).get("rows", ())
     names = {row["chip"]: row["name"] for row in rows}
     chip = on_chip(item["deployment"])
-    return names.get(chip, chip)
+    return names.get(chip) or _named(folder, chip)
+
+
+def _named(folder: StudyFolder, text: str) -> str:
+    """`text` with the makers' names of chips for their ids."""
+    names: Json = folder.study.get("chips") or {}
+    if not names:
+        return text
+    ids = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
+    return re.sub(rf"(?<!\w)({ids})(?!\w)", lambda found: names[found[1]], text)
 
 
 def _design(folder: StudyFolder, item: Json) -> str:
@@ -67,7 +78,8 @@ def _design(folder: StudyFolder, item: Json) -> str:
     design has the same."""
     d, metrics = item["deployment"], item["metrics"]
     named = _system(folder, item)
-    where = f"{d['chips']} × {named}" if named == d.get("chip") else named
+    alone = named == _named(folder, str(d.get("chip")))
+    where = f"{d['chips']} × {named}" if alone else named
     served = f"{where} {in_weights(d)}, {round(d['concurrency']):,} in flight"
     if len({brief_shape(one) for one in folder.items}) == 1:
         return served
