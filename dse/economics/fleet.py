@@ -391,6 +391,10 @@ def _program(plan: Plan, options: Sequence[Option], relax: Sequence[str]) -> _Pr
                 program.add(("used", chip.chip, q), 0.0, 1.0)
             if np.isfinite(plan.limits.racks):
                 program.add(("racks", chip.chip, q))
+    for offer in plan.offers if plan.signed is not None else ():
+        ordered, servers = ("order", offer.label, 0), float(plan.signed.get(offer.label, 0))
+        program.at_most([(ordered, 1.0)], servers)
+        program.at_most([(ordered, -1.0)], -servers)
     for name in relax:
         program.add(("relax", name), 1.0, whole=0)
     for q in quarters:

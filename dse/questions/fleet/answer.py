@@ -12,6 +12,7 @@ from dse.economics.evidence import evidence_rows
 from dse.economics.fleet import Solved, many, settled, solve
 from dse.economics.fleet_cost import Counted, Option, count
 from dse.economics.priced import unsold
+from dse.economics.scenarios import Hedged
 from dse.economics.tco import Breakdown, owned
 from dse.errors import DseError
 from dse.problem.usual import Untried
@@ -42,7 +43,8 @@ class Solution:
     chips that would be ordered for requests of mean lengths at the mean rate. `unsold` are
     those that are not on general sale, with what their files say; `untried` what the plan did not
     choose from and would pay; `priced` what the prices of its offers rest on
-    (`dse.economics.evidence`)."""
+    (`dse.economics.evidence`). With a service level, `hedged` is the order of the first quarter;
+    without, `served` the share of futures that the order serves, None where not counted."""
 
     plan: Plan
     options: tuple[Option, ...]
@@ -59,12 +61,19 @@ class Solution:
     unsold: Mapping[str, str] = field(default_factory=dict)
     untried: tuple[Untried, ...] = ()
     priced: tuple[Mapping[str, Any], ...] = ()
+    hedged: Hedged | None = None
+    served: float | None = None
 
 
-def answered(plan: Plan, catalog: Catalog, progress: Progress = lambda _: None) -> Solution:
-    """Solves a plan. Raises DseError where the cost or the limits of the mix, counted apart from
+def answered(
+    plan: Plan,
+    catalog: Catalog,
+    progress: Progress = lambda _: None,
+    known: tuple[Sequence[Option], Sequence[Refusal]] | None = None,
+) -> Solution:
+    """Solves a plan, whose options and what is refused may be `known`. Raises DseError where the cost or the limits of the mix, counted apart from
     the program, are not what the program says: a fault of this software."""
-    options, refused = options_of(plan, catalog, progress)
+    options, refused = known or options_of(plan, catalog, progress)
     found = answer_of(plan, options, refused, progress)
     priced = [(offer.chip, offer.basis) for offer in plan.offers if offer.basis]
     found = replace(
@@ -105,6 +114,8 @@ def answer_of(
             f"the program's answer does not stand: {counted.usd:.9g} USD counted against "
             f"{solved.usd:.9g}; {'; '.join(counted.broken)}"
         )
+    if plan.signed is not None:
+        return Solution(plan, *kept, solved, counted)
     return Solution(
         plan,
         *kept,
