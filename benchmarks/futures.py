@@ -28,7 +28,7 @@ from dse.schema.plan import Plan
 from dse.schema.plan_reader import find_plan, load_plan, shipped_plans
 
 Floats = NDArray[np.float64]
-NEAR = 0.12  # above what is needed with split instances, whole ones are tried
+NEAR = 0.12  # of more than 100 chips: a margin of split instances at which whole ones serve
 KIN = 0.5  # of the variance that a chip's rows share: of its family
 
 
@@ -45,6 +45,10 @@ class Simulation:
             if offer.lead_quarters == 0:
                 servers[self.chips.index(offer.chip)] += count
         self.servers = np.array(servers, dtype=float)
+        self.catalog = load_catalog()
+        path = hardware_dir() / "efficiency/serving/calibration.yaml"
+        self.fitted = yaml.safe_load(path.read_text())
+        self.large = sum(n * chip.server for n, chip in zip(servers, plan.chips, strict=True)) > 100
         offers = plan.offers
         limits = plan.limits
         assert all(o.way == "buy" or o.term_quarters >= plan.quarters for o in offers)
@@ -58,16 +62,15 @@ class Simulation:
 
     def draw(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Demand (classes, quarters) in requests per second, and rates (options,)."""
-        fitted = yaml.safe_load((hardware_dir() / "efficiency/serving/calibration.yaml").read_text())
         walk = np.cumsum(rng.normal(0.0, np.log(1.2) / 1.2815515594, self.plan.quarters))
         peaks = [
             [one.traffic.peak_per_s(q) for q in range(self.plan.quarters)]
             for one in self.plan.demand
         ]
-        return np.array(peaks) * np.exp(walk), self.rates(fitted, rng)
+        return np.array(peaks) * np.exp(walk), self.rates(rng)
 
-    def rates(self, fitted: Mapping[str, Any], rng: np.random.Generator) -> Floats:
-        catalog, of_kin, of_chip, own = load_catalog(), {}, {}, {}
+    def rates(self, rng: np.random.Generator) -> Floats:
+        catalog, fitted, of_kin, of_chip, own = self.catalog, self.fitted, {}, {}, {}
         for chip in self.chips:
             one = catalog.chips[chip]
             family = catalog.chips.get(one.efficiency.partition(":")[0])
@@ -99,24 +102,40 @@ class Simulation:
         return not self.capped or self.serves(demand[:, 1:].max(axis=1), rates, more=True)
 
     def serves(self, needed: Floats, rates: Floats, *, more: bool) -> bool:
-        plan, n, c = self.plan, len(rates), len(self.chips)
-        most = linprog(**self._program(needed, rates, more))
-        if most.x is None or -most.fun < 1.0:
+        most = self._split(needed, rates, more)
+        if most < 1.0:
             return False
-        if -most.fun > 1.0 + NEAR and n + c > 20:
+        if most > 1.0 + NEAR and self.large:
             return True
         problem = self._program(needed, rates, more)
+        upper: Any = [np.inf if high is None else high for _, high in problem["bounds"]]
         whole = np.ones(len(problem["c"]))
         whole[-1] = 0
         found = milp(
             problem["c"],
             constraints=LinearConstraint(problem["A_ub"], -np.inf, problem["b_ub"]),
             integrality=whole,
-            bounds=Bounds(0.0, [high if high is not None else np.inf for _, high in problem["bounds"]]),
+            bounds=Bounds(0.0, upper),
             options={"mip_rel_gap": 1e-3, "node_limit": 500},
         )
-        del plan
         return found.x is not None and -found.fun >= 1.0 - 1e-9
+
+    def _split(self, needed: Floats, rates: Floats, more: bool) -> float:
+        """The largest multiple with split instances."""
+        if more or len(self.classes) > 1 or any(len(o["chips"]) > 1 for o in self.options):
+            found = linprog(**self._program(needed, rates, more))
+            return 0.0 if found.x is None else -found.fun
+        total = 0.0
+        for chip, servers in zip(self.plan.chips, self.servers, strict=True):
+            each = [
+                rate / option["chips"][chip.chip]
+                for rate, option in zip(rates, self.options, strict=True)
+                if chip.chip in option["chips"]
+            ]
+            spare = self.plan.spare_servers
+            chips = chip.server * max(servers - spare, 0.0) / (1.0 + self.plan.spare_share)
+            total += chips * max(each, default=0.0)
+        return total / needed[0]
 
     def _program(self, needed: Floats, rates: Floats, more: bool) -> dict[str, Any]:
         """The largest multiple of what is needed: instances, added servers, the multiple."""
@@ -124,12 +143,17 @@ class Simulation:
         rows, most = [], []
         for k, name in enumerate(self.classes):
             row = np.zeros(n + c + 1)
-            row[:n] = [-r if o["class"] == name else 0.0 for r, o in zip(rates, self.options)]
+            row[:n] = [
+                -r if o["class"] == name else 0.0 for r, o in zip(rates, self.options, strict=True)
+            ]
             row[-1] = needed[k]
-            rows.append(row), most.append(0.0)
+            rows.append(row)
+            most.append(0.0)
         for k, chip in enumerate(plan.chips):
             row = np.zeros(n + c + 1)
-            row[:n] = [(1.0 + plan.spare_share) * o["chips"].get(chip.chip, 0) for o in self.options]
+            row[:n] = [
+                (1.0 + plan.spare_share) * o["chips"].get(chip.chip, 0) for o in self.options
+            ]
             row[n + k] = -chip.server
             rows.append(row)
             most.append(chip.server * max(self.servers[k] - plan.spare_servers, 0.0))

@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -42,7 +43,10 @@ GAP, NODES = 5e-3, 2000
 LOOSE, FEW = 2e-3, 20  # of the whole instances of one future
 ROUNDS = 2  # of leaving futures out
 BISECTIONS = 3
-PASSES = 3  # of trying orders beside the best
+PASSES = 4  # of trying orders beside the best
+LESS, MORE = 4, 3  # servers of one offer that are given for so many of another, at most
+ASIDE = 0.12  # of the capacity of the first quarter
+TRIED = 8
 SPREAD = 0.06  # below the level, where the share that is kept is sought
 LARGER = 4.0  # than predicted: what a future may need
 MOST = 3.0  # of a margin
@@ -70,8 +74,12 @@ class Futures:
     @staticmethod
     def predicted(plan: Plan, options: Sequence[Option]) -> Futures:
         """The one that is as predicted."""
-        sizes = (len(plan.demand), plan.quarters), (len(options),), (len(plan.offers),)
-        return Futures(*(np.ones((1, *size)) for size in sizes), np.zeros(1, dtype=bool))
+        return Futures(
+            demand=np.ones((1, len(plan.demand), plan.quarters)),
+            rate=np.ones((1, len(options))),
+            price=np.ones((1, len(plan.offers))),
+            late=np.zeros(1, dtype=bool),
+        )
 
     def take(self, rows: Any) -> Futures:
         return Futures(self.demand[rows], self.rate[rows], self.price[rows], self.late[rows])
@@ -302,16 +310,17 @@ def _of(places: NDArray[np.intp], size: int) -> Floats:
 
 
 class Counter:
-    """Counts the futures that an order serves, whole instances in the first quarter. A small fleet, of
-    MANY chips at most, is counted future by future; of a large one the loss of whole instances is that of SAMPLE."""
+    """Counts the futures that an order serves, whole instances in the first quarter. A small fleet,
+    of MANY chips at most, is counted future by future; of a large one the loss of whole instances
+    is that of SAMPLE."""
 
     def __init__(self, plan: Plan, options: Sequence[Option], futures: Futures) -> None:
-        self.program, self.futures = Program(plan, [options[k] for k in kept_of(options)]), futures
+        self.kept, self.futures = kept_of(options), futures
+        self.program = Program(plan, [options[k] for k in self.kept])
         self.first = Program(replace(plan, quarters=1), options)
         self.small = _chips(plan, options) <= MANY
         self.known: dict[tuple[tuple[str, int], ...], float] = {}
         self.losses: dict[tuple[tuple[str, int], ...], float] = {}
-        self.kept = kept_of(options)
 
     def served(self, futures: Futures, order: Order, loss: float) -> NDArray[np.bool_]:
         """(N,) of a sample with whole instances in the first quarter."""
@@ -436,7 +445,7 @@ def hedged(
         if least > most:
             break
     progress("orders beside the best")
-    found.improve([offer.label for offer in plan.offers])
+    found.improve()
     return _judged(plan, options, program, seen, counter, level, found.order)
 
 
@@ -457,16 +466,12 @@ class _Best:
             self.order, self.share, self.usd = order, share, usd
         return enough
 
-    def improve(self, labels: Sequence[str]) -> None:
-        """Tries a server less of an offer, or one of another instead, as long as that is cheaper
-        and still serves enough."""
+    def improve(self) -> None:
+        """Tries a few servers of one offer for a few of another, or for none, as long as that is
+        cheaper and still serves enough."""
         for _ in range(PASSES):
             before = self.order
-            tried = [
-                _moved(before, less, more)
-                for less in before
-                for more in (None, *(label for label in labels if label != less))
-            ]
+            tried = self._beside(before)
             costs = [float(each_usd(self.program, self.seen, one).mean()) for one in tried]
             for _, k in sorted((usd, k) for k, usd in enumerate(costs) if usd < self.usd):
                 margin = margins(self.program, self.seen, tried[k])
@@ -475,11 +480,52 @@ class _Best:
             if self.order == before or self.share < self.level:
                 return
 
+    def _beside(self, order: Order) -> list[Order]:
+        """At most TRIED orders of about the same capacity in the first quarter, those of which
+        cost least as if nothing else were ordered."""
+        usd, capacity = self._servers()
+        have, paid = (sum(of[one] * n for one, n in order.items()) for of in (capacity, usd))
+        near = {}
+        for less, more in product(order, (None, *usd)):
+            for j, m in product(range(1, LESS + 1), range(1, MORE + 1)):
+                if j > order[less] or less == more or (more is None and m > 1):
+                    continue
+                one = _moved(order, less, j, more, m)
+                cost = sum(usd[label] * n for label, n in one.items())
+                held = sum(capacity[label] * n for label, n in one.items())
+                if cost < paid and abs(held / have - 1.0 if have else 0.0) <= ASIDE:
+                    near[tuple(sorted(one.items()))] = cost
+        return [dict(one) for one in sorted(near, key=lambda one: near[one])[:TRIED]]
 
-def _moved(order: Order, less: str, more: str | None) -> Order:
-    changed = {**order, less: order[less] - 1}
+    def _servers(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Dollars of a server of each offer that is ordered now, and the share of the first peaks
+        that it serves at best rates, all classes together."""
+        plan, rows = self.program.plan, self.program.on_time
+        usd, capacity = {}, {}
+        for offer in plan.offers:
+            usd[offer.label] = float(rows.cost[rows.names.index(("order", offer.label, 0))])
+            rates = [
+                max(
+                    (
+                        option.requests_per_s / sum(option.chips.values())
+                        for option in self.program.options
+                        if option.klass == one.name and offer.chip in option.chips
+                    ),
+                    default=0.0,
+                )
+                / one.traffic.peak_per_s(0)
+                for one in plan.demand
+            ]
+            there = serves(offer, 0, 0) * plan.chip(offer.chip).server
+            capacity[offer.label] = there * sum(rates)
+        return usd, capacity
+
+
+def _moved(order: Order, less: str, j: int, more: str | None = None, m: int = 0) -> Order:
+    """With j servers less of one offer, m more of another."""
+    changed = {**order, less: order[less] - j}
     if more is not None:
-        changed[more] = changed.get(more, 0) + 1
+        changed[more] = changed.get(more, 0) + m
     return {label: servers for label, servers in changed.items() if servers}
 
 
@@ -505,9 +551,7 @@ def _largest(program: Program, seen: Futures) -> Order:
     return {} if solved.x is None else joined.order(solved.x)
 
 
-def _order(
-    program: Program, seen: Futures, count: int, loss: float, start: Order
-) -> Order | None:
+def _order(program: Program, seen: Futures, count: int, loss: float, start: Order) -> Order | None:
     """The order of least mean cost of the `count` futures that are kept; None where none keeps
     them."""
     order, before = start, None
@@ -557,7 +601,7 @@ def _judged(
         high=float(high),
         waiting_usd=max(alike - single, 0.0),
         measuring_usd=max(alike - known, 0.0),
-        less=max((counter.share(_moved(order, one, None), level) for one in order), default=None),
+        less=max((counter.share(_moved(order, one, 1), level) for one in order), default=None),
     )
 
 

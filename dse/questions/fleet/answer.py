@@ -71,8 +71,9 @@ def answered(
     progress: Progress = lambda _: None,
     known: tuple[Sequence[Option], Sequence[Refusal]] | None = None,
 ) -> Solution:
-    """Solves a plan, whose options and what is refused may be `known`. Raises DseError where the cost or the limits of the mix, counted apart from
-    the program, are not what the program says: a fault of this software."""
+    """Solves a plan, whose options and what is refused may be `known`. Raises DseError where the
+    cost or the limits of the mix, counted apart from the program, are not what the program says: a
+    fault of this software."""
     options, refused = known or options_of(plan, catalog, progress)
     found = answer_of(plan, options, refused, progress)
     priced = [(offer.chip, offer.basis) for offer in plan.offers if offer.basis]

@@ -1,11 +1,11 @@
 """Futures of a plan: demand, throughput, prices and delivery drawn together, seeded.
 
-    demand      a walk: each quarter adds an error to that of the one before; classes move together
-    throughput  the model's 80% intervals of throughput, by how kernel laws are known and whether
-                the launch is stock or tuned; shared by chip, kin and configuration as in
-                `dse.questions.risk.robust`. Separate pools run as the slower chip's
-    prices      `dse.questions.risk.price_spread` by chip; a price of the plan's own is known
-    delivery    what has a lead time comes a quarter late, all of it or nothing
+demand      a walk: each quarter adds an error to that of the one before; classes move together
+throughput  the model's 80% intervals of throughput, by how kernel laws are known and whether
+            the launch is stock or tuned; shared by chip, kin and configuration as in
+            `dse.questions.risk.robust`. Separate pools run as the slower chip's
+prices      `dse.questions.risk.price_spread` by chip; a price of the plan's own is known
+delivery    what has a lead time comes a quarter late, all of it or nothing
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from dse.catalog import Catalog
 from dse.economics.fleet import many, solve
 from dse.economics.fleet_cost import Mix, Option
-from dse.economics.scenarios import Counter, Futures, Hedged, error_of, hedged
+from dse.economics.scenarios import Counter, Futures, error_of, hedged
 from dse.physics.intervals import Spread, spread_of, widened
 from dse.physics.kin import eldest, kin_of, normals
 from dse.quality.own_runs import P90

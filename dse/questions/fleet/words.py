@@ -114,8 +114,8 @@ def _served(found: Solution) -> list[str]:
     if found.served is None:
         return []
     return [
-        f"If demand, throughput, prices and delivery may err, the first orders serve "
-        f"{round(100.0 * found.served)} of 100 futures; `--service-level 80%` orders for 80."
+        f"Of 100 futures, with demand, throughput, prices and delivery drawn together, the first "
+        f"orders serve {round(100.0 * found.served)} (`--service-level 80%` orders for a share)."
     ]
 
 
@@ -431,7 +431,8 @@ def _futures_words(found: Solution) -> list[str]:
         f"unless given); throughput by the model's 80% intervals{known}; prices by {prices}"
         + (f"; what has a lead time is a quarter late in {one.late:.0%} of them" if late else ""),
         "futures: a future is served if later orders, decided once it is seen, meet every peak "
-        "within every limit; instances and servers of later quarters are split there",
+        "within every limit; instances and servers of later quarters are split there, and so are "
+        "the servers by which knowing more is valued",
     ]
 
 
