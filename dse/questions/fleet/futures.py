@@ -32,7 +32,7 @@ from dse.schema.plan import BUY, Offer, Plan
 from dse.space.candidates import Floats
 
 SEEN = 80  # futures that the order is chosen in
-COUNTED = 1000  # others that count what it serves
+COUNTED = 2000  # others that count what it serves
 PLAIN = 250  # the same where no service level is asked
 
 
