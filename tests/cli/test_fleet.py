@@ -88,6 +88,37 @@ def test_who_signs_reads_a_page_without_a_name_of_a_file(tmp_path: Path):
     assert set(drawn["figures"]) == {"cash", "errors", "power"}
 
 
+def test_an_order_at_a_service_level_and_what_the_plain_one_serves(tmp_path: Path):
+    """By option or by line of the plan, the same; the same seed draws the same futures."""
+    plain = json.loads(dse("fleet", written(tmp_path, PLAN), "--json").out)
+    assert plain["futures"]["service_level"] is None
+    served = round(100.0 * plain["futures"]["share"])
+    assert any("Of 100 futures" in one and f"serve {served}" in one for one in plain["answer"])
+    said = dse("fleet", written(tmp_path, PLAN), "--service-level", "90%", "--json")
+    assert said.code == 0, said.err
+    answer = json.loads(said.out)
+    futures = answer["futures"]
+    assert futures["service_level"] == 0.9
+    assert futures["reached"] is True
+    assert 0.9 <= futures["share"] <= 1.0
+    assert futures["low"] <= futures["usd"] <= futures["high"]
+    assert 0.0 <= futures["measuring_usd"] <= futures["waiting_usd"]
+    assert answer["answer"][0].startswith("Order now: rent")
+    now = {row["offer"]: row["servers"] for row in answer["orders"] if row["order_quarter"] == 1}
+    assert now == futures["servers_now"]
+    line = PLAN + "service_level: 90 %\nuncertainty: {demand: 20 %}\n"
+    again = dse("fleet", written(tmp_path, line), "--json")
+    assert json.loads(again.out)["futures"] == futures
+
+
+@pytest.mark.parametrize("given", ["80", "80 percent", "30%", "100%", "nan%"])
+def test_a_service_level_is_a_percentage(tmp_path: Path, given: str):
+    said = dse("fleet", written(tmp_path, PLAN), "--service-level", given)
+    assert said.code == 2
+    assert "--service-level" in said.err
+    assert "such as 80%" in said.err
+
+
 def test_the_console_fits_its_width(tmp_path: Path):
     said = dse("fleet", written(tmp_path, PLAN))
     assert said.code == 0, said.err
