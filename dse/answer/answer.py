@@ -63,7 +63,7 @@ from dse.answer.numbers import NONE
 from dse.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Formula:
     """A cell that a workbook computes: `text` without its =, and the value that it has now."""
 
