@@ -43,6 +43,7 @@ GAP, NODES = 5e-3, 2000
 LOOSE, FEW = 2e-3, 20  # of the whole instances of one future
 ROUNDS = 2  # of leaving futures out
 BISECTIONS = 3
+HALVINGS = 5
 PASSES = 4  # of trying orders beside the best
 LESS, MORE = 4, 3  # servers of one offer that are given for so many of another, at most
 ASIDE = 0.12  # of the capacity of the first quarter
@@ -427,6 +428,7 @@ def hedged(
         if least > most:
             break
     progress("orders beside the best")
+    found.halve()
     found.improve()
     return _judged(plan, options, program, seen, counter, level, found.order)
 
@@ -438,6 +440,8 @@ class _Best:
         self.program, self.seen, self.counter, self.level = program, seen, counter, level
         self.order: Order = {}
         self.share, self.usd = -1.0, math.inf
+        self.short: Order = {}  # of those that do not serve enough, that which serves most
+        self.most = 0.0
 
     def add(self, order: Order) -> bool:
         """Whether an order serves enough."""
@@ -446,7 +450,25 @@ class _Best:
         enough = share >= self.level
         if (enough and (usd < self.usd or not reached)) or (not reached and share > self.share):
             self.order, self.share, self.usd = order, share, usd
+        if not enough and share > self.most:
+            self.short, self.most = order, share
         return enough
+
+    def halve(self) -> None:
+        """Tries what lies between the best and what nearly serves enough."""
+        enough, short = self.order, self.short
+        for _ in range(HALVINGS if self.share >= self.level else 0):
+            middle = {
+                label: math.ceil((enough.get(label, 0) + short.get(label, 0)) / 2)
+                for label in enough | short
+            }
+            middle = {label: servers for label, servers in middle.items() if servers}
+            if middle == enough:
+                return
+            if self.add(middle):
+                enough = middle
+            else:
+                short = middle
 
     def improve(self) -> None:
         """Tries a few servers of one offer for a few of another, or for none, as long as that is
