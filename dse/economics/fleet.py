@@ -159,7 +159,7 @@ def _of_large(whole: Program, loose: Program, nodes: int, gap: float) -> Found:
         near = {name: (max(n - fewer, 0), n + more) for name, n in servers.items()}
         found = program.solve(whole, gap=gap / 5.0, nodes=nodes, within=near)
         best = min(best, found, key=lambda one: one.usd)
-        if best.usd - bound <= gap * abs(best.usd):
+        if best.value is not None and best.usd - bound <= gap * abs(best.usd):
             return replace(best, bound=bound)
     below = best.usd - gap * abs(best.usd) if best.value is not None else np.inf
     found = program.solve(whole, gap=gap, nodes=WHOLE * nodes, below=below)

@@ -133,6 +133,8 @@ def answer_of(
         return Solution(plan, *kept, nothing, None, unserved=unserved)
     progress(f"{len(options)} options over {plan.quarters} quarters")
     solved = solve(plan, options)
+    if solved.mix is None and plan.signed is not None:
+        return Solution(plan, *kept, solved, None)
     if solved.mix is None:
         gives = tuple(must_give(plan, options, progress)) if solved.status == "infeasible" else ()
         waits = tuple(waits_for(plan, options)) if solved.status == "infeasible" else ()

@@ -163,7 +163,7 @@ def _level(given: str | float) -> float:
 
 def _answer(found: Solution, command: str) -> Answer:
     money = finance(found)
-    sentences = [*lead(found), *finance_words(money, found.plan.quarters), *stock_words(found)]
+    sentences = [*lead(found), *finance_words(found, money), *stock_words(found)]
     rests, chips = assumptions(found), chip_rows(found)
     made = document(found, sentences, rests)
     made["finance"] = money

@@ -36,6 +36,10 @@ OWNED_COSTS = {
 }
 ROUNDING = 1e-6  # of a gap
 EXCESS = 0.04  # of a service level, that is explained
+NOT_SAID = (
+    "Not said of an order at a service level: the prices and limits at which it changes, what "
+    "buying returns against renting, what stock saves. The same plan without a level says them."
+)
 WORDS = {
     "instance": "one copy of the model on as many chips as it is divided over",
     "option": "one way to serve a class: a model, its formats, a chip, and how an instance is "
@@ -60,13 +64,15 @@ WORDS = {
 def lead(found: Solution) -> list[str]:
     """What to do, what it costs, how sure that is, what would change it."""
     if found.counted is None:
-        return [*_infeasible(found), *sentence(found.untried)]
+        first = _infeasible(found) if found.hedged is None else _hedged(found, found.hedged)
+        return [*first, *sentence(found.untried)]
     assert found.solved.mix is not None
     ordered = {label for label, _ in found.solved.mix.orders}
     chips = dict.fromkeys(offer.chip for offer in found.plan.offers if offer.label in ordered)
     unsold = unsold_sentences(found.unsold, chips)
     if found.hedged is not None:
-        return [*_hedged(found, found.hedged), *unsold, *price_check(found), *_traffic(found)]
+        more = (*unsold, *price_check(found), *_traffic(found), NOT_SAID)
+        return [*_hedged(found, found.hedged), *more]
     more = (*sentence(found.untried), *_traffic(found), *_how_sure(found), *_changes(found))
     return [_what(found), *_served(found), *unsold, *price_check(found), *more]
 
@@ -90,13 +96,14 @@ def _hedged(found: Solution, one: Hedged) -> list[str]:
             "limits; this one serves most."
         )
     if one.reached and one.less is not None and one.share > plan.service_level + EXCESS:
+        fewer = f"with one server less it serves {percent(one.less)} of futures"
         words.append(
-            f"Servers are whole: one less serves {percent(one.less)} of futures, or the order "
-            "costs more."
+            f"This is the smallest order of whole servers: {fewer}."
+            if one.less < plan.service_level
+            else f"A smaller order costs more in the mean: {fewer}."
         )
     if plan.quarters > 1:
         words.append("What is ordered later is decided once the future is seen.")
-    what = _what(found)
     words += [
         f"The first quarter's peak may be {percent(one.headroom)} higher than predicted, at the "
         "predicted throughput: that is the headroom that the order holds.",
@@ -104,9 +111,11 @@ def _hedged(found: Solution, one: Hedged) -> list[str]:
         f"To see the future before ordering would save {dollars(one.waiting_usd)} "
         f"({tenths(one.waiting_usd / one.usd)}) in the mean; to measure throughput alone, "
         f"{dollars(one.measuring_usd)} ({tenths(one.measuring_usd / one.usd)}).",
-        f"If all comes as predicted: {what[:1].lower()}{what[1:]}",
     ]
-    return words
+    if found.counted is None:
+        return [*words, "If all comes as predicted, no later order serves the plan."]
+    what = _what(found)
+    return [*words, f"If all comes as predicted: {what[:1].lower()}{what[1:]}"]
 
 
 def _served(found: Solution) -> list[str]:
