@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from dse.catalog import load_catalog
+from dse.economics.fleet import solve
 from dse.economics.fleet_cost import Option
 from dse.economics.scenarios import Counter, Futures, Hedged, Program, hedged, margins
 from dse.questions.fleet.futures import futures_of
@@ -125,6 +126,19 @@ def test_what_can_wait_is_not_ordered_now():
     )
     now = solved(plan, options_of(plan), demand=SD)
     assert sum(now.order.values()) == pytest.approx(100.0 * math.exp(SD * 0.84), rel=0.06)
+
+
+def test_what_is_signed_is_ordered_though_it_is_more_than_the_prediction_needs():
+    plan = plan_of(2.0, 2.1)
+    options = options_of(plan)
+    first, second = (offer.label for offer in plan.offers)
+    assert solve(plan, options).mix.orders == {(first, 0): 100}  # type: ignore[union-attr]
+    for split in ((), ("run",), ("run", "servers")):
+        found = solve(replace(plan, signed={first: 250, second: 7}), options, split=split)
+        assert found.mix is not None
+        assert found.mix.orders == pytest.approx({(first, 0): 250, (second, 0): 7})
+    none = solve(replace(plan, signed={}), options)
+    assert none.status == "infeasible"
 
 
 def test_what_is_late_is_not_counted_upon():

@@ -14,7 +14,7 @@ from dse.questions.fleet.figures import bar, layout
 from dse.schema.plan import BUY
 
 Json = Mapping[str, Any]
-AS_PREDICTED = " All of it if demand, throughput, prices and delivery come as predicted."
+AS_PREDICTED = " That holds if demand, throughput, prices and delivery come as predicted."
 
 
 def finance(found: Solution) -> dict[str, Any] | None:

@@ -114,7 +114,9 @@ def _orders(found: Solution, document: Json, say: Any) -> Table:
         Column("from", "serves from"),
         Column("usd", "commits to", "dollars"),
     )
-    return Table("orders", "", columns, [*rows, total])
+    note = "Orders after quarter 1 are as predicted; they are decided once the future is seen."
+    notes = (note,) if found.hedged is not None and found.plan.quarters > 1 else ()
+    return Table("orders", "", columns, [*rows, total], notes)
 
 
 def _years(quarters: int) -> str:
