@@ -194,14 +194,13 @@ class _Joined:
 
     def __init__(self, program: Program, futures: Futures, groups: NDArray[np.intp]) -> None:
         first, self.plan = program.on_time, program.plan
-        n, width, self.count = len(futures), len(first.names), len(futures)
+        n, width = len(futures), len(first.names)
         kinds = int(groups.max()) + 1
         own = np.setdiff1d(np.arange(width), first.now)
         column = np.empty((n, width), dtype=np.intp)
         column[:, own] = kinds * len(first.now) + np.arange(n * len(own)).reshape(n, len(own))
         column[:, first.now] = groups[:, None] * len(first.now) + np.arange(len(first.now))
         self.column, self.names = column, [first.names[k] for k in first.now]
-        self.place = {name: k for k, name in enumerate(first.names)}
         size = kinds * len(first.now) + n * len(own)
         rows, columns, values, limits, start = [], [], [], [], 0
         self.usd = np.zeros((n, width))
@@ -224,7 +223,7 @@ class _Joined:
         self.matrix = csr_array((np.concatenate(values), entries), shape=shape)
         self.limit, self.upper, self.lower = np.concatenate(limits), upper, np.zeros(size)
         self.cost = np.bincount(column.ravel(), self.usd.ravel(), minlength=size) / n
-        self.relax = column[:, self.place["relax",]]
+        self.relax = column[:, -1]
         self.shared = kinds * len(first.now)
 
     def fix(self, order: Order) -> None:
@@ -460,7 +459,7 @@ class _Best:
         for _ in range(HALVINGS if self.share >= self.level else 0):
             middle = {
                 label: math.ceil((enough.get(label, 0) + short.get(label, 0)) / 2)
-                for label in enough | short
+                for label in {**enough, **short}
             }
             middle = {label: servers for label, servers in middle.items() if servers}
             if middle == enough:

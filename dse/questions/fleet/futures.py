@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from dse.catalog import Catalog
-from dse.economics.fleet import divisible, solve
+from dse.economics.fleet import LEAST, divisible, solve
 from dse.economics.fleet_cost import Mix, Option
 from dse.economics.scenarios import Counter, Futures, error_of, hedged
 from dse.physics.intervals import Spread, spread_of, widened
@@ -135,5 +135,6 @@ def _price_sd(plan: Plan, offer: Offer, catalog: Catalog) -> float:
 
 
 def first_orders(mix: Mix) -> dict[str, int]:
-    """Servers that are ordered in the first quarter, by offer."""
-    return {label: servers for (label, q), servers in mix.orders.items() if q == 0}
+    """Servers that are ordered in the first quarter, by offer; split ones as whole ones."""
+    first = {label: servers for (label, q), servers in mix.orders.items() if q == 0}
+    return {label: math.ceil(servers - LEAST) for label, servers in first.items()}
