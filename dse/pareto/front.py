@@ -10,8 +10,8 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Ids = NDArray[np.int64]
 
-# Survivors wait until there are this many, or as many as the front holds: a merge then costs a
-# bounded share of the work, however large the front grows.
+# Rows wait until there are this many, or as many as the front holds: a merge then costs a bounded
+# share of the work, however large the front grows. So many at once are compared alone first.
 PENDING_ROWS = 20_000
 
 
@@ -21,9 +21,13 @@ def non_dominated(F: Floats) -> Flags:
     Of equal rows only the first is True. +inf is a value like any other; NaN raises ValueError,
     because it compares as neither better nor worse and would remove every other row.
     """
+    _refuse_unknown(F)
+    return moocore.is_nondominated(F)
+
+
+def _refuse_unknown(F: Floats) -> None:
     if np.isnan(F).any():
         raise ValueError("an objective is NaN")
-    return moocore.is_nondominated(F)
 
 
 class Archive:
@@ -41,9 +45,10 @@ class Archive:
 
     def add(self, F: Floats, ids: Ids) -> None:
         """Offer rows F (k, m) with ids (k,)."""
-        survivors = _reduce(F, ids)
-        self._pending.append(survivors)
-        self._pending_rows += len(survivors[1])
+        _refuse_unknown(F)
+        rows = (F, ids) if len(ids) < PENDING_ROWS else _reduce(F, ids)
+        self._pending.append(rows)
+        self._pending_rows += len(rows[1])
         if self._pending_rows >= max(PENDING_ROWS, len(self._ids)):
             self._merge()
 

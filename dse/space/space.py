@@ -236,11 +236,11 @@ class Space:
         value on one axis that counts, without the inputs, in the order of their ids."""
         start = self.canonical(index)
         own = self.rank(start)
-        reached = []
+        reached = [own]
         for j, axis in enumerate(self.axes):
-            moved = start.copy(order="F")
-            for position in range(len(axis.values)):
-                moved[:, j] = position
+            if (values := len(axis.values)) > 1:
+                moved = np.tile(start, (values, 1))
+                moved[:, j] = np.repeat(np.arange(values), len(start))
                 reached.append(self.rank(moved))
         # np.unique would hash, which is several times slower than sorting here
         ids = np.sort(np.concatenate(reached))
