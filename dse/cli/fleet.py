@@ -80,6 +80,10 @@ STEADY = "steady"
 @click.option(
     "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."
 )
+@click.option(
+    "--service-level", metavar="PERCENT", help="Order now what serves that share of futures: 80%."
+)
+@click.option("--seed", type=Whole(0, 2**31), default=0, help="Of the futures that are drawn.")
 @click.option("--show", is_flag=True, help="Print the plan's file, a start for one of yours.")
 @out_option("fleet")
 @price_options
@@ -91,6 +95,8 @@ def command(
     out: Path | None,
     as_json: bool,
     percentile: str,
+    service_level: str | None,
+    seed: int,
     **flags: Any,
 ) -> None:
     """The cheapest mix of chips for a plan: what to buy or rent, how much of it, and when.
@@ -98,6 +104,7 @@ def command(
     \b
     dse fleet dense-70b-billion-tokens
     dse fleet deepseek-v3-two-megawatts --out fleet
+    dse fleet a100-owner-grows --service-level 80%
     dse fleet dense-70b-billion-tokens --show > plan.yaml
     dse fleet --model llama-3-70b --chip h100_sxm,mi300x --trace requests.csv --percentile 99
     dse fleet --model llama-3-8b --chip all --demand 1B/day --prompt-tokens 2048 --output-tokens 512
@@ -118,10 +125,11 @@ def command(
         flags["percentile"] = None if percentile == STEADY else int(percentile)
         refuse(["show"], "a plan that is made from options")
     if show and plan is not None:
-        refuse(["out", "as_json"], "--show, which prints the plan's file alone")
+        refuse(["out", "as_json", "service_level"], "--show, which prints the plan's file alone")
         read = load_plan(find_plan(plan), catalog)
         click.echo(Path(read.file).read_text(encoding="utf-8"), nl=False)
         return
+    flags |= {"service_level": service_level, "seed": seed}
     found = fleet(plan, catalog=catalog, command=command_line(), progress=Progress(), **flags)
     feasible = found.document["feasible"]
     if feasible or as_json:

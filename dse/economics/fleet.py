@@ -159,7 +159,7 @@ def _of_large(whole: Program, loose: Program, nodes: int, gap: float) -> Found:
         near = {name: (max(n - fewer, 0), n + more) for name, n in servers.items()}
         found = program.solve(whole, gap=gap / 5.0, nodes=nodes, within=near)
         best = min(best, found, key=lambda one: one.usd)
-        if best.usd - bound <= gap * abs(best.usd):
+        if best.value is not None and best.usd - bound <= gap * abs(best.usd):
             return replace(best, bound=bound)
     below = best.usd - gap * abs(best.usd) if best.value is not None else np.inf
     found = program.solve(whole, gap=gap, nodes=WHOLE * nodes, below=below)
@@ -298,6 +298,8 @@ def program_of(
                 fits = q + offer.lead_quarters < plan.quarters
                 upper = min(most, enough) if fits else 0.0
                 made.add(("order", offer.label, q), usd, upper, whole=int(not split))
+            if plan.signed is not None:
+                _sign(made, ("order", offer.label, 0), plan.signed.get(offer.label, 0))
         for q in quarters:
             usd = priced * discount(plan, q) * _running_usd(plan, chip.chip) * chip.server
             made.add(("on", chip.chip, q), usd, whole=int(not split))
@@ -325,6 +327,12 @@ def program_of(
                 terms = [(("order", offer.label, q), float(server))]
                 _limit(made, (name, q), terms, offer.chips_per_quarter, relax)
     return made
+
+
+def _sign(made: Program, order: Name, servers: float) -> None:
+    """Holds an order at what is signed, more than the prediction needs or not."""
+    made.upper[made.columns[order]] = servers
+    made.at_most(("signed", *order), [(order, -1.0)], -servers)
 
 
 def _columns(options: Sequence[Option]) -> Iterator[int]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
@@ -92,22 +93,39 @@ def solve(
     for name, (low, high) in (within or {}).items():
         k = program.columns[name]
         least[k], upper[k] = min(low, upper[k]), min(high, upper[k])
-    # SciPy takes arrays of bounds, which its annotations do not say.
-    bounds: Any = (least, upper)
-    sums: Any = (np.full(len(most), -np.inf), np.array(most))
-    with _nothing_printed():
-        found = milp(
-            np.array(program.cost),
-            constraints=LinearConstraint(matrix, *sums),
-            integrality=np.array(program.whole),
-            bounds=Bounds(*bounds),
-            options={"mip_rel_gap": gap, "node_limit": nodes, "time_limit": HANGS_S},
-        )
+    whole = np.array(program.whole)
+    limits = (matrix, np.array(most))
+    found = milp_of(np.array(program.cost), limits, (least, upper), whole, gap=gap, nodes=nodes)
     if found.x is None:
         return Found(None, np.inf, _bound(found), found.status == INFEASIBLE)
     # A program without whole numbers has no tree, and is its own bound.
     bound = _bound(found) if any(program.whole) else float(found.fun)
     return Found(np.asarray(found.x), float(found.fun), bound, False)
+
+
+def milp_of(
+    cost: Floats,
+    rows: tuple[csr_array, Floats],
+    between: tuple[Floats, Floats],
+    whole: NDArray[np.int_],
+    *,
+    gap: float,
+    nodes: int,
+) -> Any:
+    """HiGHS's answer to rows of factors with the limits of their sums, and columns between two
+    values."""
+    matrix, most = rows
+    # SciPy takes arrays of bounds, which its annotations do not say.
+    bounds: Any = between
+    sums: Any = (np.full(len(most), -np.inf), most)
+    with _nothing_printed():
+        return milp(
+            cost,
+            constraints=LinearConstraint(matrix, *sums),
+            integrality=whole,
+            bounds=Bounds(*bounds),
+            options={"mip_rel_gap": gap, "node_limit": nodes, "time_limit": HANGS_S},
+        )
 
 
 def _bound(found: Any) -> float:

@@ -46,3 +46,24 @@ def alike(kin: Floats, own: Floats) -> Floats:
     A = sqrt(COMMON) K + sqrt(1 - COMMON) O
     """
     return math.sqrt(COMMON) * kin + math.sqrt(1.0 - COMMON) * own
+
+
+def normals(
+    seeds: Sequence[np.random.SeedSequence],
+    count: int,
+    configurations: Sequence[int],
+    chip: NDArray[np.intp],
+    kin: NDArray[np.intp],
+) -> tuple[Floats, Floats, list[Floats]]:
+    """Standard normals of C choices, each of its own seed: errors of chips and of prices, (count,
+    C), and of configurations, (count, k) each. `chip` and `kin` (C,) are the first choices on the
+    same chip, and of the same kin."""
+    of_chip, of_price, of_kin, own = [], [], [], []
+    for seed, k in zip(seeds, configurations, strict=True):
+        rng = np.random.default_rng(seed)
+        of_chip.append(rng.standard_normal(count))
+        of_price.append(rng.standard_normal(count))
+        own.append(rng.standard_normal((count, k)))
+        of_kin.append(rng.standard_normal(count))
+    by_chip, price = (np.stack(of, axis=1)[:, chip] for of in (of_chip, of_price))
+    return alike(np.stack(of_kin, axis=1)[:, kin], by_chip), price, own

@@ -132,11 +132,26 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Uncertainty:
+    """What is not known of the future. `demand` is the 80% interval of what a quarter's demand adds
+    to the error of the one before, a share either way; `late` the chance that what has a lead time
+    comes a quarter late; `prices` the 80% interval of prices, a share either way, None for what
+    published rows say. The throughput of `measured` chips is known."""
+
+    demand: float = 0.2
+    late: float = 0.2
+    prices: float | None = None
+    measured: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """`discount_rate` is per year; `used_after_end` the share of what is signed beyond the last
     quarter that is of use then. `costs` are those of what is owned; nothing of it is spread over
     the hours that it serves, as the fleet counts what is idle. `own` has the files and the date
-    that the prices rest on."""
+    that the prices rest on. With a `service_level`, that share of futures is to be served; `signed`
+    has the servers that are then ordered in the first quarter, by offer, None where that is open.
+    """
 
     name: str
     title: str
@@ -157,6 +172,9 @@ class Plan:
     own: Source
     assumed: tuple[str, ...] = ()
     used_after_end: float = 0.0
+    service_level: float | None = None
+    uncertainty: Uncertainty = Uncertainty()
+    signed: Mapping[str, int] | None = None
 
     @property
     def busy(self) -> float:
@@ -399,6 +417,16 @@ _LIMITS = Table(
 )
 
 
+SERVICE_LEVEL = Percent(0.5, 0.99)
+_UNCERTAINTY = Table(
+    Field("demand", Percent(0.0, 2.0), 0.2, meaning="80% interval of a quarter's change, assumed"),
+    Field("late", Percent(0.0, 1.0), 0.2, meaning="chance of a delivery a quarter late, assumed"),
+    Field("prices", Percent(0.0, 2.0), None, meaning="80% interval; else of published rows"),
+    Field("measured", Listed(Text()), (), meaning="chips whose throughput is known"),
+    make=Uncertainty,
+)
+
+
 def _plan(**written: Any) -> SimpleNamespace:
     """A plan as it is written, its lines checked against each other."""
     one = SimpleNamespace(**written)
@@ -431,6 +459,10 @@ def _plan(**written: Any) -> SimpleNamespace:
                 "no percentile (--percentile steady), or no `disaggregated`",
                 *("demand", k, "percentile"),
             )
+    for k, name in enumerate(one.uncertainty.measured):
+        if name not in chips:
+            said = f"{name!r} is not among `chips`{did_you_mean(name, chips)}"
+            raise Refused(said, ", ".join(chips), "uncertainty", "measured", k)
     for k, row in enumerate(one.chips):
         for i, name in enumerate(row.classes):
             if name not in classes:
@@ -482,6 +514,8 @@ PLAN = Table(
         {"spare_servers": 0, "spare_share": 0.0},
     ),
     Field("limits", _LIMITS, Limits(), meaning="what no quarter may exceed"),
+    Field("service_level", SERVICE_LEVEL, None, meaning="share of futures that are to be served"),
+    Field("uncertainty", _UNCERTAINTY, Uncertainty(), meaning="of these futures"),
     make=_plan,
     elsewhere=dict.fromkeys(_DEMAND.names, "stands in a class of `demand`") | NOT_OF_A_PLAN,
 )

@@ -123,7 +123,7 @@ class _Reader:
         if one.discount_rate is None:
             one.discount_rate = costs.value("cost_of_capital")
         kept = ("name", "title", "quarters", "price_basis", "discount_rate", "disaggregated")
-        kept += ("largest_instance", "limits", "used_after_end")
+        kept += ("largest_instance", "limits", "used_after_end", "service_level", "uncertainty")
         plan = Plan(
             **{name: getattr(one, name) for name in kept},
             **one.spares,

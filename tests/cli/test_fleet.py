@@ -78,14 +78,66 @@ def test_who_signs_reads_a_page_without_a_name_of_a_file(tmp_path: Path):
     said = dse("fleet", written(tmp_path, text), "--out", str(tmp_path / "out"))
     assert said.code == 0, said.err
     page = (tmp_path / "out/memo.html").read_text()
-    words = html.unescape(re.sub("<[^>]*>", "", page[page.index("<body") : page.index("<script")]))
-    drawn = json.loads(re.search(r'id="page-data">(.*?)</script>', page)[1])  # type: ignore[index]
-    words += " ".join([trace["name"] for one in drawn["figures"].values() for trace in one["data"]])
+    words, figures = read(page)
     assert "NVIDIA H100 SXM5 80GB" in words
     for part in ("commits to", "rests on", "decide otherwise", "Ask each vendor", "order by"):
         assert part in words
     assert not re.findall(r"\w+_\w+", words)
-    assert set(drawn["figures"]) == {"cash", "errors", "power"}
+    assert figures == {"cash", "errors", "power"}
+
+
+def read(page: str) -> tuple[str, set[str]]:
+    """The words of a memo, and the names of its pictures."""
+    words = html.unescape(re.sub("<[^>]*>", "", page[page.index("<body") : page.index("<script")]))
+    drawn = json.loads(re.search(r'id="page-data">(.*?)</script>', page)[1])  # type: ignore[index]
+    words += " ".join([trace["name"] for one in drawn["figures"].values() for trace in one["data"]])
+    return words, set(drawn["figures"])
+
+
+def test_an_order_at_a_service_level_and_what_the_plain_one_serves(tmp_path: Path):
+    """By option or by line of the plan, the same; the same seed draws the same futures."""
+    plain = json.loads(dse("fleet", written(tmp_path, PLAN), "--json").out)
+    assert plain["futures"]["service_level"] is None
+    served = round(100.0 * plain["futures"]["share"])
+    assert any("Of 100 futures" in one and f"serve {served}" in one for one in plain["answer"])
+    out = tmp_path / "out"
+    said = dse("fleet", written(tmp_path, PLAN), "--service-level", "90%", "--out", str(out))
+    assert said.code == 0, said.err
+    answer = json.loads((out / "fleet.json").read_text())
+    futures = answer["futures"]
+    assert futures["service_level"] == 0.9
+    assert futures["reached"] is True
+    assert 0.9 <= futures["share"] <= 1.0
+    assert futures["low"] <= futures["usd"] <= futures["high"]
+    assert 0.0 <= futures["measuring_usd"] <= futures["waiting_usd"]
+    assert answer["answer"][0].startswith("Order now: rent")
+    now = {row["offer"]: row["servers"] for row in answer["orders"] if row["order_quarter"] == 1}
+    assert now == futures["servers_now"]
+    # Finance as predicted; what is not searched is named, not denied.
+    money = answer["finance"]
+    assert money["against_renting"] is None
+    assert sum(one["cash_usd"] for one in money["cash_flow"]) == pytest.approx(answer["usd_signed"])
+    said_not = [one for one in answer["answer"] if one.startswith("Not said")]
+    assert len(said_not) == 1
+    words, figures = read((out / "memo.html").read_text())
+    assert said_not[0] in words
+    assert "of futures served" in words
+    assert "Decide otherwise" not in words
+    assert not re.findall(r"\w+_\w+", words)
+    assert figures == {"cash", "errors", "power"}
+    with zipfile.ZipFile(out / "fleet.xlsx") as book:
+        assert 'name="totals"' in book.read("xl/workbook.xml").decode()
+    line = PLAN + "service_level: 90 %\nuncertainty: {demand: 20 %}\n"
+    again = dse("fleet", written(tmp_path, line), "--json")
+    assert json.loads(again.out)["futures"] == futures
+
+
+@pytest.mark.parametrize("given", ["80", "80 percent", "30%", "100%", "nan%"])
+def test_a_service_level_is_a_percentage(tmp_path: Path, given: str):
+    said = dse("fleet", written(tmp_path, PLAN), "--service-level", given)
+    assert said.code == 2
+    assert "--service-level" in said.err
+    assert "such as 80%" in said.err
 
 
 def test_the_console_fits_its_width(tmp_path: Path):

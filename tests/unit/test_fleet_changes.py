@@ -142,10 +142,10 @@ def test_progress_says_which_step_it_is_and_what_is_left():
     said: list[str] = []
     one = plan(chip("a", rent("a", 2.0)), chip("b", rent("b", 3.0)), limits=Limits(watts=1e6))
     steps = Steps(said.append, one)
-    # Two chips, the program, power and demand, two prices, three ways that were not searched.
-    assert steps.steps == 10
+    # Two chips, the program, power and demand, two prices, three ways not searched, futures.
+    assert steps.steps == 11
     for _ in range(12):
         steps("price of a")
-    assert said[0] == "price of a (1 of 10)"
-    assert said[1].startswith("price of a (2 of 10, about 0 s left")
-    assert said[-1].startswith("price of a (10 of 10, ")
+    assert said[0] == "price of a (1 of 11)"
+    assert said[1].startswith("price of a (2 of 11, about 0 s left")
+    assert said[-1].startswith("price of a (11 of 11, ")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from dse.catalog import load_catalog
+from dse.economics.evidence import evidence
 from dse.physics.kin import COMMON, kin_of
 from dse.questions.risk.choices import Choice, Choices, Held, Moved
 from dse.questions.risk.measure_next import measure_next
@@ -285,6 +286,16 @@ def test_demand_is_served_by_whole_instances() -> None:
 
 def row(chip: str, usd: float) -> PriceRow:
     return PriceRow(chip, "on_demand", usd, "p", "2026-11", "s", "", 2)
+
+
+def test_price_intervals_are_of_the_price_and_the_quotes_that_the_evidence_names() -> None:
+    catalog = load_catalog()
+    for basis in ("rental_3yr", "on_demand", "market_index"):
+        chips = sorted(catalog.prices.select(basis))
+        for one in price_spreads(catalog.prices, basis, chips):
+            known = evidence(catalog, one.chip, basis)
+            assert (one.usd_per_chip_hour, one.rows) == (known.usd_per_chip_hour, known.quotes)
+            assert (one.kind == "published") == (known.quotes >= 3)
 
 
 def test_price_intervals_come_from_the_rows_of_the_chip_or_of_the_others() -> None:

@@ -12,6 +12,7 @@ from dse.economics.evidence import evidence_rows
 from dse.economics.fleet import Solved, divisible, settled, solve
 from dse.economics.fleet_cost import Counted, Mix, Option, count
 from dse.economics.priced import unsold
+from dse.economics.scenarios import Hedged
 from dse.economics.tco import Breakdown, owned
 from dse.errors import DseError
 from dse.problem.usual import Untried
@@ -62,7 +63,9 @@ class Solution:
     (`dse.economics.evidence`). `instead` is None where nothing is bought, or where nothing keeps
     the plan without; `stock` what is owned is worth to the plan. `names` are the makers' names of
     the chips, `spread` the 80% interval of measured over predicted throughput by its kind; `known`
-    is what was evaluated, for who asks for more."""
+    is what was evaluated, for who asks for more. With a service level, `hedged` is the order of the
+    first quarter, and what would change it is not searched (`loosened` to `stock`); without,
+    `served` is the share of futures that the order serves, None where not counted."""
 
     plan: Plan
     options: tuple[Option, ...]
@@ -84,13 +87,21 @@ class Solution:
     names: Mapping[str, str] = field(default_factory=dict)
     spread: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     known: Known = field(default_factory=dict, repr=False)
+    hedged: Hedged | None = None
+    served: float | None = None
 
 
-def answered(plan: Plan, catalog: Catalog, progress: Progress = lambda _: None) -> Solution:
-    """Solves a plan. Raises DseError where the cost or the limits of the mix, counted apart from
-    the program, are not what the program says: a fault of this software."""
+def answered(
+    plan: Plan,
+    catalog: Catalog,
+    progress: Progress = lambda _: None,
+    given: tuple[Sequence[Option], Sequence[Refusal]] | None = None,
+) -> Solution:
+    """Solves a plan, whose options and what is refused may be `given`. Raises DseError where the
+    cost or the limits of the mix, counted apart from the program, are not what the program says: a
+    fault of this software."""
     known: Known = {}
-    options, refused = options_of(plan, catalog, progress, known)
+    options, refused = given or options_of(plan, catalog, progress, known)
     found = replace(answer_of(plan, options, refused, progress), known=known)
     priced = [(offer.chip, offer.basis) for offer in plan.offers if offer.basis]
     found = replace(
@@ -121,6 +132,8 @@ def answer_of(
         return Solution(plan, *kept, nothing, None, unserved=unserved)
     progress(f"{len(options)} options over {plan.quarters} quarters")
     solved = solve(plan, options)
+    if solved.mix is None and plan.signed is not None:
+        return Solution(plan, *kept, solved, None)
     if solved.mix is None:
         gives = tuple(must_give(plan, options, progress)) if solved.status == "infeasible" else ()
         waits = tuple(waits_for(plan, options)) if solved.status == "infeasible" else ()
@@ -133,6 +146,8 @@ def answer_of(
             f"the program's answer does not stand: {counted.usd:.9g} USD counted against "
             f"{solved.usd:.9g}; {'; '.join(counted.broken)}"
         )
+    if plan.signed is not None:
+        return Solution(plan, *kept, solved, counted)
     return Solution(
         plan,
         *kept,

@@ -17,6 +17,7 @@ from dse.questions.fleet.cash import finance, finance_words, stock_words
 from dse.questions.fleet.changes import Progress, Steps
 from dse.questions.fleet.document import chip_rows, document
 from dse.questions.fleet.figures import figures
+from dse.questions.fleet.futures import for_level, with_served
 from dse.questions.fleet.memo import memo
 from dse.questions.fleet.tables import data_table, orders, tables
 from dse.questions.fleet.untried import with_untried
@@ -26,7 +27,7 @@ from dse.schema.costs import BASIS as OWNED
 from dse.schema.deployed import OPTIONS, Choices, full, prefill_of
 from dse.schema.load import read_demand
 from dse.schema.owning import lacks_for_owning, lacks_power
-from dse.schema.plan import CHOICES, DAY_S, TERMS, Plan
+from dse.schema.plan import CHOICES, DAY_S, SERVICE_LEVEL, TERMS, Plan
 from dse.schema.plan_reader import GIVEN, find_plan, load_plan
 from dse.schema.server import LARGEST_DOMAIN, server_of
 from dse.schema.workloads import SERVED
@@ -57,6 +58,8 @@ def fleet(
     lengths: int | None = None,
     largest_instance: int = 16,
     price_basis: str = "rental_3yr",
+    service_level: str | float | None = None,
+    seed: int = 0,
     command: str = "",
     catalog: Catalog | None = None,
     progress: Callable[[str], None] = lambda _: None,
@@ -73,6 +76,9 @@ def fleet(
     `prompt_tokens` and `output_tokens` each. `percentile` of first tokens come within
     `ttft_limit`; None is the median of a steady load. They are the options of `dse fleet`.
 
+    With a `service_level` ("80%", or that line of the plan), what is ordered first suffices in that
+    share of futures, drawn from `seed`.
+
     Where nothing keeps the plan, the document of the answer has `feasible` false. Raises InputError
     for what cannot be read.
     """
@@ -80,7 +86,7 @@ def fleet(
     catalog = catalog or load_catalog()
     if plan is not None:
         found = load_plan(find_plan(str(plan)) if isinstance(plan, str | Path) else plan, catalog)
-        return _answer(_solved(found, catalog, progress), command)
+        return _answer(_solved(found, catalog, service_level, seed, progress), command)
     catalog = with_basis(catalog, price_basis)
     chips, refused = _chips([chip] if isinstance(chip, str) else chip, catalog, price_basis)
     one: dict[str, Any] = {
@@ -119,20 +125,45 @@ def fleet(
     if singly:
         words = f"{', '.join(singly)}: taken chip by chip, not by the domain"
         read = replace(read, assumed=(*read.assumed, words))
-    solved = _solved(read, catalog, progress)
+    solved = _solved(read, catalog, service_level, seed, progress)
     left_out = [Refusal(NAME, name, str(model), reason) for name, reason in refused.items()]
     return _answer(replace(solved, refused=(*solved.refused, *left_out)), command)
 
 
-def _solved(plan: Plan, catalog: Catalog, progress: Progress) -> Solution:
+def _solved(
+    plan: Plan,
+    catalog: Catalog,
+    service_level: str | float | None,
+    seed: int,
+    progress: Progress,
+) -> Solution:
     """The plan solved, with what it did not choose from; each step says what is left."""
+    if service_level is not None:
+        plan = replace(plan, service_level=_level(service_level))
+    if plan.service_level is not None:
+        return for_level(plan, catalog, seed, progress)
     steps = Steps(progress, plan)
-    return with_untried(answered(plan, catalog, steps), catalog, steps)
+    solved = with_untried(answered(plan, catalog, steps), catalog, steps)
+    return with_served(solved, catalog, seed, steps)
+
+
+def _level(given: str | float) -> float:
+    """A share, or a percentage with its sign."""
+    text = given if isinstance(given, str) else f"{100.0 * given:.10g}%"
+    number = text.strip().removesuffix("%")
+    try:
+        level = float(number) / 100.0 if text.strip().endswith("%") else float("nan")
+    except ValueError:
+        level = float("nan")
+    if SERVICE_LEVEL.least <= level <= SERVICE_LEVEL.most:
+        return level
+    accepted = f"{SERVICE_LEVEL.least:.0%} to {SERVICE_LEVEL.most:.0%}, such as 80%"
+    raise InputError(f"read {given!r}", field="--service-level", accepted=accepted)
 
 
 def _answer(found: Solution, command: str) -> Answer:
     money = finance(found)
-    sentences = [*lead(found), *finance_words(money, found.plan.quarters), *stock_words(found)]
+    sentences = [*lead(found), *finance_words(found, money), *stock_words(found)]
     rests, chips = assumptions(found), chip_rows(found)
     made = document(found, sentences, rests)
     made["finance"] = money

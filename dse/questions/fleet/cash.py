@@ -14,6 +14,7 @@ from dse.questions.fleet.figures import bar, layout
 from dse.schema.plan import BUY
 
 Json = Mapping[str, Any]
+AS_PREDICTED = " That holds if demand, throughput, prices and delivery come as predicted."
 
 
 def finance(found: Solution) -> dict[str, Any] | None:
@@ -102,7 +103,8 @@ def cash_table(found: Solution, document: Json) -> Table:
             f"Quarters after {found.plan.quarters} pay rents to the end of their term. Running: "
             "upkeep and electricity of what is owned. Worth left: what a buyer pays for the chips "
             "when the plan ends. Today's worth: cash paid less worth left, discounted by "
-            f"{found.plan.discount_rate:.0%} a year. Depreciation: straight-line over the life.",
+            f"{found.plan.discount_rate:.0%} a year. Depreciation: straight-line over the life."
+            f"{AS_PREDICTED if found.hedged is not None else ''}",
         ),
         on_console=False,
     )
@@ -126,7 +128,7 @@ def stock_words(found: Solution) -> list[str]:
     return said
 
 
-def finance_words(money: Json | None, quarters: int) -> list[str]:
+def finance_words(found: Solution, money: Json | None) -> list[str]:
     """Today's worth of the cash, and what buying returns; nothing where nothing is bought. `money`
     is what `finance` gives."""
     if money is None or not money["capex_usd"]:
@@ -136,7 +138,9 @@ def finance_words(money: Json | None, quarters: int) -> list[str]:
         f"running cost; less {dollars(money['worth_at_end_usd'])} that the chips are worth when "
         f"the plan ends, all of it is {dollars(money['present_usd'])} today."
     )
-    other = money["against_renting"]
+    if found.hedged is not None:
+        return [said + AS_PREDICTED]
+    quarters, other = found.plan.quarters, money["against_renting"]
     if other is None:
         return [said, "Nothing keeps the plan by renting alone, so that buying has no return."]
     back = other["payback_quarter"]

@@ -53,11 +53,11 @@ class Steps:
 
     @property
     def steps(self) -> int:
-        """Instances by class, model and chip, the program, each limit, each price, and three ways
-        that were not searched."""
+        """Instances by class, model and chip, the program, each limit, each price, three ways that
+        were not searched, and futures."""
         models = sum(len(one.models) for one in self.plan.demand)
         options = models * (len(self.plan.chips) + self.plan.disaggregated)
-        return options + 1 + len(limits_of(self.plan)) + len(self.plan.offers) + 3
+        return options + 1 + len(limits_of(self.plan)) + len(self.plan.offers) + 4
 
     def __call__(self, words: str) -> None:
         left = ""

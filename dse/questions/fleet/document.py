@@ -44,6 +44,7 @@ def document(
         "usd_bought": None if counted is None else counted.bought_usd,
         "usd_lower_bound": None if counted is None else solved.bound,
         "gap": None if counted is None else solved.gap,
+        "futures": _futures(found),
         "orders": _orders(found),
         "by_quarter": [] if counted is None else _quarters(found, counted),
         "instances": _instances(found),
@@ -80,6 +81,15 @@ def document(
         "options": [_option(option) for option in found.options],
         "assumed": list(rests),
     }
+
+
+def _futures(found: Solution) -> dict[str, Any] | None:
+    """What futures say of the orders of the first quarter."""
+    if found.hedged is not None:
+        said = asdict(found.hedged)
+        servers = said.pop("order")
+        return {"service_level": found.plan.service_level, "servers_now": servers, **said}
+    return None if found.served is None else {"service_level": None, "share": found.served}
 
 
 def _demand(plan: Plan, one: DemandClass) -> dict[str, Any]:

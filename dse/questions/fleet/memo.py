@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from dse.answer.answer import Answer, Column, Facts, Figure, Notes, Opening, Section, Table
-from dse.answer.numbers import dollars, share, significant, tenths, time
+from dse.answer.numbers import dollars, percent, share, significant, tenths, time
 from dse.answer.palette import VERMILION, plain
 from dse.economics.fleet import divisible, solve
 from dse.economics.fleet_cost import Option, count
@@ -19,7 +19,7 @@ from dse.questions.fleet.cash import cash_figure, commitments, stock_words
 from dse.questions.fleet.changes import LOOSE, QUICK
 from dse.questions.fleet.document import divided
 from dse.questions.fleet.figures import bar, layout, level
-from dse.questions.fleet.words import lead, percentile_words, price, price_check
+from dse.questions.fleet.words import NOT_SAID, lead, percentile_words, price, price_check
 from dse.schema.plan import BUY, DemandClass
 from dse.schema.prices import PRICE_TIERS
 
@@ -69,7 +69,7 @@ def memo(found: Solution, document: Json) -> Answer:
         document=document,
         asked="",
         blocks=(
-            _facts(document),
+            _facts(found, document),
             Section("If the throughput is off, and power", drawn),
             Notes("What it rests on", [say(text) for text in _rests(found, document)]),
             Notes("When to decide otherwise", [say(text) for text in _otherwise(found, document)]),
@@ -114,7 +114,9 @@ def _orders(found: Solution, document: Json, say: Any) -> Table:
         Column("from", "serves from"),
         Column("usd", "commits to", "dollars"),
     )
-    return Table("orders", "", columns, [*rows, total])
+    note = "Orders after quarter 1 are as predicted; they are decided once the future is seen."
+    notes = (note,) if found.hedged is not None and found.plan.quarters > 1 else ()
+    return Table("orders", "", columns, [*rows, total], notes)
 
 
 def _years(quarters: int) -> str:
@@ -123,9 +125,18 @@ def _years(quarters: int) -> str:
     return "1 year" if quarters == 4 else f"{quarters // 4} years"
 
 
-def _facts(document: Json) -> Facts:
+def _facts(found: Solution, document: Json) -> Facts:
     money, rows = document["finance"], document["finance"]["cash_flow"]
-    strong = [
+    title, strong = "What it commits to", []
+    if (one := found.hedged) is not None:
+        title = "What it serves, and commits to if all comes as predicted"
+        strong = [
+            ("of futures served", tenths(one.share)),
+            ("discounted, mean of futures", dollars(one.usd)),
+            ("in 80% of them", f"{dollars(one.low)} to {dollars(one.high)}"),
+            ("more peak than predicted", percent(one.headroom)),
+        ]
+    strong += [
         ("signed for in all", dollars(document["usd_signed"])),
         ("of it in quarter 1", dollars(rows[0]["cash_usd"])),
         ("most a quarter", dollars(max(row["cash_usd"] for row in rows))),
@@ -146,7 +157,7 @@ def _facts(document: Json) -> Facts:
             strong.append(("a year by buying", tenths(irr)))
         if back is not None:
             strong.append(("paid back in quarter", f"{back}"))
-    return Facts("What it commits to", (), strong)
+    return Facts(title, (), strong)
 
 
 def _rests(found: Solution, document: Json) -> list[str]:
@@ -167,12 +178,17 @@ def _rests(found: Solution, document: Json) -> list[str]:
     )
     use = max(u["peak"] for q in document["by_quarter"] for u in q["utilisation"].values())
     said.append(f"At the peak the chips that serve are used to {share(use)} at most.")
+    if found.hedged is not None:
+        left = {*price_check(found), NOT_SAID}
+        return said + [text for text in lead(found)[1:] if text not in left]
     kept = ("Not searched", "not on general sale", "written off")
     return said + [text for text in lead(found)[1:] if any(words in text for words in kept)]
 
 
 def _otherwise(found: Solution, document: Json) -> list[str]:
     """By price, and by the throughput that costs as much."""
+    if found.hedged is not None:
+        return [NOT_SAID]
     said = []
     for row in found.entries:
         offer, at = row.offer, row.usd_at
@@ -214,6 +230,7 @@ def _mix(found: Solution) -> Any:
 def _errors(found: Solution) -> Figure:
     """Chips to order where every instance serves less or more than predicted."""
     low, high = _interval(found)
+    later = "later orders; those of quarter 1 stay"
     factors = (low, (1.0 + low) / 2.0, 1.0, (1.0 + high) / 2.0, high)
     orders: list[dict[str, int] | None] = []
     texts: list[str] = []
@@ -233,7 +250,7 @@ def _errors(found: Solution) -> Figure:
         "The order against the error of throughput",
         {"data": traces, "layout": layout("chips to order", small=True)},
         "Chips to order, and dollars signed for, if every chip serves so much less or more than "
-        "predicted and this is known before the order.",
+        f"predicted and this is known before the {'order' if found.hedged is None else later}.",
     )
 
 
@@ -314,8 +331,13 @@ def _proof(found: Solution, say: Any) -> Table:
     )
     note = (
         "One machine of each, with the requests of the plan as they come. Low end: nine in ten "
-        "measurements are above it. Decide otherwise: what is ordered shows less than that, or "
-        "what is not ordered shows more; a dash where no single price says it."
+        "measurements are above it."
+    )
+    if found.hedged is not None:
+        return Table.of("proof", "", rows, columns[:-1], (note,))
+    note += (
+        " Decide otherwise: what is ordered shows less than that, or what is not ordered shows "
+        "more; a dash where no single price says it."
     )
     return Table.of("proof", "", rows, columns, (note,))
 

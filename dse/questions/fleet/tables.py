@@ -49,7 +49,8 @@ def tables(found: Solution, document: Json, chips: Sequence[Mapping[str, Cell]])
         made.append(_instances(found))
         if document["owned_prices"]:
             made.append(price_parts(document["owned_prices"]))
-        made += [_prices(found, document["prices"]), _changes(found)]
+        if found.hedged is None:
+            made += [_prices(found, document["prices"]), _changes(found)]
     if found.refused:
         made.append(_refused(document["refused"]))
     return made

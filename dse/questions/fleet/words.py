@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dse import units
-from dse.answer.numbers import dollars, share, significant, tenths, time
+from dse.answer.numbers import dollars, percent, share, significant, tenths, time
 from dse.answer.sentences import listed
 from dse.economics.evidence import evidence_words
 from dse.economics.fleet import DEMAND, MANY, SUPPLY
 from dse.economics.fleet_cost import Counted, Mix
 from dse.economics.priced import as_of_words, unsold_rests, unsold_sentences
+from dse.economics.scenarios import Hedged
 from dse.problem.usual import sentence
 from dse.questions.fleet.answer import Solution, owned_prices, per_million, single, split
 from dse.questions.fleet.changes import EVEN, Entry, Loosened
@@ -34,6 +35,11 @@ OWNED_COSTS = {
     "electricity": "electricity",
 }
 ROUNDING = 1e-6  # of a gap
+EXCESS = 0.04  # of a service level, that is explained
+NOT_SAID = (
+    "Not said of an order at a service level: the prices and limits at which it changes, what "
+    "buying returns against renting, what stock saves. The same plan without a level says them."
+)
 WORDS = {
     "instance": "one copy of the model on as many chips as it is divided over",
     "option": "one way to serve a class: a model, its formats, a chip, and how an instance is "
@@ -58,13 +64,68 @@ WORDS = {
 def lead(found: Solution) -> list[str]:
     """What to do, what it costs, how sure that is, what would change it."""
     if found.counted is None:
-        return [*_infeasible(found), *sentence(found.untried)]
+        first = _infeasible(found) if found.hedged is None else _hedged(found, found.hedged)
+        return [*first, *sentence(found.untried)]
     assert found.solved.mix is not None
     ordered = {label for label, _ in found.solved.mix.orders}
     chips = dict.fromkeys(offer.chip for offer in found.plan.offers if offer.label in ordered)
     unsold = unsold_sentences(found.unsold, chips)
+    if found.hedged is not None:
+        more = (*unsold, *price_check(found), *_traffic(found), NOT_SAID)
+        return [*_hedged(found, found.hedged), *more]
     more = (*sentence(found.untried), *_traffic(found), *_how_sure(found), *_changes(found))
-    return [_what(found), *unsold, *price_check(found), *more]
+    return [_what(found), *_served(found), *unsold, *price_check(found), *more]
+
+
+def _hedged(found: Solution, one: Hedged) -> list[str]:
+    """What to order now, how sure that is, what it costs, what it would save to know more."""
+    plan = found.plan
+    assert plan.service_level is not None
+    now = [
+        _orders(plan, Mix({(offer.label, 0): one.order[offer.label]}, {}, {}), offer)
+        for offer in plan.offers
+        if offer.label in one.order
+    ]
+    serves = f"it serves {tenths(one.share)} of futures"
+    cost = f"{dollars(one.usd)} in the mean"
+    range_ = f"{dollars(one.low)} to {dollars(one.high)} in 80% of them"
+    words = [f"Order now: {listed(now) or 'nothing'}: {serves}, at {cost}, {range_}."]
+    if not one.reached:
+        words.append(
+            f"No order was found that serves {percent(plan.service_level)} of futures within the "
+            "limits; this one serves most."
+        )
+    if one.reached and one.less is not None and one.share > plan.service_level + EXCESS:
+        fewer = f"with one server less it serves {percent(one.less)} of futures"
+        words.append(
+            f"This is the smallest order of whole servers: {fewer}."
+            if one.less < plan.service_level
+            else f"A smaller order costs more in the mean: {fewer}."
+        )
+    if plan.quarters > 1:
+        words.append("What is ordered later is decided once the future is seen.")
+    words += [
+        f"The first quarter's peak may be {percent(one.headroom)} higher than predicted, at the "
+        "predicted throughput: that is the headroom that the order holds.",
+        f"Futures are {one.counted:,} that the order was not chosen in; costs are discounted.",
+        f"To see the future before ordering would save {dollars(one.waiting_usd)} "
+        f"({tenths(one.waiting_usd / one.usd)}) in the mean; to measure throughput alone, "
+        f"{dollars(one.measuring_usd)} ({tenths(one.measuring_usd / one.usd)}).",
+    ]
+    if found.counted is None:
+        return [*words, "If all comes as predicted, no later order serves the plan."]
+    what = _what(found)
+    return [*words, f"If all comes as predicted: {what[:1].lower()}{what[1:]}"]
+
+
+def _served(found: Solution) -> list[str]:
+    """How many futures the order serves where no service level is asked."""
+    if found.served is None:
+        return []
+    return [
+        f"Of 100 futures, with demand, throughput, prices and delivery drawn together, the first "
+        f"orders serve {round(100.0 * found.served)} (`--service-level 80%` orders for a share)."
+    ]
 
 
 def price_check(found: Solution) -> list[str]:
@@ -342,6 +403,7 @@ def assumptions(found: Solution) -> list[str]:
     plan = found.plan
     rests = [
         f"later quarters are discounted by {plan.discount_rate:.0%} a year",
+        *_futures_words(found),
         *_owned_words(plan),
         *_rate_words(plan),
         "every instance of a class stands ready for its peak; requests go to any of them",
@@ -363,6 +425,27 @@ def assumptions(found: Solution) -> list[str]:
         for chip in plan.chips
     ]
     return list(dict.fromkeys([*rests, *plan.assumed]))
+
+
+def _futures_words(found: Solution) -> list[str]:
+    """From what futures are drawn."""
+    if found.hedged is None and found.served is None:
+        return []
+    one = found.plan.uncertainty
+    prices = "the spread of published rows, 15% where there are too few (assumed)"
+    if one.prices is not None:
+        prices = f"{one.prices:.0%} either way"
+    known = f" but for {listed(one.measured)}, measured" if one.measured else ""
+    late = any(offer.lead_quarters for offer in found.plan.offers)
+    return [
+        f"futures: demand errs by {one.demand:.0%} either way (80% interval) in the first quarter "
+        "and by as much more in each that follows, all classes together (`uncertainty`, assumed "
+        f"unless given); throughput by the model's 80% intervals{known}; prices by {prices}"
+        + (f"; what has a lead time is a quarter late in {one.late:.0%} of them" if late else ""),
+        "futures: a future is served if later orders, decided once it is seen, meet every peak "
+        "within every limit; instances and servers of later quarters are split there, and so are "
+        "the servers by which knowing more is valued",
+    ]
 
 
 def _rate_words(plan: Plan) -> list[str]:

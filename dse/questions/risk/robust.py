@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.physics.kin import COMMON, alike, eldest
+from dse.physics.kin import COMMON, eldest, normals
 from dse.questions.risk.choices import Choice, Choices
 from dse.space.candidates import Floats
 from dse.study.robust import P90
@@ -117,21 +117,14 @@ def draw(uncertain: Uncertain, count: int, seed: int) -> Draws:
     children = np.random.SeedSequence(seed).spawn(len(uncertain.items) + 1)
     shared = np.random.default_rng(children[0])
     demand, within = shared.standard_normal(count), shared.uniform(1e-6, 1.0 - 1e-6, count)
-    chip, own, price, kin = [], [], [], []
-    for item, child in zip(uncertain.items, children[1:], strict=True):
-        rng = np.random.default_rng(child)
-        chip.append(rng.standard_normal(count))
-        price.append(rng.standard_normal(count))
-        own.append(rng.standard_normal((count, item.configurations)))
-        kin.append(rng.standard_normal(count))
-    by_chip, by_price = (np.stack(of, axis=1)[:, uncertain.chip] for of in (chip, price))
-    common = np.stack(kin, axis=1)[:, uncertain.eldest]
+    each = [item.configurations for item in uncertain.items]
+    chip, price, own = normals(children[1:], count, each, uncertain.chip, uncertain.eldest)
     numbers = None
     if (loss := uncertain.items[0].loss) is not None:
         of_law = np.random.default_rng((seed, 4))
         numbers = np.stack([loss.doubt.posterior.draw(of_law) for _ in range(count)])
     by_configuration = _by_key(uncertain.items, own)
-    return Draws(alike(common, by_chip), by_configuration, by_price, demand, within, numbers)
+    return Draws(chip, by_configuration, price, demand, within, numbers)
 
 
 def _by_key(items: Sequence[Choice], own: Sequence[Floats]) -> tuple[Floats, ...]:

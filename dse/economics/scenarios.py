@@ -1,0 +1,640 @@
+"""Orders that suffice in a given share of futures, by scenarios in the program of a fleet.
+
+What is ordered in the first quarter is ordered now; all else is decided in each future once it is
+seen: later orders, what is on, what runs where. A future multiplies the peaks of each class and
+quarter, the rate of each option and the price of each offer, and may bring what has a lead time a
+quarter late. It is served if some later decision meets every peak within every limit of the plan.
+With x the servers ordered now and y(f) the decisions of future f,
+
+    least   mean over kept f of cost(x, y(f))     x whole, the same in every future
+    so that x, y(f) keep the rows of `dse.economics.fleet` in every kept future f
+
+Which futures are kept is found in turns. The margin of a future is the multiple of all its peaks
+that an order serves; those of least margin are left out, the program is solved for the others, and
+margins are taken again from its order until the same futures are left out. (For one chip their
+order does not depend on x, and the first turn is exact.) A share kept in few futures is a lower one
+of all: it is raised until a count of other, many more futures reaches the level.
+
+Later decisions are split: instances, servers and racks that need not be whole. What whole instances
+lose of the margin in the first quarter is counted in some futures (`whole_loss`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from dse.economics.fleet import DEMAND, INSTANCES, MANY, program_of
+from dse.economics.fleet_cost import Option, serves
+from dse.economics.program import milp_of
+from dse.schema.plan import Plan
+
+Floats = NDArray[np.float64]
+Order = Mapping[str, int]  # servers that are ordered now, by offer
+
+GAP, NODES = 5e-3, 2000
+LOOSE, FEW = 2e-3, 20  # of the whole instances of one future
+ROUNDS = 2  # of leaving futures out
+BISECTIONS = 3
+HALVINGS = 5
+PASSES = 4  # of trying orders beside the best
+LESS, MORE = 4, 3  # servers of one offer that are given for so many of another, at most
+ASIDE = 0.12  # of the capacity of the first quarter
+TRIED = 8
+SPREAD = 0.06  # below the level, where the share that is kept is sought
+LARGER = 4.0  # than predicted: what a future may need
+MOST = 3.0  # of a margin
+CHUNK = 250  # futures of one program of margins
+SAMPLE = 8  # futures in which the loss of whole instances is counted
+STEPS = 5  # of the rates that a measurement tells apart
+DOLLARS = ("usd_per_hour", "usd_per_quarter", "usd_total")
+EVEN = 1e-6  # of a margin
+
+
+@dataclass(frozen=True, slots=True)
+class Futures:
+    """N futures, as factors: `demand` (N, classes, quarters) of peaks, `rate` (N, options) of
+    requests per second, `price` (N, offers); `late` (N,) whether what has a lead time comes a
+    quarter late."""
+
+    demand: Floats
+    rate: Floats
+    price: Floats
+    late: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.late)
+
+    @staticmethod
+    def predicted(plan: Plan, options: Sequence[Option]) -> Futures:
+        """The one that is as predicted."""
+        return Futures(
+            demand=np.ones((1, len(plan.demand), plan.quarters)),
+            rate=np.ones((1, len(options))),
+            price=np.ones((1, len(plan.offers))),
+            late=np.zeros(1, dtype=bool),
+        )
+
+    def take(self, rows: Any) -> Futures:
+        return Futures(self.demand[rows], self.rate[rows], self.price[rows], self.late[rows])
+
+    def options(self, places: Sequence[int]) -> Futures:
+        """Of these options alone."""
+        return replace(self, rate=self.rate[:, places])
+
+    def first(self) -> Futures:
+        """Their first quarter."""
+        return replace(self, demand=self.demand[:, :, :1])
+
+    def larger(self, times: float | Floats) -> Futures:
+        """With all peaks so many times as high, (N,) or one number."""
+        return replace(self, demand=self.demand * np.reshape(times, (-1, 1, 1)))
+
+
+class Program:
+    """The rows of a plan, to be repeated for futures."""
+
+    def __init__(self, plan: Plan, options: Sequence[Option]) -> None:
+        self.plan, self.options = plan, options
+        self.on_time = _Rows(plan, options)
+        waits = any(offer.lead_quarters for offer in plan.offers)
+        self.late = _Rows(_delayed(plan), options) if waits else self.on_time
+
+    def of(self, futures: Futures, groups: NDArray[np.intp] | None = None) -> _Joined:
+        """Of futures that have an order in common, or as many as there are groups."""
+        groups = np.zeros(len(futures), dtype=np.intp) if groups is None else groups
+        return _Joined(self, futures, groups)
+
+
+class _Rows:
+    """One future's rows as arrays: entries (row, column, value), with the option, class or offer
+    whose factor each is multiplied by; -1 where there is none."""
+
+    def __init__(self, plan: Plan, options: Sequence[Option]) -> None:
+        made = program_of(plan, options)
+        classes = [one.name for one in plan.demand]
+        offers = [offer.label for offer in plan.offers]
+        # The share of all peaks that is not served has the last column.
+        self.names = [*made.columns, ("relax",)]
+        self.cost = np.array([*made.cost, 0.0])
+        self.offer = np.array(
+            [offers.index(name[1]) if name[0] == "order" else -1 for name in self.names]
+        )
+        self.upper = np.array([*made.upper, 1.0])
+        for k, name in enumerate(self.names):
+            if name[0] == "order" and self.upper[k]:
+                offer = plan.offer(name[1])
+                supply = offer.chips_per_quarter
+                most = supply // plan.chip(offer.chip).server if np.isfinite(supply) else np.inf
+                self.upper[k] = min(most, LARGER * self.upper[k] + LARGER)
+        now = [name[0] in ("order", "used") and name[2] == 0 for name in self.names]
+        self.now = np.flatnonzero(now)
+        rows, columns, values, limits = [], [], [], []
+        of_option, of_class, of_offer, limit_of = [], [], [], []
+        for r, (name, (row, limit)) in enumerate(made.rows.items()):
+            demand = name[0] == DEMAND
+            klass, q = (classes.index(name[1]), name[2]) if demand else (-1, 0)
+            terms = {**row, len(made.columns): limit} if demand else row
+            scale = max(map(abs, terms.values()), default=1.0) or 1.0
+            for k, value in terms.items():
+                kind, *which = self.names[k]
+                more = LARGER if kind == "used" and value < 0.0 else 1.0
+                rows.append(r)
+                columns.append(k)
+                values.append(value / scale * more)
+                of_option.append(which[0] if demand and kind == INSTANCES else -1)
+                of_class.append((klass, q) if kind == "relax" else (-1, 0))
+                dollars = name[0] in DOLLARS and kind == "order"
+                of_offer.append(offers.index(which[0]) if dollars else -1)
+            limits.append(limit / scale)
+            limit_of.append((klass, q))
+        self.row, self.column = np.array(rows), np.array(columns)
+        self.value, self.limit = np.array(values), np.array(limits)
+        self.of_option, self.of_offer = np.array(of_option), np.array(of_offer)
+        self.of_class, self.limit_of = np.array(of_class), np.array(limit_of)
+
+    def values(self, futures: Futures) -> Floats:
+        """(n, entries)."""
+        found = np.tile(self.value, (len(futures), 1))
+        _times(found, self.of_option, futures.rate)
+        _times(found, self.of_offer, futures.price)
+        at = np.flatnonzero(self.of_class[:, 0] >= 0)
+        found[:, at] *= futures.demand[:, self.of_class[at, 0], self.of_class[at, 1]]
+        return found
+
+    def limits(self, futures: Futures) -> Floats:
+        """(n, rows)."""
+        found = np.tile(self.limit, (len(futures), 1))
+        at = np.flatnonzero(self.limit_of[:, 0] >= 0)
+        found[:, at] *= futures.demand[:, self.limit_of[at, 0], self.limit_of[at, 1]]
+        return found
+
+    def costs(self, futures: Futures) -> Floats:
+        """(n, columns) dollars."""
+        found = np.tile(self.cost, (len(futures), 1))
+        _times(found, self.offer, futures.price)
+        return found
+
+
+def _times(values: Floats, place: NDArray[np.intp], factors: Floats) -> None:
+    at = np.flatnonzero(place >= 0)
+    values[:, at] *= factors[:, place[at]]
+
+
+class _Joined:
+    """Futures side by side: the columns of the first quarter's orders once a group, all others once
+    a future."""
+
+    def __init__(self, program: Program, futures: Futures, groups: NDArray[np.intp]) -> None:
+        first, self.plan = program.on_time, program.plan
+        n, width = len(futures), len(first.names)
+        kinds = int(groups.max()) + 1
+        own = np.setdiff1d(np.arange(width), first.now)
+        column = np.empty((n, width), dtype=np.intp)
+        column[:, own] = kinds * len(first.now) + np.arange(n * len(own)).reshape(n, len(own))
+        column[:, first.now] = groups[:, None] * len(first.now) + np.arange(len(first.now))
+        self.column, self.names = column, [first.names[k] for k in first.now]
+        size = kinds * len(first.now) + n * len(own)
+        rows, columns, values, limits, start = [], [], [], [], 0
+        self.usd = np.zeros((n, width))
+        upper = np.zeros(size)
+        for late in (False, True):
+            at = np.flatnonzero(futures.late == late)
+            if not len(at):
+                continue
+            one, some = program.late if late else program.on_time, futures.take(at)
+            height = len(one.limit)
+            rows.append((start + np.arange(len(at))[:, None] * height + one.row).ravel())
+            columns.append(column[at][:, one.column].ravel())
+            values.append(one.values(some).ravel())
+            limits.append(one.limits(some).ravel())
+            start += len(at) * height
+            self.usd[at] = one.costs(some)
+            np.maximum.at(upper, column[at].ravel(), np.tile(one.upper, len(at)))
+        entries = (np.concatenate(rows), np.concatenate(columns))
+        shape = (start, size)
+        self.matrix = csr_array((np.concatenate(values), entries), shape=shape)
+        self.limit, self.upper, self.lower = np.concatenate(limits), upper, np.zeros(size)
+        self.cost = np.bincount(column.ravel(), self.usd.ravel(), minlength=size) / n
+        self.relax = column[:, -1]
+        self.shared = kinds * len(first.now)
+
+    def fix(self, order: Order) -> None:
+        """Orders that are known, of one group; a chip of more servers than spare ones is used."""
+        plan = self.plan
+        for k, name in enumerate(self.names):
+            if name[0] == "order":
+                self.lower[k] = self.upper[k] = order.get(name[1], 0)
+            else:
+                chip = plan.chip(name[1])
+                there = chip.stock // chip.server + sum(
+                    order.get(offer.label, 0) for offer in chip.offers if serves(offer, 0, 0)
+                )
+                self.lower[k] = self.upper[k] = there > plan.spare_servers
+
+    def solve(self, cost: Floats, whole: Literal["split", "order", "whole"]) -> Any:
+        """HiGHS's answer, of whole servers in the orders that are shared, or of all whole."""
+        integer = np.full(len(cost), int(whole == "whole"))
+        integer[: self.shared] = whole != "split"
+        integer[self.relax] = 0
+        gap, nodes = (LOOSE, FEW) if whole == "whole" else (GAP, NODES)
+        rows, between = (self.matrix, self.limit), (self.lower, self.upper)
+        return milp_of(cost, rows, between, integer, gap=gap, nodes=nodes)
+
+    def each_usd(self, x: Floats) -> Floats:
+        """(n,) what each future costs."""
+        return (self.usd * x[self.column]).sum(axis=1)
+
+    def order(self, x: Floats) -> dict[str, int]:
+        found = {name[1]: round(x[k]) for k, name in enumerate(self.names) if name[0] == "order"}
+        return {label: servers for label, servers in found.items() if servers}
+
+
+def _delayed(plan: Plan) -> Plan:
+    """With what has a lead time a quarter later."""
+    chips = tuple(
+        replace(
+            chip,
+            offers=tuple(
+                replace(offer, lead_quarters=offer.lead_quarters + (offer.lead_quarters > 0))
+                for offer in chip.offers
+            ),
+        )
+        for chip in plan.chips
+    )
+    return replace(plan, chips=chips)
+
+
+def margins(program: Program, futures: Futures, order: Order) -> Floats:
+    """(N,) the multiple of all its peaks, MOST at most, that each future serves with an order."""
+    found = np.empty(len(futures))
+    for start in range(0, len(futures), CHUNK):
+        at = slice(start, min(start + CHUNK, len(futures)))
+        joined = program.of(futures.take(at))
+        joined.fix(order)
+        joined.lower[joined.relax] = 1.0 - MOST
+        solved = joined.solve(_of(joined.relax, len(joined.upper)), "split")
+        found[at] = 0.0 if solved.x is None else 1.0 - solved.x[joined.relax]
+    return found
+
+
+def _of(places: NDArray[np.intp], size: int) -> Floats:
+    found = np.zeros(size)
+    found[places] = 1.0
+    return found
+
+
+class Counter:
+    """Counts the futures that an order serves, whole instances in the first quarter. A small fleet,
+    of MANY chips at most, is counted future by future; of a large one the loss of whole instances
+    is that of SAMPLE."""
+
+    def __init__(self, plan: Plan, options: Sequence[Option], futures: Futures) -> None:
+        self.kept, self.futures = kept_of(options), futures
+        self.program = Program(plan, [options[k] for k in self.kept])
+        self.first = Program(replace(plan, quarters=1), options)
+        self.small = _chips(plan, options) <= MANY
+        self.known: dict[tuple[tuple[str, int], ...], float] = {}
+        self.losses: dict[tuple[tuple[str, int], ...], float] = {}
+
+    def served(self, futures: Futures, order: Order, loss: float) -> NDArray[np.bool_]:
+        """(N,) of a sample with whole instances in the first quarter."""
+        margin = margins(self.program, futures.options(self.kept), order)
+        served = margin >= 1.0 + loss - EVEN
+        if self.small:
+            for k in np.flatnonzero(served & (margin < self._surely(order))):
+                served[k] = self._whole(futures.take([k]), order) >= 1.0 - EVEN
+        return served
+
+    def _surely(self, order: Order) -> float:
+        """The margin at which whole instances serve, too: at most one of each class and chip more
+        is needed than of split ones."""
+        plan, least = self.first.plan, 0.0
+        spare = plan.spare_servers
+        for chip in plan.chips:
+            servers = chip.stock // chip.server - spare
+            servers += sum(order.get(o.label, 0) for o in chip.offers if serves(o, 0, 0))
+            most = max((o.chips.get(chip.chip, 0) for o in self.first.options), default=0)
+            if servers > 0 and most:
+                least += servers * chip.server // most - len(plan.demand)
+        lost = len(plan.demand)
+        return 1.0 + lost / least if least > 0.0 else math.inf
+
+    def share(self, order: Order, level: float | None = None) -> float:
+        """Of all futures, or of as many as tell on which side of `level` it lies."""
+        key = tuple(sorted(order.items()))
+        if key not in self.known:
+            loss, done = self.loss(order), np.empty(0, dtype=bool)
+            for start in range(0, len(self.futures), CHUNK):
+                part = self.futures.take(slice(start, start + CHUNK))
+                done = np.append(done, self.served(part, order, loss))
+                far = 3.0 * math.sqrt(0.25 / len(done))
+                if level is not None and abs(done.mean() - level) > far:
+                    return float(done.mean())
+            self.known[key] = float(done.mean())
+        return self.known[key]
+
+    def loss(self, order: Order) -> float:
+        """The share of the margin that whole instances lose in the first quarter."""
+        key = tuple(sorted(order.items()))
+        if key not in self.losses:
+            self.losses[key] = 0.0 if self.small else self._loss(order)
+        return self.losses[key]
+
+    def _loss(self, order: Order) -> float:
+        some = self.futures.take(slice(0, SAMPLE))
+        split = margins(self.first, some.first(), order)
+        whole = np.array([self._whole(some.take([k]), order) for k in range(len(some))])
+        held = (whole > 0.0) & (split < MOST)
+        return float(np.median(split[held] / whole[held] - 1.0)) if held.any() else 0.0
+
+    def _whole(self, future: Futures, order: Order) -> float:
+        """The margin of the first quarter of one future."""
+        joined = self.first.of(future.first())
+        joined.fix(order)
+        joined.lower[joined.relax] = 1.0 - MOST
+        solved = joined.solve(_of(joined.relax, len(joined.upper)), "whole")
+        return 0.0 if solved.x is None else 1.0 - float(solved.x[joined.relax[0]])
+
+
+def _chips(plan: Plan, options: Sequence[Option]) -> float:
+    """That the first quarter takes at the best rate a chip."""
+    return sum(
+        one.traffic.peak_per_s(0)
+        / max(o.requests_per_s / sum(o.chips.values()) for o in options if o.klass == one.name)
+        for one in plan.demand
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Hedged:
+    """Servers to order now, and what they do. `share` of `counted` futures is served; `reached`
+    says whether that is the level. `headroom` is how much more than the predicted peak of the first
+    quarter they serve at predicted rates. Discounted dollars: `usd` the mean over futures, `low`
+    and `high` the ends of its 80% interval; a future that is not served is counted at what it can
+    be served. `waiting_usd` is what it would save in the mean to see the future before ordering and
+    `measuring_usd` to know the rates alone, the same futures served. `less` is the most futures
+    that a server less serves, as a share, None where nothing is ordered."""
+
+    order: Order
+    share: float
+    counted: int
+    reached: bool
+    headroom: float
+    usd: float
+    low: float
+    high: float
+    waiting_usd: float
+    measuring_usd: float
+    less: float | None
+
+
+def hedged(
+    plan: Plan,
+    options: Sequence[Option],
+    seen: Futures,
+    counter: Counter,
+    level: float,
+    start: Order,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Hedged:
+    """The order that serves `level` of the futures of `counter` at the least mean cost of those of
+    `seen`; where none is found, the one that serves most. `start` is any order."""
+    kept = kept_of(options)
+    program, seen = Program(plan, [options[k] for k in kept]), seen.options(kept)
+    progress("order that serves most")
+    largest, found = _largest(program, seen), _Best(program, seen, counter, level)
+    served = int((margins(program, seen, largest) >= 1.0 - EVEN).sum())
+    found.add(largest)
+    found.add(start)
+    at, loss = math.ceil(level * len(seen)), counter.loss(start)
+    least, most = at - math.ceil(SPREAD * len(seen)), max(served, at)
+    for _ in range(BISECTIONS):
+        progress(f"order that serves {at} of {len(seen)} futures")
+        order = _order(program, seen, at, loss, start) or _order(program, seen, at, loss, largest)
+        enough = order is None or found.add(order)
+        start = order or start
+        loss = counter.loss(start)
+        least, most = (least, at - 1) if enough else (at + 1, most)
+        at = (least + most) // 2
+        if least > most:
+            break
+    progress("orders beside the best")
+    found.halve()
+    found.improve()
+    return _judged(plan, options, program, seen, counter, level, found.order)
+
+
+class _Best:
+    """The cheapest order found that serves enough; until there is one, that which serves most."""
+
+    def __init__(self, program: Program, seen: Futures, counter: Counter, level: float) -> None:
+        self.program, self.seen, self.counter, self.level = program, seen, counter, level
+        self.order: Order = {}
+        self.share, self.usd = -1.0, math.inf
+        self.short: Order = {}  # of those that do not serve enough, that which serves most
+        self.most = 0.0
+
+    def add(self, order: Order) -> bool:
+        """Whether an order serves enough."""
+        usd = float(each_usd(self.program, self.seen, order).mean())
+        share, reached = self.counter.share(order, self.level), self.share >= self.level
+        enough = share >= self.level
+        if (enough and (usd < self.usd or not reached)) or (not reached and share > self.share):
+            self.order, self.share, self.usd = order, share, usd
+        if not enough and share > self.most:
+            self.short, self.most = order, share
+        return enough
+
+    def halve(self) -> None:
+        """Tries what lies between the best and what nearly serves enough."""
+        enough, short = self.order, self.short
+        for _ in range(HALVINGS if self.share >= self.level else 0):
+            middle = {
+                label: math.ceil((enough.get(label, 0) + short.get(label, 0)) / 2)
+                for label in {**enough, **short}
+            }
+            middle = {label: servers for label, servers in middle.items() if servers}
+            if middle == enough:
+                return
+            if self.add(middle):
+                enough = middle
+            else:
+                short = middle
+
+    def improve(self) -> None:
+        """Tries a few servers of one offer for a few of another, or for none, as long as that is
+        cheaper and still serves enough."""
+        for _ in range(PASSES):
+            before = self.order
+            tried = self._beside(before)
+            costs = [float(each_usd(self.program, self.seen, one).mean()) for one in tried]
+            for _, k in sorted((usd, k) for k, usd in enumerate(costs) if usd < self.usd):
+                margin = margins(self.program, self.seen, tried[k])
+                if (margin >= 1.0 - EVEN).mean() >= self.level - SPREAD and self.add(tried[k]):
+                    break
+            if self.order == before or self.share < self.level:
+                return
+
+    def _beside(self, order: Order) -> list[Order]:
+        """At most TRIED orders of about the same capacity in the first quarter, those of which
+        cost least as if nothing else were ordered."""
+        usd, capacity = self._servers()
+        have, paid = (sum(of[one] * n for one, n in order.items()) for of in (capacity, usd))
+        near = {}
+        for less, more in product(order, (None, *usd)):
+            for j, m in product(range(1, LESS + 1), range(1, MORE + 1)):
+                if j > order[less] or less == more or (more is None and m > 1):
+                    continue
+                one = _moved(order, less, j, more, m)
+                cost = sum(usd[label] * n for label, n in one.items())
+                held = sum(capacity[label] * n for label, n in one.items())
+                if cost < paid and abs(held / have - 1.0 if have else 0.0) <= ASIDE:
+                    near[tuple(sorted(one.items()))] = cost
+        return [dict(one) for one in sorted(near, key=lambda one: near[one])[:TRIED]]
+
+    def _servers(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Dollars of a server of each offer that is ordered now, and the share of the first peaks
+        that it serves at best rates, all classes together."""
+        plan, rows = self.program.plan, self.program.on_time
+        usd, capacity = {}, {}
+        for offer in plan.offers:
+            usd[offer.label] = float(rows.cost[rows.names.index(("order", offer.label, 0))])
+            rates = [
+                max(
+                    (
+                        option.requests_per_s / sum(option.chips.values())
+                        for option in self.program.options
+                        if option.klass == one.name and offer.chip in option.chips
+                    ),
+                    default=0.0,
+                )
+                / one.traffic.peak_per_s(0)
+                for one in plan.demand
+            ]
+            there = serves(offer, 0, 0) * plan.chip(offer.chip).server
+            capacity[offer.label] = there * sum(rates)
+        return usd, capacity
+
+
+def _moved(order: Order, less: str, j: int, more: str | None = None, m: int = 0) -> Order:
+    """With j servers less of one offer, m more of another."""
+    changed = {**order, less: order[less] - j}
+    if more is not None:
+        changed[more] = changed.get(more, 0) + m
+    return {label: servers for label, servers in changed.items() if servers}
+
+
+def each_usd(program: Program, futures: Futures, order: Order) -> Floats:
+    """(N,) discounted dollars of each future with an order, later decisions split; one that is not
+    served is asked for what it can be served."""
+    joined = program.of(_asked(program, futures, order))
+    joined.upper[joined.relax] = 0.0
+    joined.fix(order)
+    solved = joined.solve(joined.cost, "split")
+    return np.full(len(futures), np.inf) if solved.x is None else joined.each_usd(solved.x)
+
+
+def _asked(program: Program, futures: Futures, order: Order) -> Futures:
+    margin = margins(program, futures, order)
+    return futures.larger(np.minimum(margin, 1.0) * (1.0 - EVEN))
+
+
+def _largest(program: Program, seen: Futures) -> Order:
+    """The order that leaves least of all peaks unserved, in the mean of futures."""
+    joined = program.of(seen)
+    solved = joined.solve(_of(joined.relax, len(joined.upper)), "order")
+    return {} if solved.x is None else joined.order(solved.x)
+
+
+def _order(program: Program, seen: Futures, count: int, loss: float, start: Order) -> Order | None:
+    """The order of least mean cost of the `count` futures that are kept; None where none keeps
+    them."""
+    order, before = start, None
+    needed = seen.larger(1.0 + loss)
+    for _ in range(ROUNDS):
+        margin = margins(program, needed, order)
+        kept = np.sort(np.argsort(-margin, kind="stable")[:count])
+        if before is not None and np.array_equal(kept, before):
+            break
+        joined = program.of(needed.take(kept))
+        joined.upper[joined.relax] = 0.0
+        solved = joined.solve(joined.cost, "order")
+        if solved.x is None:
+            return None if before is None else order
+        order, before = joined.order(solved.x), kept
+    return order
+
+
+def _judged(
+    plan: Plan,
+    options: Sequence[Option],
+    program: Program,
+    seen: Futures,
+    counter: Counter,
+    level: float,
+    order: Order,
+) -> Hedged:
+    each, asked = each_usd(program, seen, order), _asked(program, seen, order)
+    alike = _least_usd(program, asked, np.zeros(len(seen), dtype=np.intp))
+    # Rates alone: futures of nearly the same first quarter at the predicted demand.
+    rates = margins(program, replace(seen, demand=np.ones_like(seen.demand)), order)
+    steps = np.argsort(np.argsort(rates, kind="stable"), kind="stable") * STEPS // len(seen)
+    known = _least_usd(program, asked, steps)
+    single = _least_usd(program, asked, np.arange(len(seen)))
+    low, high = np.quantile(each, [0.1, 0.9])
+    share = counter.share(order)
+    first = Program(replace(plan, quarters=1), options)
+    predicted = Futures.predicted(plan, options).first()
+    return Hedged(
+        order=order,
+        share=share,
+        counted=len(counter.futures),
+        reached=share >= level,
+        headroom=float(margins(first, predicted, order)[0]) - 1.0,
+        usd=float(each.mean()),
+        low=float(low),
+        high=float(high),
+        waiting_usd=max(alike - single, 0.0),
+        measuring_usd=max(alike - known, 0.0),
+        less=max((counter.share(_moved(order, one, 1), level) for one in order), default=None),
+    )
+
+
+def _least_usd(program: Program, futures: Futures, groups: NDArray[np.intp]) -> float:
+    """The least mean cost where futures of a group have their order in common, in split servers."""
+    joined = program.of(futures, groups)
+    joined.upper[joined.relax] = 0.0
+    solved = joined.solve(joined.cost, "split")
+    return math.nan if solved.x is None else float(solved.fun)
+
+
+def error_of(option: Option) -> tuple[object, ...]:
+    """What options have in common whose rates err alike: class, model, chips, and whether prefill
+    and decode are apart."""
+    pools = option.detail.get("bound") == "pools"
+    return (option.klass, option.model, tuple(sorted(option.chips)), pools)
+
+
+def kept_of(options: Sequence[Option]) -> list[int]:
+    """Places of the options that no split ones replace that err alike."""
+
+    def replaces(other: Option, option: Option) -> bool:
+        times = option.requests_per_s / other.requests_per_s
+        fewer = [n * times / option.chips[chip] for chip, n in other.chips.items()]
+        return max(fewer) <= 1.0 + EVEN
+
+    kept: list[int] = []
+    for k in sorted(range(len(options)), key=lambda k: sum(options[k].chips.values())):
+        rivals = [j for j in range(len(options)) if error_of(options[j]) == error_of(options[k])]
+        worse = [j for j in rivals if j != k and replaces(options[j], options[k])]
+        if not any(j in kept or not replaces(options[k], options[j]) for j in worse):
+            kept.append(k)
+    return sorted(kept)
