@@ -30,7 +30,8 @@ class Gemm:
     `cliff_s` are lost since misaligned widths reach the share `reached` of that speed, and
     `padding_s` to columns beyond the matrix; of what is computed the share `filled` is within it
     (`dse.physics.alignment`). Both widths are multiples of `bytes`; `computed_out` columns are
-    computed."""
+    computed. `row_s`: a row of each product that runs (of experts those that a token reaches) at
+    the dense peak, all `count` of them."""
 
     role: Role
     name: str
@@ -51,6 +52,7 @@ class Gemm:
     filled: Floats
     bytes: Floats
     computed_out: Floats
+    row_s: Floats
 
     def seconds_at(self, compute: Floats | float, all_: Floats | float = 1.0) -> Floats:
         """(n,) seconds where arithmetic reaches a share `compute`, and the whole kernel a share
@@ -103,7 +105,7 @@ class NotedStep(Step):
         kernel = self._kernel(
             self.gemm_law(one.part), inner * out, inner + out, per_element, one.rows
         )
-        self.gemms.append(self._noted(one, self.always, kernel, 1.0, useful))
+        self.gemms.append(self._noted(one, self.always, self.always, kernel, 1.0, useful))
 
     def experts(self, one: Experts) -> None:
         super().experts(one)
@@ -126,7 +128,7 @@ class NotedStep(Step):
         ):
             label = f"{name} {way}-projection"
             product = Product(Role.EXPERTS, label, block.count, "experts", rows, out, inner)
-            self._of_experts.append(self._noted(product, groups, kernel, share, 1.0))
+            self._of_experts.append(self._noted(product, groups, one.distinct, kernel, share, 1.0))
 
     @property
     def _last(self) -> Entry:
@@ -160,12 +162,13 @@ class NotedStep(Step):
         self,
         one: Product,
         groups: Floats,
+        run: Floats,
         kernel: _Kernel,
         share: Floats | float,
         useful: Floats | float,
     ) -> Gemm:
         """A product that takes a `share` of a kernel, of whose computed rows `useful` are no
-        padding."""
+        padding; `run` of its `groups` have any."""
         alignment = self.deployed.alignment
         fit, reached, filled = alignment.fit(one), self.always, self.always
         if fit is not None:
@@ -174,6 +177,7 @@ class NotedStep(Step):
             filled = np.where(fit.weight > 0.0, held / np.maximum(fit.weight, 1.0), 1.0)
         busy, fixed = kernel.busy_s * share, kernel.fixed_s * share
         slowed = busy / reached
+        peak_s = kernel.law.s_per_flop * kernel.law.floor_of_compute
         return Gemm(
             *one,
             groups,
@@ -188,6 +192,7 @@ class NotedStep(Step):
             filled,
             alignment.bytes(one),
             alignment.computed(one),
+            one.times * run * 2.0 * one.out * one.inner * peak_s,
         )
 
 

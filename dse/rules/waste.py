@@ -72,7 +72,8 @@ UNIT_ROWS = Rule(
     "waste",
     "a step has as many rows as the matrix unit has: weights of a tile are shifted in row by row",
     "Jouppi et al. 2017 (TPU v1: 256 cycles to shift a tile of 256 x 256 in, the next while rows "
-    "of the one before run); an upper bound: no later unit is published",
+    "of the one before run), so each product takes as long as that many rows at the peak; an upper "
+    "bound: no later unit is published",
     "assumed",
 )
 KV_COPIES = Rule(
@@ -140,8 +141,11 @@ def judge_products(step: NotedStep, filling: Filling, tiled: bool) -> list[Judge
         elif filling.matrix_unit is not None:
             tile, rows = gemm.filled, np.maximum(gemm.rows, 1e-9)
             busy = np.where(there, rows / np.maximum(rows, filling.matrix_unit), 1.0)
-            slower = gemm.seconds_at(busy, gemm.reached) - gemm.seconds_at(1.0, gemm.reached)
-            added = np.where(there, slower, 0.0)
+            # As if every product that runs had as many rows as the unit, at its peak.
+            full_s = np.where(busy < 1.0, filling.matrix_unit * gemm.row_s, 0.0)
+            used = gemm.compute_s / np.maximum(np.maximum(gemm.compute_s, full_s), 1e-300)
+            used = np.where(there & (used > 0.0), used, 1.0)
+            added = gemm.seconds_at(used, gemm.reached) - gemm.seconds_at(1.0, gemm.reached)
         judged.append(Judged(gemm, tile, wave, busy, added))
     return judged
 

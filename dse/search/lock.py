@@ -20,8 +20,9 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-# A lock of a process of which nothing can be known (on another machine, or of a program that does
-# not say so) is taken for one that was left when neither it nor the journal changed for so long.
+# A lock of a process of which nothing can be known (on another machine, of a program that does not
+# say so, where the system does not say when a process began, or where files cannot be locked) is
+# taken for one that was left when neither it nor the journal changed for so long.
 GRACE_S = 10.0
 _POLL_S = (0.001, 0.1)
 
@@ -110,22 +111,34 @@ class JournalLock(JournalFileOpenLock):
         """Whether a lock that was left has been removed. Of several processes that see it is one
         at a time: another may have made it anew meanwhile."""
         if fcntl is None or os.path.islink(self._path):
-            if old:
-                self.release()
-            return old
+            return self._removed(old)
         try:
-            file = os.open(self._path, os.O_RDONLY)
-        except OSError:
+            try:  # network folders lock exclusively only what may be written
+                file = os.open(self._path, os.O_RDWR)
+            except PermissionError:  # of another user
+                file = os.open(self._path, os.O_RDONLY)
+        except FileNotFoundError:
             return False
+        except OSError:
+            return self._removed(old)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
             where, _, who = os.read(file, 4096).decode("utf-8", "replace").partition("\n")
             there = os.path.samestat(os.fstat(file), os.stat(self._path))
-            left = is_gone(where, who.strip()) or (old and where != machine())
+            # Without a beginning a process that has its number now cannot be told from it.
+            unknown = where != machine() or " " not in who.strip()
+            left = is_gone(where, who.strip()) or (old and unknown)
             if there and left:
                 os.unlink(self._path)
             return there and left
-        except (OSError, ValueError):
+        except FileNotFoundError:
             return False
+        except (OSError, ValueError):  # no file locks in this folder, or no name that can be read
+            return self._removed(old)
         finally:
             os.close(file)
+
+    def _removed(self, old: bool) -> bool:
+        if old:
+            self.release()
+        return old

@@ -191,7 +191,7 @@ def test_proposals_pass_the_rules_and_waste_less():
         ("qwen2.5-7b", "h200_sxm", {"tp": 8}),
         ("gpt-2-xl", "mi355x", {"tp": 3}),
         ("gpt-oss-120b", "h100_sxm", {"tp": 4}),
-        ("qwen3-next-80b-a3b", "tpu_v7x", {"tp": 4}),
+        ("qwen3-next-80b-a3b", "tpu_v6e", {"tp": 8}),
     ):
         one = subject(model, chip, **degrees)
         rows = near(one)
@@ -263,3 +263,25 @@ def test_few_rows_leave_a_matrix_unit_idle(chip: str, side: int):
     assert busy["prefill", "feed-forward up-projection"] == 1.0
     (row,) = found(document, "matrix_unit_rows")
     assert row["known"] == "assumed"
+
+
+@pytest.mark.parametrize("requests", [1, 32, 4096])
+def test_idle_rows_of_experts_cost_at_most_full_rows_of_all_of_them(requests: int):
+    """256 rows of each of the 8 experts that a rank holds, at the peak of TPU v6e in bf16."""
+    degrees = {"tensor_parallel": 32.0, "expert_parallel": 32.0}
+    load = Load(2048, 512, requests)
+    one = subject_of(
+        load_catalog(), resolve_model("deepseek-v3"), "tpu_v6e", degrees, load, weight_dtype=None
+    )
+    document = check(one)
+    for phase in ("prefill", "decode"):
+        rows = [
+            row
+            for row in document["gemms"]
+            if row["phase"] == phase and row["name"].startswith("routed experts")
+        ]
+        added_s = sum(row["added_share"] for row in rows) * document[phase]["seconds"]
+        layers, weight = 58, 3 * 7168 * 2048
+        assert 0.0 <= added_s <= layers * 8 * weight * 2 * 256 / 918e12
+        if phase == "decode" and requests <= 32:
+            assert added_s > 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -23,6 +24,7 @@ from optuna.trial import TrialState
 from benchmarks.synthetic import SMALL_AXES, SyntheticProblem
 from dse.errors import StorageError
 from dse.search import Evaluator, Record, search
+from dse.search import lock as lock_module
 from dse.search import units as units_module
 from dse.search.claims import Board
 from dse.search.lock import JournalLock, is_gone, machine, process
@@ -357,3 +359,76 @@ def test_a_lock_that_a_killed_process_left_is_taken_at_once(tmp_path: Path):
     path.write_text("another machine\n1 1\n", encoding="utf-8")
     assert not is_gone("another machine", "1 1")
     assert is_gone(machine(), process(os.getpid()).partition(" ")[0] + " 1")
+
+
+def is_taken(journal: Path, within_s: float) -> bool:
+    """Whether a lock that is there is taken so soon. Removes it."""
+    thread = threading.Thread(target=JournalLock(str(journal)).acquire, daemon=True)
+    thread.start()
+    thread.join(within_s)
+    taken = not thread.is_alive()
+    Path(f"{journal}.lock").unlink(missing_ok=True)
+    thread.join()  # who still waits has it now
+    Path(f"{journal}.lock").unlink(missing_ok=True)
+    return taken
+
+
+@pytest.fixture
+def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A journal, locked by a process of another machine."""
+    monkeypatch.setattr(lock_module, "GRACE_S", 0.2)
+    journal = tmp_path / "journal.log"
+    journal.write_bytes(b"")
+    Path(f"{journal}.lock").write_text("another machine\n1 1\n", encoding="utf-8")
+    return journal
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no flock")
+def test_a_lock_is_taken_where_files_open_for_reading_cannot_be_locked(
+    left: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """NFS refuses an exclusive lock of a file that is not open for writing (flock(2))."""
+    import fcntl
+
+    plain = fcntl.flock
+
+    def flock(file: int, operation: int) -> None:
+        if fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        plain(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    Path(f"{left}.lock").write_text(f"{machine()}\n{gone.pid} 1\n", encoding="utf-8")
+    monkeypatch.setattr(lock_module, "GRACE_S", 60.0)
+    assert is_taken(left, 5.0)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no flock")
+def test_a_lock_is_taken_after_a_while_where_no_file_can_be_locked(
+    left: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def flock(file: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    since = time.monotonic()
+    assert is_taken(left, 5.0)
+    assert time.monotonic() - since > 0.2
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows does not say whether a process lives")
+@pytest.mark.parametrize("began", [True, False])
+def test_a_number_without_a_beginning_may_be_another_process(
+    left: Path, monkeypatch: pytest.MonkeyPatch, began: bool
+):
+    """As where there is no /proc: this process has the number of one that was killed, and after a
+    while the lock is taken. Where its beginning is known the lock is its own as long as it
+    lives."""
+    who = f"{os.getpid()} 123" if began else f"{os.getpid()}"
+    monkeypatch.setattr(lock_module, "process", lambda _: who)
+    Path(f"{left}.lock").write_text(f"{machine()}\n{who}\n", encoding="utf-8")
+    since = time.monotonic()
+    assert is_taken(left, 1.0 if began else 5.0) is not began
+    assert time.monotonic() - since > 0.2
