@@ -68,8 +68,10 @@ def page(found: Judged, path: str, pictures: dict[str, str]) -> str:
         f"Written by `python -m tools.claims_page {path}`. What people say about models and "
         f"hardware, judged by parts: {tally}. Each rule stands beside its number and asks what the "
         "words of the statement ask: faster is above 1, about ten is within a factor of two, an "
-        "order of magnitude is 10. Most numbers are predictions. `dse claims check N` makes a "
-        "claim again.",
+        "order of magnitude is 10. Thresholds were set after a first look at the numbers, and on "
+        "2026-11-23 set again from the words of the statements, when the numbers were known. They "
+        "leave no room for the error of a prediction: what is near one may be beyond it. Most "
+        "numbers are predictions. `dse claims check N` makes a claim again.",
         "",
         *table(("", "claim", "its parts"), [_row(*one) for one in found]),
     ]
