@@ -181,8 +181,10 @@ SMALL_CHIPS = "chip: [h100_sxm, b200_sxm]"
 
 @pytest.fixture
 def study(tmp_path: Path, space: Callable[..., Path]) -> Path:
-    out = tmp_path / "study"
-    said = dse("run", space("chip: h100_sxm", SMALL_CHIPS), "--out", out)
+    out, path = tmp_path / "study", space("chip: h100_sxm", SMALL_CHIPS)
+    text = path.read_text(encoding="utf-8")  # what enters, enters the exact front
+    path.write_text(f"{text}\nresolution: 0\n", encoding="utf-8")
+    said = dse("run", path, "--out", out)
     assert said.code == 0, said.err
     return out
 

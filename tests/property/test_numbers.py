@@ -27,7 +27,7 @@ READ = {
     "dollars": ("tokens", 1.0),
 }
 # Kinds of so many decimals and not of so many digits: half of the last place.
-PLACES = {"signed": 5.001e-3, "change": 5.001e-4, "tenths": 5.001e-4}
+PLACES = {"year": 0.5, "signed": 5.001e-3, "change": 5.001e-4, "tenths": 5.001e-4}
 SIZES = st.floats(1e-4, 1e14)
 
 

@@ -136,7 +136,8 @@ def instance_sizes(
     sizes = sizes_up_to(subject.domain, chips_up_to)
     small = [chips for chips in sizes if chips <= TOGETHER]
     limits = (tpot_limit_s, ttft_limit_s)
-    for some in (small, *([chips] for chips in sizes if chips > TOGETHER)):
+    large = [[chips] for chips in sizes if chips > TOGETHER]
+    for some in [small, *large] if small else large:
         progress(f"{subject.chip}: instances of {some[-1]} chips")
         rows += _sizes(subject, some, limits, machines, single_only)
     if not any(row.single for row in rows):
