@@ -25,9 +25,9 @@ REAL = 1e-9  # of a root: a smaller imaginary part is none
 @dataclass(frozen=True, slots=True)
 class Flow:
     """One quarter, the first 1, those after the plan too: undiscounted dollars. `worth` is what the
-    chips that were bought bring when the plan ends, and of later rents the share that is of use.
-    `owed` is rent that is signed for and not yet paid at its end, `book` the books' value of what
-    was bought, `present` today's worth of what is paid less `worth`."""
+    chips that were bought bring when the plan ends, and of later rents the share that is of use
+    (`useful`). `owed` is rent that is signed for and not yet paid at its end, `book` the books'
+    value of what was bought, `present` today's worth of what is paid less `worth`."""
 
     quarter: int
     rent: float
@@ -35,6 +35,7 @@ class Flow:
     upkeep: float
     electricity: float
     worth: float
+    useful: float
     depreciation: float
     book: float
     owed: float
@@ -71,8 +72,8 @@ def cash_flow(plan: Plan, counted: Counted, mix: Mix) -> tuple[Flow, ...]:
             sum(getattr(one, name) for one in spends)
             for name in ("bought", "upkeep", "electricity")
         )
-        worth = worth_usd(plan, mix) if q == end else 0.0
-        worth += plan.used_after_end * rent[q] if q >= end else 0.0
+        useful = plan.used_after_end * rent[q] if q >= end else 0.0
+        worth = useful + (worth_usd(plan, mix) if q == end else 0.0)
         paid = rent[q] + bought + upkeep + electricity
         books = [_books(plan, one, at, chips, q) for one, at, chips in orders if one.way == BUY]
         flows.append(
@@ -83,6 +84,7 @@ def cash_flow(plan: Plan, counted: Counted, mix: Mix) -> tuple[Flow, ...]:
                 upkeep=upkeep,
                 electricity=electricity,
                 worth=worth,
+                useful=useful,
                 depreciation=sum(one for one, _ in books) if q < end else 0.0,
                 book=sum(one for _, one in books) if q < end else 0.0,
                 owed=sum(rent[q + 1 :]),

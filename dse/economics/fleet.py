@@ -95,7 +95,8 @@ def solve(
     if split:
         best = _with_whole_orders(whole, nodes, gap, below)
     elif large:
-        best = _of_large(whole, program_of(plan, options, relax=relax, split=large[:1]), nodes, gap)
+        loose = program_of(plan, options, relax=relax, split=large[:1])
+        best = _of_large(whole, loose, nodes, gap, below)
     else:
         best = program.solve(whole, gap=gap, nodes=WHOLE * nodes, below=below)
     seconds = time.perf_counter() - start
@@ -147,9 +148,9 @@ def _with_whole_orders(loose: Program, nodes: int, gap: float, below: float = np
     return program.solve(loose, gap=gap, nodes=nodes, below=below)
 
 
-def _of_large(whole: Program, loose: Program, nodes: int, gap: float) -> Found:
+def _of_large(whole: Program, loose: Program, nodes: int, gap: float, below: float) -> Found:
     """Whole instances, from the answer with split ones."""
-    parts = _with_whole_orders(loose, nodes, gap / 5.0)
+    parts = _with_whole_orders(loose, nodes, gap / 5.0, below)
     if parts.infeasible:
         return parts
     best, bound = Found(None, np.inf, -np.inf, False), parts.bound
@@ -157,11 +158,12 @@ def _of_large(whole: Program, loose: Program, nodes: int, gap: float) -> Found:
     servers = {name: round(count) for name, count in servers.items() if name[0] == SERVERS}
     for fewer, more in NEAR if servers else ():
         near = {name: (max(n - fewer, 0), n + more) for name, n in servers.items()}
-        found = program.solve(whole, gap=gap / 5.0, nodes=nodes, within=near)
+        found = program.solve(whole, gap=gap / 5.0, nodes=nodes, within=near, below=below)
         best = min(best, found, key=lambda one: one.usd)
         if best.value is not None and best.usd - bound <= gap * abs(best.usd):
             return replace(best, bound=bound)
-    below = best.usd - gap * abs(best.usd) if best.value is not None else np.inf
+    if best.value is not None:
+        below = best.usd - gap * abs(best.usd)
     found = program.solve(whole, gap=gap, nodes=WHOLE * nodes, below=below)
     if best.value is None:
         return replace(found, bound=max(bound, found.bound))
@@ -196,7 +198,15 @@ def with_limit(plan: Plan, name: str, value: float) -> Plan:
 
 def with_offer(plan: Plan, offer: Offer) -> Plan:
     """The plan with the offer of that label replaced. With the price of what is bought goes its
-    maintenance, a share of it."""
+    maintenance, a share of it; with the price and the wait of a rent those of its breaks."""
+
+    def moved(one: Offer) -> Offer:
+        if one.label == offer.label:
+            return offer
+        if one.breaks != offer.label:
+            return one
+        share = offer.usd / plan.offer(offer.label).usd
+        return replace(one, usd=one.usd * share, lead_quarters=offer.lead_quarters)
 
     def changed(chip: FleetChip) -> FleetChip:
         if all(one.label != offer.label for one in chip.offers):
@@ -209,8 +219,7 @@ def with_offer(plan: Plan, offer: Offer) -> Plan:
                 server_usd=owning.server_usd * share,
                 network_usd=owning.network_usd * share,
             )
-        offers = tuple(offer if one.label == offer.label else one for one in chip.offers)
-        return replace(chip, offers=offers, owning=owning)
+        return replace(chip, offers=tuple(map(moved, chip.offers)), owning=owning)
 
     return replace(plan, chips=tuple(changed(chip) for chip in plan.chips))
 

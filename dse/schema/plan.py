@@ -73,6 +73,8 @@ class Offer:
     its share of server and network), in the first quarter; it changes by `price_change` a quarter
     and is fixed when ordered. What is ordered in quarter q serves from q + lead_quarters on: rented
     for `term_quarters`, bought for `life_quarters`. `basis` is empty for a price of the plan's own.
+    `breaks` is the label of the rent that this one breaks, empty of all others: their prices move
+    together.
     """
 
     chip: str
@@ -87,6 +89,12 @@ class Offer:
     price_change: float = 0.0
     on_site: bool = True
     basis: str = ""
+    breaks: str = ""
+
+    @property
+    def group(self) -> str:
+        """The label of what is signed, whenever it is broken."""
+        return self.breaks or self.label
 
     @property
     def usd_per_chip_hour(self) -> float:
@@ -188,6 +196,11 @@ class Plan:
     @property
     def offers(self) -> tuple[Offer, ...]:
         return tuple(offer for chip in self.chips for offer in chip.offers)
+
+    @property
+    def unbroken(self) -> tuple[Offer, ...]:
+        """One offer of each price: a rent that may be broken for its whole term alone."""
+        return tuple(offer for offer in self.offers if not offer.breaks)
 
     def chip(self, name: str) -> FleetChip:
         return next(chip for chip in self.chips if chip.chip == name)

@@ -346,6 +346,7 @@ class _Reader:
                     usd=offer.usd * (1.0 + one.back.fee_quarters / time),
                     words=f"{offer.words}, and {one.back.fee_quarters:g} quarters of it to break",
                     term_quarters=time,
+                    breaks=offer.label,
                 )
                 for time in held
                 if time <= longest

@@ -219,6 +219,29 @@ def test_falling_demand_signs_no_more_years_than_every_order_tried(per_s: float,
     assert count(one, options, unweighed.mix).usd > 1.1 * found.usd
 
 
+@pytest.mark.parametrize(
+    ("chips", "rate", "servers"), [({"a": 4}, 2.0, 15), ({"a": 8}, 2.0, 30), ({"a": 8}, 4.0, 15)]
+)
+def test_many_classes_of_a_large_fleet_are_served_by_more_than_split_instances_say(
+    chips: dict[str, int], rate: float, servers: int
+):
+    """Five classes at 10.1 requests a second, each of which needs one instance more than its tenth
+    of one: far more servers than where instances are split, and no fewer keep the plan."""
+    one = plan(
+        chip("a", rent("a", 2.0), server=8),
+        demand=tuple(demand(f"class {k}", per_s=10.1) for k in range(5)),
+        quarters=1,
+    )
+    options = [option(chips, rate, klass.name) for klass in one.demand]
+    found = solve(one, options)
+    assert found.mix is not None
+    assert found.mix.orders == {("a, rent", 0): servers}
+    assert found.usd == pytest.approx(servers * 8 * 2.0 * QUARTER_HOURS)
+    fewer = replace(one, limits=Limits(chips=8.0 * servers - 8.0))
+    assert solve(fewer, options).status == "infeasible"
+    assert solve(one, options, below=0.99 * found.usd).mix is None
+
+
 def test_dearer_is_never_cheaper():
     options = [option({"a": 2}, 4.0), option({"b": 1}, 3.0)]
     costs = [

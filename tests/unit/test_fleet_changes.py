@@ -9,10 +9,15 @@ from pathlib import Path
 import pytest
 
 from dse.catalog import load_catalog
-from dse.economics.fleet import divisible, solve, with_offer
+from dse.economics.fleet import Solved, divisible, solve, with_offer
+from dse.economics.fleet_cost import Mix
+from dse.physics.intervals import UNKNOWN
 from dse.questions.fleet.answer import answer_of
-from dse.questions.fleet.changes import Steps, entries, entry, loosened
+from dse.questions.fleet.cash import finance, finance_words, stock_words
+from dse.questions.fleet.changes import Steps, entries, entry, lack, loosened
 from dse.questions.fleet.document import document
+from dse.questions.fleet.infeasible import waits_for
+from dse.questions.fleet.memo import _interval, _otherwise
 from dse.questions.fleet.options import options_of
 from dse.questions.fleet.words import lead
 from dse.schema.plan import Limits, Plan
@@ -70,6 +75,72 @@ def test_the_price_of_what_is_bought_moves_the_answer_as_arithmetic_says(stock: 
         row = entries(one, options, found, print)[0]
         assert row.used is bought
         assert row.usd_at == pytest.approx(even, rel=1e-3)
+
+
+def test_the_times_of_a_rent_that_may_be_broken_have_one_price():
+    """Held for a year or, at twice the price, for a quarter. Raised with its siblings the rent
+    leaves at the price of the rival; one alone would leave the other in its place. With its wait
+    goes theirs."""
+    whole = rent("a", 2.0, term_quarters=4, lead_quarters=1)
+    short = replace(whole, label="a, back", usd=2.0 * 2.0, term_quarters=1, breaks=whole.label)
+    options = [option({"a": 2}, 4.0), option({"b": 2}, 4.0)]
+    one = plan(
+        chip("a", whole, short),
+        chip("b", rent("b", 5.0, term_quarters=1)),
+        used_after_end=0.0,
+        discount_rate=0.0,
+        quarters=2,
+        demand=(demand(per_s=4.0),),
+    )
+    moved = with_offer(one, replace(whole, usd=3.0, lead_quarters=0))
+    assert {o.label: (o.usd, o.lead_quarters) for o in moved.offers if o.chip == "a"} == {
+        "a, rent": (3.0, 0),
+        "a, back": (6.0, 0),
+    }
+    assert waits_for(replace(one, chips=one.chips[:1]), options[:1]) == ["a, rent"]
+    # One quarter of service: broken, at 4, it is cheaper than 5; even at 2 x 5 / 4.
+    found = {row.offer.label: row for row in entries(one, options, solve(one, options), print)}
+    assert list(found) == ["a, rent", "b, rent"]
+    assert found["a, rent"].used
+    assert found["a, rent"].usd_at == pytest.approx(2.5, rel=1e-3)
+    assert found["a, rent"].without == pytest.approx(1.0 / 9.0)
+    assert Steps(print, one).steps == 2 + 1 + 1 + 2 + 4
+
+
+def test_a_limit_of_nodes_is_no_proof_that_nothing_keeps_the_plan():
+    none = Solved(None, math.inf, math.inf, math.inf, "infeasible", 0.0)
+    late = replace(none, status="undecided: the limit of nodes was reached")
+    some = Solved(Mix({}, {}, {}), 1.0, 1.0, 0.0, "optimal", 0.0)
+    assert lack(none, "nothing keeps it") == "nothing keeps it"
+    assert lack(late, "nothing keeps it").startswith("not known")
+    assert lack(replace(some, gap=0.02), "nothing keeps it").startswith("not known")
+    assert lack(some, "nothing keeps it") == ""
+    one = plan(chip("a", buy("a", 100.0), stock=2), demand=(demand(per_s=4.0),))
+    answer = answer_of(one, [option({"a": 2}, 2.0)])
+    money = finance(answer)
+    assert money is not None
+    assert "Nothing keeps the plan by renting alone" in finance_words(answer, money)[1]
+    said = finance_words(answer, money | {"renting_alone": lack(late, "")})[1]
+    assert said.startswith("What buying returns against renting alone is not known")
+    stock = replace(answer.stock[0], worth_usd=None, reason=lack(late, ""))
+    said = stock_words(replace(answer, stock=(stock,)))
+    assert said[0].startswith("What the 2 a of stock save is not known")
+
+
+def test_a_rate_is_said_only_of_what_is_rented_at_one_price():
+    """What is bought also takes power and staff by the chip, so that no price says its rate."""
+    options = [option({"a": 2}, 4.0), option({"b": 2}, 4.0)]
+    for first, said in ((rent("a", 1.0), True), (buy("a", 5e3), False)):
+        one = plan(chip("a", first), chip("b", rent("b", 1.5)))
+        answer = answer_of(one, options)
+        words = " ".join(_otherwise(answer, {}))
+        assert first.label + " stays up to" in words
+        assert ("or down to" in words) is said
+    kinds = [replace(row, detail={"kind": "fitted, derived"}) for row in answer.options]
+    answer = replace(answer, options=tuple(kinds), spread={"fitted": (0.8, 1.3)})
+    assert _interval(answer) == UNKNOWN
+    answer = replace(answer, spread={"fitted": (0.8, 1.3), "derived": (0.7, 1.2)})
+    assert _interval(answer) == (0.7, 1.3)
 
 
 def test_what_must_give_is_named_with_by_how_much():

@@ -16,11 +16,21 @@ from dse.economics.scenarios import Hedged
 from dse.economics.tco import Breakdown, owned
 from dse.errors import DseError
 from dse.problem.usual import Untried
-from dse.questions.fleet.changes import QUICK, Entry, Loosened, Progress, entries, loosened
+from dse.questions.fleet.changes import (
+    LATE,
+    QUICK,
+    Entry,
+    Loosened,
+    Progress,
+    entries,
+    lack,
+    loosened,
+)
 from dse.questions.fleet.infeasible import Gives, must_give, waits_for
 from dse.questions.fleet.options import Known, Refusal, options_of
 from dse.schema.plan import BUY, QUARTER_HOURS, FleetChip, Plan
 
+NOTHING_KEEPS = "nothing keeps the plan"
 AGREES = 1e-6  # relative: the program's cost and the cost that is counted from its mix
 
 
@@ -37,19 +47,22 @@ class OneChip:
 
 @dataclass(frozen=True, slots=True)
 class Instead:
-    """The cheapest order that buys nothing, beside one that buys: what buying is compared with."""
+    """The cheapest order that buys nothing, beside one that buys: what buying is compared with.
+    `mix` and `counted` are None where there is none, for `reason`."""
 
-    mix: Mix
-    counted: Counted
+    mix: Mix | None
+    counted: Counted | None
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Stock:
     """What is owned already: `worth_usd` a chip is what the plan costs more without it, the price
-    above which it is better sold now; None where nothing keeps the plan without."""
+    above which it is better sold now; None where there is no answer without, for `reason`."""
 
     chip: FleetChip
     worth_usd: float | None
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +73,12 @@ class Solution:
     chips that would be ordered for requests of mean lengths at the mean rate. `unsold` are
     those that are not on general sale, with what their files say; `untried` what the plan did not
     choose from and would pay; `priced` what the prices of its offers rest on
-    (`dse.economics.evidence`). `instead` is None where nothing is bought, or where nothing keeps
-    the plan without; `stock` what is owned is worth to the plan. `names` are the makers' names of
-    the chips, `spread` the 80% interval of measured over predicted throughput by its kind; `known`
-    is what was evaluated, for who asks for more. With a service level, `hedged` is the order of the
-    first quarter, and what would change it is not searched (`loosened` to `stock`); without,
-    `served` is the share of futures that the order serves, None where not counted."""
+    (`dse.economics.evidence`). `instead` is None where nothing is bought; `stock` what is owned is
+    worth to the plan. `names` are the makers' names of the chips, `spread` the 80% interval of
+    measured over predicted throughput by its kind; `known` is what was evaluated, for who asks for
+    more. With a service level, `hedged` is the order of the first quarter, and what would change it
+    is not searched (`loosened` to `stock`); without, `served` is the share of futures that the
+    order serves, None where not counted."""
 
     plan: Plan
     options: tuple[Option, ...]
@@ -171,8 +184,8 @@ def _stock(
     less = tuple(replace(one, stock=0) if one is chip else one for one in plan.chips)
     base = solve(plan, options, nodes=QUICK, split=split) if split else solved
     again = solve(replace(plan, chips=less), options, nodes=QUICK, split=split)
-    more = None if again.mix is None else max(again.usd - base.usd, 0.0) / chip.stock
-    return Stock(chip, more)
+    reason = lack(again, NOTHING_KEEPS) or lack(base, LATE)
+    return Stock(chip, None if reason else max(again.usd - base.usd, 0.0) / chip.stock, reason)
 
 
 def _instead(plan: Plan, options: Sequence[Option], mix: Mix) -> Instead | None:
@@ -184,7 +197,10 @@ def _instead(plan: Plan, options: Sequence[Option], mix: Mix) -> Instead | None:
     )
     renting = replace(plan, chips=rents)
     solved = solve(renting, options, nodes=QUICK)
-    return None if solved.mix is None else Instead(solved.mix, count(plan, options, solved.mix))
+    reason = lack(solved, NOTHING_KEEPS)
+    if reason or solved.mix is None:
+        return Instead(None, None, reason)
+    return Instead(solved.mix, count(plan, options, solved.mix))
 
 
 def _name(catalog: Catalog, chip: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from dse.answer.answer import Column, Figure, Table
 from dse.answer.numbers import dollars, tenths
 from dse.economics.cash import Flow, cash_flow, present_usd, returned
-from dse.questions.fleet.answer import Solution
+from dse.questions.fleet.answer import NOTHING_KEEPS, Solution
 from dse.questions.fleet.figures import bar, layout
 from dse.schema.plan import BUY
 
@@ -24,11 +24,12 @@ def finance(found: Solution) -> dict[str, Any] | None:
         return None
     flows = cash_flow(plan, counted, mix)
     against: dict[str, Any] | None = None
-    if found.instead is not None:
-        other = cash_flow(plan, found.instead.counted, found.instead.mix)
+    instead = found.instead
+    if instead is not None and instead.mix is not None and instead.counted is not None:
+        other = cash_flow(plan, instead.counted, instead.mix)
         earns = returned(plan, flows, other)
         against = {
-            "usd_signed": found.instead.counted.signed_usd,
+            "usd_signed": instead.counted.signed_usd,
             "present_usd": present_usd(other),
             "present_usd_saved": earns.saves,
             "irr_per_year": earns.irr,
@@ -40,13 +41,16 @@ def finance(found: Solution) -> dict[str, Any] | None:
         "capex_usd": sum(one.bought for one in flows),
         "opex_usd": sum(one.opex for one in flows),
         "worth_at_end_usd": sum(one.worth for one in flows),
+        "rents_of_use_usd": sum(one.useful for one in flows),
         "against_renting": against,
+        "renting_alone": "" if instead is None else instead.reason,
         "stock": [
             {
                 "chip": one.chip.chip,
                 "chips": one.chip.stock,
                 "saves_usd_per_chip": one.worth_usd,
                 "sale_usd_per_chip": one.chip.sale_usd,
+                "reason": one.reason,
             }
             for one in found.stock
         ],
@@ -102,9 +106,9 @@ def cash_table(found: Solution, document: Json) -> Table:
         (
             f"Quarters after {found.plan.quarters} pay rents to the end of their term. Running: "
             "upkeep and electricity of what is owned. Worth left: what a buyer pays for the chips "
-            "when the plan ends. Today's worth: cash paid less worth left, discounted by "
-            f"{found.plan.discount_rate:.0%} a year. Depreciation: straight-line over the life."
-            f"{AS_PREDICTED if found.hedged is not None else ''}",
+            "when the plan ends, and later rents that are of use. Today's worth: cash paid less "
+            f"worth left, discounted by {found.plan.discount_rate:.0%} a year. Depreciation: "
+            f"straight-line over the life.{AS_PREDICTED if found.hedged is not None else ''}",
         ),
         on_console=False,
     )
@@ -116,7 +120,11 @@ def stock_words(found: Solution) -> list[str]:
     for one in found.stock:
         chip, worth, sale = one.chip, one.worth_usd, one.chip.sale_usd
         if worth is None:
-            said.append(f"Nothing keeps the plan without the {chip.stock:,} {chip.chip} of stock.")
+            kept = f"the {chip.stock:,} {chip.chip} of stock"
+            if one.reason == NOTHING_KEEPS:
+                said.append(f"Nothing keeps the plan without {kept}.")
+            else:
+                said.append(f"What {kept} save is {one.reason}.")
             continue
         text = (
             f"The {chip.stock:,} {chip.chip} of stock save {dollars(worth)} each over the plan: "
@@ -133,16 +141,23 @@ def finance_words(found: Solution, money: Json | None) -> list[str]:
     is what `finance` gives."""
     if money is None or not money["capex_usd"]:
         return []
+    left = "the chips are"
+    if money["rents_of_use_usd"]:
+        left = "the chips, and later rents that are of use, are"
     said = (
         f"Of the cash, {dollars(money['capex_usd'])} is capital and {dollars(money['opex_usd'])} "
-        f"running cost; less {dollars(money['worth_at_end_usd'])} that the chips are worth when "
-        f"the plan ends, all of it is {dollars(money['present_usd'])} today."
+        f"running cost; less {dollars(money['worth_at_end_usd'])} that {left} worth "
+        f"when the plan ends, all of it is {dollars(money['present_usd'])} today."
     )
     if found.hedged is not None:
         return [said + AS_PREDICTED]
     quarters, other = found.plan.quarters, money["against_renting"]
     if other is None:
-        return [said, "Nothing keeps the plan by renting alone, so that buying has no return."]
+        if (reason := money["renting_alone"]) == NOTHING_KEEPS:
+            none = "Nothing keeps the plan by renting alone, so that buying has no return."
+        else:
+            none = f"What buying returns against renting alone is {reason}."
+        return [said, none]
     back = other["payback_quarter"]
     paid = f"it is paid back in quarter {back}" if back else "it is paid back only by what is left"
     if back and back > quarters:

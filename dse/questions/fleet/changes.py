@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from dse.economics.fleet import (
     DEMAND,
     GAP,
+    NOTHING,
     SUPPLY,
     Solved,
     divisible,
@@ -36,6 +37,7 @@ THOROUGH = 5000  # where the limit of nodes would end the search for a price
 LOOSE = 0.01  # a larger gap is no answer
 TIGHT = 5 * GAP  # a smaller difference is no difference
 
+LATE = "not known: the limit of nodes was reached"
 EVEN = "in or out: the same to the gap of the program"
 
 Progress = Callable[[str], None]
@@ -57,7 +59,7 @@ class Steps:
         were not searched, and futures."""
         models = sum(len(one.models) for one in self.plan.demand)
         options = models * (len(self.plan.chips) + self.plan.disaggregated)
-        return options + 1 + len(limits_of(self.plan)) + len(self.plan.offers) + 4
+        return options + 1 + len(limits_of(self.plan)) + len(self.plan.unbroken) + 4
 
     def __call__(self, words: str) -> None:
         left = ""
@@ -120,6 +122,14 @@ def loosened(
     return found
 
 
+def lack(solved: Solved, nothing: str) -> str:
+    """Why this is no answer: `nothing` where that is proven, not known where the nodes came to
+    their end before or left too large a gap; empty where it is one."""
+    if solved.status == NOTHING.status:
+        return nothing
+    return LATE if solved.mix is None or solved.gap > LOOSE else ""
+
+
 def _more(plan: Plan, what: str, value: float) -> float:
     """A tenth more, of a supply a server at least."""
     kind, _, name = what.partition(" ")
@@ -141,13 +151,13 @@ def _idle(plan: Plan, options: Sequence[Option], base: Solved, caps: Mapping[str
 def entries(
     plan: Plan, options: Sequence[Option], solved: Solved, progress: Progress
 ) -> list[Entry]:
-    """The price at which each offer enters or leaves."""
+    """The price at which each offer enters or leaves, a rent with all its breaks."""
     split = divisible(plan, options)
     base = solve(plan, options, split=split) if split else solved
     found = []
-    for offer in plan.offers:
+    for offer in plan.unbroken:
         progress(f"price of {offer.label}")
-        used = _uses(solved.mix, offer) if solved.mix is not None else False
+        used = _uses(plan, solved.mix, offer) if solved.mix is not None else False
         found.append(entry(plan, options, base, offer, used=used, split=split))
     return found
 
@@ -164,15 +174,14 @@ def entry(
     """The price of one offer at which the cheapest mix begins, or ceases, to use it; `base` is the
     answer at its price, with split instances where they are so here."""
     without = base
-    if base.mix is None or _uses(base.mix, offer):
+    if base.mix is None or _uses(plan, base.mix, offer):
         nodes = THOROUGH if split else QUICK
         without = solve(_without(plan, offer), options, nodes=nodes, split=split)
     if without.mix is None or without.gap > LOOSE:
-        late = "not known: the limit of nodes was reached"
-        reason = "nothing keeps the plan without it" if without.status == "infeasible" else late
+        reason = lack(without, "nothing keeps the plan without it")
         return Entry(offer, used, None, None, reason)
     more = without.usd / base.usd - 1.0 if base.usd > 0.0 else 0.0
-    if used != (base.mix is not None and _uses(base.mix, offer)):
+    if used != (base.mix is not None and _uses(plan, base.mix, offer)):
         return Entry(offer, used, offer.usd, more, EVEN)
     if not any(offer.chip in option.chips for option in options):
         return Entry(offer, used, None, more, "serves no class within its limits")
@@ -204,7 +213,7 @@ def _break_even(
         at = with_offer(plan, replace(offer, usd=offer.usd * factor))
         below = (1.0 - GAP) * count(at, options, without).usd
         again = solve(at, options, nodes=nodes, gap=LOOSE, split=split, below=below)
-        if again.mix is None or not _uses(again.mix, offer):
+        if again.mix is None or not _uses(plan, again.mix, offer):
             break
         following = _even(plan, options, offer, again.mix, without)
         if following > factor * (1.0 + GAP):
@@ -225,13 +234,13 @@ def _even(plan: Plan, options: Sequence[Option], offer: Offer, mix: Mix, without
     return (without_free - free) / slope if slope > 0.0 else 0.0
 
 
-def _uses(mix: Mix, offer: Offer) -> bool:
-    return any(label == offer.label for label, _ in mix.orders)
+def _uses(plan: Plan, mix: Mix, offer: Offer) -> bool:
+    return any(plan.offer(label).group == offer.group for label, _ in mix.orders)
 
 
 def _without(plan: Plan, offer: Offer) -> Plan:
     chips = tuple(
-        replace(chip, offers=tuple(one for one in chip.offers if one.label != offer.label))
+        replace(chip, offers=tuple(one for one in chip.offers if one.group != offer.group))
         for chip in plan.chips
     )
     return replace(plan, chips=chips)

@@ -59,7 +59,7 @@ def _gives(plan: Plan, relaxed: Mapping[str, float], *, alone: bool, proven: boo
 def waits_for(plan: Plan, options: Sequence[Option]) -> list[str]:
     """Offers whose lead time alone makes the plan infeasible: with no wait it would hold."""
     found = []
-    for offer in plan.offers:
+    for offer in plan.unbroken:
         if offer.lead_quarters:
             prompt = replace(offer, lead_quarters=0)
             again = solve(with_offer(plan, prompt), options, nodes=QUICK)

@@ -14,13 +14,14 @@ from dse.answer.numbers import dollars, percent, share, significant, tenths, tim
 from dse.answer.palette import VERMILION, plain
 from dse.economics.fleet import divisible, solve
 from dse.economics.fleet_cost import Option, count
-from dse.questions.fleet.answer import Solution
+from dse.physics.intervals import UNKNOWN
+from dse.questions.fleet.answer import NOTHING_KEEPS, Solution
 from dse.questions.fleet.cash import cash_figure, commitments, stock_words
-from dse.questions.fleet.changes import LOOSE, QUICK
+from dse.questions.fleet.changes import LOOSE, QUICK, lack
 from dse.questions.fleet.document import divided
 from dse.questions.fleet.figures import bar, layout, level
 from dse.questions.fleet.words import NOT_SAID, lead, percentile_words, price, price_check
-from dse.schema.plan import BUY, DemandClass
+from dse.schema.plan import BUY, RENT, DemandClass, Plan
 from dse.schema.prices import PRICE_TIERS
 
 Json = Mapping[str, Any]
@@ -144,7 +145,10 @@ def _facts(found: Solution, document: Json) -> Facts:
         ("running costs", dollars(money["opex_usd"])),
     ]
     if money["worth_at_end_usd"]:
-        strong.append(("worth left", dollars(money["worth_at_end_usd"])))
+        left = "worth left"
+        if money["rents_of_use_usd"]:
+            left += ", with later rents that are of use"
+        strong.append((left, dollars(money["worth_at_end_usd"])))
     strong.append(
         (
             f"today's worth, at {share(money['discount_rate_per_year'])}",
@@ -186,26 +190,26 @@ def _rests(found: Solution, document: Json) -> list[str]:
 
 
 def _otherwise(found: Solution, document: Json) -> list[str]:
-    """By price, and by the throughput that costs as much."""
+    """By price, and by the throughput that costs as much where a price says it."""
     if found.hedged is not None:
         return [NOT_SAID]
-    said = []
+    said, rented_alone = [], _rented_alone(found.plan)
     for row in found.entries:
         offer, at = row.offer, row.usd_at
         if at is None or not offer.usd or not at or row.reason:
             continue
-        now = price(offer.way, offer.usd)
+        now, as_rate = price(offer.way, offer.usd), offer.chip in rented_alone
         if row.used:
+            text = f"{offer.label} stays up to {price(offer.way, at)} ({now} now)"
+            if as_rate:
+                text += f", or down to {share(offer.usd / at)} of its predicted throughput"
             dearer = f" Without it: {tenths(row.without)} dearer." if row.without else ""
-            said.append(
-                f"{offer.label} stays up to {price(offer.way, at)} ({now} now), or down to "
-                f"{share(offer.usd / at)} of its predicted throughput.{dearer}"
-            )
+            said.append(f"{text}.{dearer}")
         elif offer.usd / at < 2.0:
-            said.append(
-                f"{offer.label} comes in below {price(offer.way, at)} ({now} now), or at "
-                f"{significant(offer.usd / at)} times its predicted throughput."
-            )
+            text = f"{offer.label} comes in below {price(offer.way, at)} ({now} now)"
+            if as_rate:
+                text += f", or at {significant(offer.usd / at)} times its predicted throughput"
+            said.append(f"{text}.")
     more = next((row for row in found.loosened if row.what.startswith("demand") and row.usd), None)
     if more is not None and more.usd:
         said.append(
@@ -215,10 +219,26 @@ def _otherwise(found: Solution, document: Json) -> list[str]:
     return said or ["No price of what is offered changes the order within a factor of two."]
 
 
+def _rented_alone(plan: Plan) -> set[str]:
+    """Chips of which only rents of one price are to be had. A share less throughput costs what a
+    price that is higher by as much does; what is owned also takes power and staff, by the chip."""
+    return {
+        one.chip
+        for one in plan.chips
+        if not one.stock
+        and len({offer.group for offer in one.offers}) == 1
+        and one.offers[0].way == RENT
+    }
+
+
 def _interval(found: Solution) -> tuple[float, float]:
     """The widest 80% interval of measured over predicted throughput of what serves."""
-    used = {found.options[k].detail.get("kind") for k, _ in _mix(found).instances}
-    ends = [found.spread[str(kind)] for kind in used if kind in found.spread] or [(0.5, 2.0)]
+    used = {
+        kind
+        for k, _ in _mix(found).instances
+        for kind in str(found.options[k].detail.get("kind")).split(", ")
+    }
+    ends = [found.spread.get(kind, UNKNOWN) for kind in used] or [UNKNOWN]
     return min(low for low, _ in ends), max(high for _, high in ends)
 
 
@@ -235,9 +255,9 @@ def _errors(found: Solution) -> Figure:
     orders: list[dict[str, int] | None] = []
     texts: list[str] = []
     for factor in factors:
-        chips, usd = _ordered(found, factor)
+        chips, words = _ordered(found, factor)
         orders.append(chips)
-        texts.append("none keeps it" if usd is None else dollars(usd))
+        texts.append(words)
     at = [f"{100 * (factor - 1.0):+.0f}%" if factor != 1.0 else "predicted" for factor in factors]
     labels = [f"{x}<br>{plain(text)}" for x, text in zip(at, texts, strict=True)]
     kinds = dict.fromkeys(kind for one in orders for kind in one or {})
@@ -254,24 +274,27 @@ def _errors(found: Solution) -> Figure:
     )
 
 
-def _ordered(found: Solution, factor: float) -> tuple[dict[str, int] | None, float | None]:
-    """(chips by name and way, dollars signed for) at a factor on every throughput."""
+def _ordered(found: Solution, factor: float) -> tuple[dict[str, int] | None, str]:
+    """(chips by name and way, dollars signed for) at a factor on every throughput; (None, why)
+    where there is no answer."""
     plan, mix, counted = found.plan, found.solved.mix, found.counted
     if factor != 1.0:
         options = [
             replace(one, requests_per_s=one.requests_per_s * factor) for one in found.options
         ]
         again = solve(plan, options, nodes=QUICK, gap=LOOSE, split=divisible(plan, options))
+        if reason := lack(again, NOTHING_KEEPS):
+            return None, "none keeps it" if reason == NOTHING_KEEPS else "not known"
         mix = again.mix
         counted = None if mix is None else count(plan, options, mix)
     if mix is None or counted is None:
-        return None, None
+        return None, "not known"
     chips: dict[str, int] = {}
     for (label, _), split in mix.orders.items():
         servers, offer = math.ceil(split - 1e-6), plan.offer(label)
         name = found.names.get(offer.chip, offer.chip) + (", bought" if offer.way == BUY else "")
         chips[name] = chips.get(name, 0) + servers * plan.chip(offer.chip).server
-    return chips, counted.signed_usd
+    return chips, dollars(counted.signed_usd)
 
 
 def _power(found: Solution, document: Json) -> list[Figure]:
@@ -299,20 +322,20 @@ def _proof(found: Solution, say: Any) -> Table:
     low, _ = _interval(found)
     ratio = {row.offer.chip: row for row in found.entries if row.usd_at and not row.reason}
     used = dict.fromkeys(k for k, _ in sorted(_mix(found).instances))
-    rows = [(found.options[k], True) for k in used]
+    rows = [found.options[k] for k in used]
     rivals = [r for r in found.entries if not r.used and r.usd_at and r.offer.usd < 2 * r.usd_at]
-    chips = {chip for option, _ in rows for chip in option.chips}
+    chips = {chip for option in rows for chip in option.chips}
     near = max(rivals, key=lambda r: (r.usd_at or 0.0) / r.offer.usd, default=None)
     if near is not None and near.offer.chip not in chips:
-        rows += [(one, False) for one in _best(found.options, near.offer.chip)]
-    several = {c.chip for c in found.plan.chips if len(c.offers) > 1}
+        rows += _best(found.options, near.offer.chip)
+    rented_alone = _rented_alone(found.plan)
     classes = {one.name: one for one in found.plan.demand}
 
-    def must(option: Option, ordered: bool) -> float | None:
+    def must(option: Option) -> float | None:
         """The rate at which one would decide otherwise; None where no single price says it."""
         (chip, *more) = option.chips
         row = ratio.get(chip)
-        if row is None or row.usd_at is None or more or (ordered and chip in several):
+        if row is None or row.usd_at is None or more or chip not in rented_alone:
             return None
         return option.requests_per_s * row.offer.usd / row.usd_at
 
@@ -320,14 +343,12 @@ def _proof(found: Solution, say: Any) -> Table:
         return say(divided(option).replace(" x ", " ", 1))
 
     columns = (
-        Column("on", "machine", of=lambda row: on(row[0])),
-        Column(
-            "runs", "runs", of=lambda row: f"{row[0].model}, {row[0].detail.get('formats', '')}"
-        ),
-        Column("limits", "within", of=lambda row: _limits(classes[row[0].klass])),
-        Column("rate", "predicted requests/s", "rate", of=lambda row: row[0].requests_per_s),
-        Column("low", "low end", "rate", of=lambda row: low * row[0].requests_per_s),
-        Column("must", "decide otherwise at", "rate", of=lambda row: must(*row)),
+        Column("on", "machine", of=on),
+        Column("runs", "runs", of=lambda row: f"{row.model}, {row.detail.get('formats', '')}"),
+        Column("limits", "within", of=lambda row: _limits(classes[row.klass])),
+        Column("rate", "predicted requests/s", "rate", of=lambda row: row.requests_per_s),
+        Column("low", "low end", "rate", of=lambda row: low * row.requests_per_s),
+        Column("must", "decide otherwise at", "rate", of=must),
     )
     note = (
         "One machine of each, with the requests of the plan as they come. Low end: nine in ten "
