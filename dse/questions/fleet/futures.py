@@ -19,7 +19,8 @@ import numpy as np
 from dse.catalog import Catalog
 from dse.economics.fleet import LEAST, divisible, solve
 from dse.economics.fleet_cost import Mix, Option
-from dse.economics.scenarios import Counter, Futures, error_of, hedged
+from dse.economics.over_futures import Futures
+from dse.economics.scenarios import Counter, error_of, hedged
 from dse.physics.intervals import Spread, spread_of, widened
 from dse.physics.kin import eldest, kin_of, normals
 from dse.quality.own_runs import P90
