@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -137,15 +137,19 @@ class PhysicsProblem:
         metrics = self.metrics_of(batch, self.machines, keep=keep, shared=shared)
         if self.pools is not None:
             metrics = self.pools.complete(metrics, index)
-        return replace(metrics, values=self.on_terms(metrics.values, self.kinds(batch, index)))
+        values = self.on_terms(metrics.values, lambda: self.kinds(batch, index))
+        return replace(metrics, values=values)
 
     def kinds(self, batch: CandidateBatch, index: NDArray[np.int64]) -> Kinds:
         """The chips of the candidates `batch` at `index`."""
         one = Kinds(batch.chip, batch.chip)
         return one if self.pools is None else self.pools.kinds(index, batch.chip)
 
-    def on_terms(self, values: Mapping[str, Floats], kinds: Kinds) -> Mapping[str, Floats]:
-        """The metrics of busy deployments, (n,) each, on the terms of the study: the same."""
+    def on_terms(
+        self, values: Mapping[str, Floats], kinds: Callable[[], Kinds]
+    ) -> Mapping[str, Floats]:
+        """The metrics of busy deployments, (n,) each, on the terms of the study: the same. `kinds`
+        are their chips, for who asks."""
         del kinds
         return values
 
@@ -212,7 +216,7 @@ class PhysicsProblem:
     def _aggregated(self, index: NDArray[np.int64]) -> Evaluation:
         batch = self.batch(index)
         metrics = self.metrics_of(batch, self.machines, shared=self._shared(batch, index))
-        values = self.on_terms(metrics.values, Kinds(batch.chip, batch.chip))
+        values = self.on_terms(metrics.values, lambda: Kinds(batch.chip, batch.chip))
         return self.judge(replace(metrics, values=values))
 
     def _joined(self, index: NDArray[np.int64]) -> Evaluation:
@@ -235,7 +239,7 @@ class PhysicsProblem:
         return Evaluation(values.T, amounts.T)
 
     def _designs(self, designs: Joined) -> Evaluation:
-        values = self.on_terms(designs.values, designs.kinds)
+        values = self.on_terms(designs.values, lambda: designs.kinds)
         return self._judged(_Found(values), designs.violations)
 
     def judge(self, metrics: Metrics) -> Evaluation:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -61,11 +61,13 @@ class Demanded(PhysicsProblem):
         """The same at the prices of busy deployments."""
         return replace(self, demand=None)
 
-    def on_terms(self, values: Mapping[str, Floats], kinds: Kinds) -> Mapping[str, Floats]:
+    def on_terms(
+        self, values: Mapping[str, Floats], kinds: Callable[[], Kinds]
+    ) -> Mapping[str, Floats]:
         """The metrics with prices of tokens at the average of the demand."""
         if self.demand is None:
             return values
-        load = self.load(self.demand, values, kinds)
+        load = self.load(self.demand, values, kinds())
         paid = {name: values[name] * load.dearer for name in PRICES}
         if load.usd_per_hour is not None and self.demand.average_tokens_per_s is not None:
             # The same but for rounding, so that what costs the same is a tie.
