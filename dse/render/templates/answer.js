@@ -49,7 +49,8 @@ draw();
 const opening = page.figures["opening-plot"];
 if (opening && actions.pick) {
   element("opening-plot").on("plotly_click", (event) => actions.pick(event.points[0].customdata));
-  const { customdata } = opening.data[opening.data.length - 1];
+  // The first decision is drawn over the others.
+  const customdata = opening.data.filter((trace) => trace.mode === "markers+text").reverse().flatMap((trace) => trace.customdata);
   document.querySelectorAll("#table-opening tbody tr").forEach((row, k) => row.addEventListener("click", () => actions.pick(customdata[k])));
 }
 draws.push(draw);
