@@ -121,8 +121,8 @@ def recalculated(path: Path, folder: Path) -> dict[str, list[list[Any]]]:
             },
         ),
         (
-            {"cost of capital": 0.0, "discount rate": 0.0, "resale": 0.1},
-            {"costs": {"cost_of_capital": "0 %", "resale": "10 %"}, "discount_rate": "0 %"},
+            {"discount rate": 0.0, "resale": 0.1},
+            {"costs": {"resale": "10 %"}, "discount_rate": "0 %"},
         ),
     ],
 )
