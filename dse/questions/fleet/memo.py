@@ -12,6 +12,7 @@ from typing import Any
 from dse.answer.answer import Answer, Column, Facts, Figure, Notes, Opening, Section, Table
 from dse.answer.numbers import dollars, percent, share, significant, tenths, time
 from dse.answer.palette import VERMILION, plain
+from dse.answer.sentences import with_names
 from dse.economics.fleet import divisible, solve
 from dse.economics.fleet_cost import Option, count
 from dse.physics.intervals import UNKNOWN
@@ -45,8 +46,7 @@ ROWS = 8  # of the table of orders
 
 def spoken(text: str, names: Mapping[str, str]) -> str:
     """A sentence with the makers' names of chips, and what a basis means in place of its name."""
-    for chip in sorted(names, key=len, reverse=True):
-        text = re.sub(rf"(?<![\w-]){re.escape(chip)}(?![\w-])", names[chip], text)
+    text = with_names(text, names)
     for basis in sorted(PRICE_TIERS, key=len, reverse=True):
         words = _TIERS[PRICE_TIERS[basis][0]]
         text = re.sub(rf",? (?:rent )?(?:on {basis}|\({basis}\))(?![\w-])", f" {words}", text)

@@ -4,7 +4,6 @@ published models as landmarks, a table of those decisions, and how sure it is.""
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from dse.answer.answer import Column, Figure, Opening, Table
 from dse.answer.labels import BASES, axis_title, label
 from dse.answer.numbers import show
 from dse.answer.palette import PALETTE, SYMBOLS, VERMILION, plain
+from dse.answer.sentences import with_names
 from dse.problem.words import brief_shape, given_name, in_weights, on_chip
 from dse.questions.study.chosen import Json, StudyFolder
 from dse.questions.study.decisions import (
@@ -66,11 +66,7 @@ def _system(folder: StudyFolder, item: Json) -> str:
 
 def _named(folder: StudyFolder, text: str) -> str:
     """`text` with the makers' names of chips for their ids."""
-    names: Json = folder.study.get("chips") or {}
-    if not names:
-        return text
-    ids = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
-    return re.sub(rf"(?<!\w)({ids})(?!\w)", lambda found: names[found[1]], text)
+    return with_names(text, folder.study.get("chips") or {})
 
 
 def _design(folder: StudyFolder, item: Json) -> str:
