@@ -11,6 +11,7 @@ from dse.answer.glossary import GLOSSARY
 from dse.answer.labels import label
 from dse.answer.numbers import NONE, dollars, show, show_as
 from dse.answer.plots import marks, metric_axis, scaled
+from dse.answer.sentences import listed
 from dse.problem.words import SHOWN, heading
 from dse.questions.compare.chips_words import estimated, hypothetical_lines, lead
 from dse.questions.compare.roofs import roof_figures
@@ -82,7 +83,7 @@ def chips_answer(document: dict[str, Any], command: str = "") -> Answer:
     first = Opening(asked, said[0], _speed(points), _few(points)) if drawn else None
     return Answer(
         question="compare",
-        title=" and ".join(filter(None, (", ".join(ids[:-1]), ids[-1]))),
+        title=listed(ids),
         asked=asked,
         headline=said[0],
         sentences=[*said[1:], *hypothetical_lines(document)],

@@ -13,6 +13,7 @@ from dse.answer.labels import label
 from dse.answer.numbers import percent, show, significant
 from dse.answer.palette import BLUE, PALETTE, VERMILION, hatch, plain
 from dse.answer.plots import bars, names_axis, upright
+from dse.answer.sentences import listed
 from dse.problem.loads import held, loads_of
 from dse.problem.words import brief_shape, in_weights, on_chip, short_deployment
 from dse.questions.study.chosen import Json, StudyFolder
@@ -108,8 +109,7 @@ def first_turns(folder: StudyFolder) -> str:
         f"{'' if k else ' as much'} ({'' if k else 'decision '}{turn['decision']})"
         for k, (m, turn) in enumerate(sorted(nearest.items(), key=lambda one: one[1]["factor"]))
     ]
-    either = f"{', '.join(said[:-1])} or {said[-1]}" if said[1:] else said[0]
-    return f"Another decision is the best if {either}."
+    return f"Another decision is the best if {listed(said, 'or')}."
 
 
 def _regret(folder: StudyFolder, regret: float) -> str:

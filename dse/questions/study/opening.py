@@ -11,7 +11,7 @@ from dse.answer.answer import Column, Figure, Opening, Table
 from dse.answer.labels import BASES, axis_title, label
 from dse.answer.numbers import show
 from dse.answer.palette import PALETTE, SYMBOLS, VERMILION, plain
-from dse.answer.sentences import with_names
+from dse.answer.sentences import listed, with_names
 from dse.problem.words import brief_shape, given_name, in_weights, on_chip
 from dse.questions.study.chosen import Json, StudyFolder
 from dse.questions.study.decisions import (
@@ -202,7 +202,7 @@ def _numbered(
 def _shows(folder: StudyFolder, outside: int, absent: Sequence[str]) -> str:
     known = folder.study.get("landmarks") or ()
     of = [label(one["metric"]).text for one in folder.objectives]
-    together = f"{', '.join(of[:-1])} and {of[-1]} together" if of[1:] else of[0]
+    together = f"{listed(of)} together" if of[1:] else of[0]
     said = f"Each mark is a design that no other beats in {together}; numbers are the decisions."
     if known:
         by = label(known[0]["best_in"]).text
