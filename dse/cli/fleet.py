@@ -23,8 +23,7 @@ from dse.cli.options import (
     read_catalog,
     refuse,
 )
-from dse.cli.printing import command_line, deliver
-from dse.cli.progress import Progress
+from dse.cli.printing import Progress, command_line, deliver
 
 STEADY = "steady"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from dse.cli.options import LOAD, Whole, json_option, out_option, price_options, read_catalog
-from dse.cli.printing import command_line, deliver
-from dse.cli.progress import Progress
+from dse.cli.printing import Progress, command_line, deliver
 
 
 @click.command("levers")

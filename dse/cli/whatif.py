@@ -25,8 +25,7 @@ from dse.cli.options import (
     refuse,
     space_catalog,
 )
-from dse.cli.printing import command_line, deliver
-from dse.cli.progress import CountProgress, Progress
+from dse.cli.printing import CountProgress, Progress, command_line, deliver
 
 KINDS = ("cost", "power", "chips", "racks", "quality", "latency")
 VARIED = "hbm_bandwidth,capacity,flops,link,domain,price,tdp"

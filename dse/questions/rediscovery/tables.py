@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 from dse.answer.answer import Cell, Column, Table, side_by_side
 from dse.answer.numbers import times
-from dse.questions.rediscovery.answer import Rediscovery
+from dse.questions.rediscovery.answer import Rediscovery, Variant
 from dse.questions.rediscovery.expert import Place
-from dse.questions.rediscovery.variants import Variant
 from dse.questions.rediscovery.words import (
     KINDS,
     NAMES,
