@@ -14,6 +14,7 @@ from dse.cli.options import (
     Between,
     Sectioned,
     Whole,
+    chip_files_option,
     deployed_options,
     efficiency_option,
     json_option,
@@ -140,9 +141,7 @@ SECTIONS = {
 @click.option(
     "--price-basis", default="rental_3yr", help="Basis of hardware/prices.csv, or owned_tco."
 )
-@click.option(
-    "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."
-)
+@chip_files_option
 @price_options
 @efficiency_option
 @out_option("whatif")
