@@ -20,7 +20,7 @@ NOTHING_NEAR = (
 PHASES = {"prefill": "tokens", "decode": "requests"}
 
 
-def check_answer(document: dict[str, Any], load: Load, command: str = "") -> Answer:
+def check_answer(document: dict[str, Any], load: Load) -> Answer:
     """The answer whose document is `document` (`dse.questions.check.answer.check`, with the nearest
     shapes), made for `load`."""
     first = answer(document)
@@ -40,7 +40,6 @@ def check_answer(document: dict[str, Any], load: Load, command: str = "") -> Ans
         headline=first,
         blocks=blocks,
         rests=document["assumed"],
-        command=command,
         document={"answer": first, **document},
         data=(degree_table(document),),
     )

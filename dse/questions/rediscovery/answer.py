@@ -220,13 +220,12 @@ def compare(
     allowed: NDArray[np.bool_],
     *,
     loss: Floats | None = None,
-    price: Floats | None = None,
     equivalent: Floats | None = None,
 ) -> tuple[Front, Distance]:
     """The expert, the last row, against the front of the other rows that are allowed. A column that
     is given takes the place of the table's."""
     loss = table.loss if loss is None else loss
-    price = table.price if price is None else price
+    price = table.price
     equivalent = table.equivalent if equivalent is None else equivalent
     rivals = allowed.copy()
     rivals[-1] = False

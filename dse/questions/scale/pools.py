@@ -103,17 +103,15 @@ class Stages:
     tensor_tpot_s: float | None
 
 
-def pipeline_latency(
-    subject: Subject, *, stages: Sequence[int] = STAGES, tensor_parallel: int | None = None
-) -> list[Stages]:
+def pipeline_latency(subject: Subject) -> list[Stages]:
     """One request at a fixed tensor parallelism over 1, 2, 4, 8 stages; those beyond the layers, or
     that need a link of unknown bandwidth, are left out. The tensor parallelism is the smallest at
     which the model fits without stages, else the largest legal one in the domain."""
-    tensor = tensor_parallel or _smallest(subject)
+    tensor = _smallest(subject)
     layers = int(subject.one.layers[0])
     counts = [
         count
-        for count in stages
+        for count in STAGES
         if count <= layers and subject.catalog.refusal(subject.chip, tensor * count) is None
     ]
     stages_of = Deployments.of(

@@ -105,7 +105,6 @@ def train_answer(
     *,
     only_memory: bool = False,
     why: Mapping[str, Any] | None = None,
-    command: str = "",
 ) -> Answer:
     """The answer of a run; with `only_memory` that of its memory, of the model whole and a chip;
     with `why` (dse.questions.train.observed) the causes of an observed MFU first."""
@@ -134,7 +133,6 @@ def train_answer(
         sentences=rest,
         blocks=blocks,
         rests=document["assumed"],
-        command=command,
         document=document,
     )
 
