@@ -38,8 +38,7 @@ def test_a_step_with_prompts_is_launched_by_the_hand_that_works_on_requests() ->
     slow device neither is seen."""
     bound = replace(BACKEND, host_s_per_request=1e-2, host_s_per_step=0.0, gap_s_per_step=0.0)
     tpot = [
-        metrics(replace(bound, launch_s=launch)).values["tpot_s"][0]
-        for launch in (0.0, 1e-5, 2e-5)
+        metrics(replace(bound, launch_s=launch)).values["tpot_s"][0] for launch in (0.0, 1e-5, 2e-5)
     ]
     assert tpot[0] < tpot[1] < tpot[2]
     np.testing.assert_allclose(tpot[2] - tpot[0], 2.0 * (tpot[1] - tpot[0]), rtol=0.05)
