@@ -98,7 +98,9 @@ def test_auto_enumerates_what_is_cheap_and_says_why():
     assert engine.name == "exhaustive"
     assert "3,000,000 points are few enough" in why
     assert choose_engine("auto", 3_000_001)[0].name == "pareto-local"
-    with pytest.raises(InputError, match=r"did you mean 'nsga2'.*exhaustive, model-first, pareto-local"):
+    with pytest.raises(
+        InputError, match=r"did you mean 'nsga2'.*exhaustive, model-first, pareto-local"
+    ):
         choose_engine("nsga-2", 10)
 
 
