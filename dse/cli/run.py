@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 @click.option(
     "--engine",
     default="auto",
-    help="auto, exhaustive, pareto-local, nsga2, tpe, gp, qmc, random, package.module:Sampler.",
+    help="auto, exhaustive, pareto-local, model-first, nsga2, tpe, gp, qmc, random, "
+    "package.module:Sampler.",
 )
 @click.option("--seed", type=Whole(0, 2**63 - 1), default=0, help="The same seed, the same front.")
 @click.option("--storage", help="Optuna storage URL; a journal file in the folder if left out.")

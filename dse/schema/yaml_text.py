@@ -53,9 +53,14 @@ def parse(content: bytes, file: str) -> tuple[dict[str, Any], Mapping[KeyPath, i
     UTF-8, not YAML, not a mapping, a key written twice."""
     try:
         text = content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
-        loader, node = _compose(text)
     except UnicodeDecodeError as error:
         raise InputError(f"not UTF-8 text at byte {error.start}", file=file) from None
+    try:
+        loader, node = _compose(text)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        message = f"read the character U+{ord(text[error.position]):04X}"
+        raise InputError(message, file=file, line=line, accepted="text without it") from None
     except yaml.YAMLError as error:
         raise _syntax_error(error, file) from None
     except RecursionError:

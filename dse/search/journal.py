@@ -19,12 +19,14 @@ from optuna.distributions import (
 )
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
+from optuna.storages.journal._storage import JournalOperation
 
 from dse.errors import StorageError
 from dse.search.lock import JournalLock
 
 _DISTRIBUTIONS, _PARAMS = b'"distributions":{', b'},"params":'
 _MOST_PARTS = 4_096
+OPERATIONS = {int(operation) for operation in JournalOperation}
 _READ = (
     "optuna.storages.journal._storage.json_to_distribution",
     "optuna.distributions.json_to_distribution",
@@ -59,7 +61,20 @@ class JournalFile(JournalFileBackend):
                 number, offset = number + 1, offset + len(line)
                 if number > log_number_from:
                     self._read = number, offset
-                    yield self._decode(line)
+                    yield self._entry(number, line)
+
+    def _entry(self, number: int, line: bytes) -> dict[str, Any]:
+        """Raises StorageError for a line that Optuna cannot have written."""
+        try:
+            log = self._decode(line)
+            if log["op_code"] in OPERATIONS:
+                return log
+        except (ValueError, LookupError, TypeError, RecursionError):
+            pass
+        raise StorageError(
+            f"{self._file_path}:{number}: no entry of a journal; the {number - 1:,} before it are "
+            f"whole: `head -n {number - 1}` of the file keeps them, --fresh starts anew"
+        )
 
     def _decode(self, line: bytes) -> dict[str, Any]:
         """A line as JSON. The distributions are most of a trial and the same in almost all: each

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import importlib.util
 import pkgutil
 import time
 from collections.abc import Iterator
@@ -39,8 +38,6 @@ ENGINES: dict[str, Engine] = {engine.name: engine for engine in _engines()}
 ENUMERATE = 3_000_000
 ASKED = "asked for"
 EXPENSIVE_TRIALS = 100
-# Optuna's GP splits what the front leaves open into boxes, many more with each objective.
-GP_OBJECTIVES = 3
 HISTORY_STEP = 1.2
 
 
@@ -73,7 +70,6 @@ class Result:
 def choose_engine(
     name: str,
     size: int,
-    objectives: int = 2,
     *,
     expensive: bool = False,
     trials: int | None = None,
@@ -84,13 +80,15 @@ def choose_engine(
     A point of the built-in model costs 2 to 5 microseconds of one core, with two objectives or
     four (`python -m benchmarks.search`): up to 3 million points, about 10 s, are enumerated;
     beyond, `pareto-local`. An `expensive` evaluator is asked for `trials` points (100 if None): all
-    of a space that has no more; `gp` up to 100 trials and three objectives where torch is
-    installed; else `tpe`. `package.module:Sampler` is a sampler of Optuna or of the user. Raises
-    InputError for an unknown name.
+    of a space that has no more, else those that `model-first` proposes. `package.module:Sampler` is
+    a sampler of Optuna or of the user. Raises InputError for an unknown name.
     """
     if name == "auto":
+        trials = trials or EXPENSIVE_TRIALS
+        if expensive and size > trials:
+            return ENGINES["model-first"], f"every one of {trials:,} evaluations counts"
         if expensive:
-            return _for_expensive(size, objectives, trials or EXPENSIVE_TRIALS)
+            return ENGINES["exhaustive"], f"{size:,} points are no more than the {trials:,} trials"
         if size <= ENUMERATE:
             return ENGINES["exhaustive"], f"{size:,} points are few enough to enumerate"
         return ENGINES["pareto-local"], (
@@ -107,21 +105,6 @@ def choose_engine(
             accepted=", ".join(["auto", *ENGINES, "package.module:Sampler"]),
         )
     return ENGINES[name], ASKED
-
-
-def _for_expensive(size: int, objectives: int, trials: int) -> tuple[Engine, str]:
-    """The engine that makes most of few evaluations."""
-    if size <= trials:
-        return ENGINES["exhaustive"], f"{size:,} points are no more than the {trials:,} trials"
-    if trials > EXPENSIVE_TRIALS:
-        why = f"every evaluation counts, and {trials:,} trials are too many for `gp`"
-    elif objectives > GP_OBJECTIVES:
-        why = f"every evaluation counts, and `gp` is slow with {objectives} objectives"
-    elif importlib.util.find_spec("torch") is None:
-        why = "every evaluation counts, and `gp` needs torch, which is not installed"
-    else:
-        return ENGINES["gp"], f"every evaluation counts: a model of the answers, {trials:,} trials"
-    return ENGINES["tpe"], why
 
 
 def silent(done: int, total: int | None, front: int) -> None:
@@ -148,8 +131,8 @@ def search(
     interrupted search is run again from its seed and stores the trials that are missing.
 
     `unit` numbers the work units that share a seed. A problem that is `expensive` is evaluated one
-    point at a time, `budget.trials` points (100 if None) unless it is enumerated, and the samplers
-    that make a model of its answers come first. `checkpoint` lets an enumeration go on where it
+    point at a time, `budget.trials` points (100 if None) unless it is enumerated; `auto` takes the
+    built-in model, its `physics`, as a prior. `checkpoint` lets an enumeration go on where it
     was. With `survey` the record holds a sample of the space too (dse.search.survey), for which an
     engine that evaluates in bulk leaves a tenth of its evaluations. Raises InputError for an engine
     that cannot do what is asked. A search with nothing feasible returns an empty front and the
@@ -159,7 +142,6 @@ def search(
     chosen, why = choose_engine(
         engine,
         problem.space.size,
-        len(problem.objectives),
         expensive=expensive,
         trials=budget.trials,
     )

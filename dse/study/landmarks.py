@@ -16,6 +16,7 @@ from dse.problem.objective import PhysicsProblem
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_models
 from dse.schema.own_config import config_of
+from dse.schema.study import Study
 from dse.space.candidates import Floats
 from dse.space.studied import deployments
 
@@ -33,6 +34,7 @@ KNOWN = (
     "llama-3.1-405b",
     "kimi-k2",
 )
+MOST_VALUES = 32  # of a scale that are tried of a deployment
 MULTIPLES = np.geomspace(1 / 32, 32, 121)  # of the training compute
 
 
@@ -48,12 +50,25 @@ def landmarks(problem: PhysicsProblem) -> list[dict[str, Any]]:
     if problem.model is not None or asked or QUALITY not in wanted or len(wanted) < 2:
         return []
     # A model that exists is not held to the shapes that a search is allowed.
-    free = replace(problem, study=replace(problem.study, allow_extrapolation=True))
+    free = replace(problem, study=_spread(replace(problem.study, allow_extrapolation=True)))
     catalog = load_models()
     try:
         return [_landmark(free, name, catalog[name]) for name in KNOWN]
     except InputError:
         return []
+
+
+def _spread(study: Study) -> Study:
+    """The study with at most MOST_VALUES of each scale of its deployments: all deployments of a
+    model are evaluated together. Scales that others depend on keep theirs."""
+    needed = {condition.axis for axis in study.axes for condition in axis.when}
+    axes = tuple(
+        replace(axis, values=axis.values[:: -(-len(axis.values) // MOST_VALUES)])
+        if axis.ordered and not axis.by_chip and axis.name not in needed
+        else axis
+        for axis in study.deployment_axes
+    )
+    return replace(study, deployment_axes=axes)
 
 
 def _landmark(problem: PhysicsProblem, name: str, model: Model) -> dict[str, Any]:

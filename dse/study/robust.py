@@ -32,6 +32,7 @@ from dse.space.candidates import Floats
 
 DRAWS = 100
 RIVALS = 2_000  # beside the front
+CHUNK = 16_384  # evaluated at once
 STARTS = 1_000  # front points whose neighbours are rivals, evenly along it
 LOSS = "predicted_loss"
 
@@ -125,9 +126,9 @@ def shared_errors(
 
 def _closest(problem: PhysicsProblem, index: NDArray[np.int64]) -> NDArray[np.int64]:
     """Up to RIVALS feasible rows of `index`, layer by layer of non-dominated points."""
-    found = problem.evaluate(index)
-    feasible = (found.G <= 0.0).all(axis=1)
-    index, F = index[feasible], found.F[feasible]
+    chunks = [index[i : i + CHUNK] for i in range(0, max(1, len(index)), CHUNK)]
+    kept, values = zip(*(_feasible(problem, chunk) for chunk in chunks), strict=True)
+    index, F = np.concatenate(kept), np.concatenate(values)
     layers, count = [index[:0]], 0
     while len(F) and count < RIVALS:
         keep = non_dominated(F)
@@ -135,6 +136,14 @@ def _closest(problem: PhysicsProblem, index: NDArray[np.int64]) -> NDArray[np.in
         count += len(layers[-1])
         index, F = index[~keep], F[~keep]
     return np.concatenate(layers)
+
+
+def _feasible(
+    problem: PhysicsProblem, index: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], Floats]:
+    found = problem.evaluate(index)
+    feasible = (found.G <= 0.0).all(axis=1)
+    return index[feasible], found.F[feasible]
 
 
 # Metrics of which more is better.

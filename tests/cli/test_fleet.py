@@ -327,8 +327,8 @@ CHIPS = "  - chip: h100_sxm\n  - chip: mi300x\n"
         ),
         (
             CHIPS,
-            "  - chip: a100_80_sxm\nstock: [{chip: a100_80_sxm, chips: 8}]\n",
-            ["stock", "a100_80_sxm has no price that a buyer pays"],
+            "  - chip: a100_40_sxm\nstock: [{chip: a100_40_sxm, chips: 8}]\n",
+            ["stock", "a100_40_sxm has no price that a buyer pays"],
         ),
         ("rental_3yr", "owned_tco", ["price_basis", "no price of a rent", "`buy:`", "rental_3yr"]),
         (CHIPS, RENT % "basis: owned_tco", ["rent.basis", "no price of a rent", "on_demand"]),

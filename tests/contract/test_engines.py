@@ -13,7 +13,7 @@ from dse.pareto import share
 from dse.search import ENGINES, Budget, Evaluator, search
 
 TORCH = importlib.util.find_spec("torch") is not None
-RUNNABLE = [name for name in ENGINES if name != "gp"]
+RUNNABLE = [name for name in ENGINES if name not in ("gp", "model-first")]
 STOCHASTIC = [name for name in RUNNABLE if name != "exhaustive"]
 # two values of an axis, three of one: 3,840 points
 TINY_AXES = tuple(

@@ -36,7 +36,7 @@ def test_three_year_rental_covers_the_quickstart_and_shows_its_placeholders() ->
 
 def test_every_purchase_row() -> None:
     rows = load_purchases()
-    assert len(rows) == 58
+    assert len(rows) == 63
     assert {row.chip for row in rows} <= set(CHIPS)
     for row in rows:
         assert 100 < row.usd_per_chip < 5e6, row
@@ -46,7 +46,7 @@ def test_every_purchase_row() -> None:
 
 def test_every_price_is_of_a_chip() -> None:
     assert {row.chip for row in load_prices().rows} <= set(CHIPS)
-    assert len(load_prices().rows) == 210
+    assert len(load_prices().rows) == 213
 
 
 def test_a_superseded_price_is_kept_and_not_used() -> None:

@@ -268,6 +268,7 @@ def test_a_date_stays_the_text_that_was_written(tmp_path: Path) -> None:
         (b"a: !!python/object:os.system x\n", "not YAML"),
         (b"{a: b}: c\n", "not YAML"),
         (b"a: !!int x\n", "not YAML"),
+        (b"a: 1\nb: \x1b[31m\n", r":2: read the character U\+001B"),
         (b"a: &a [*a]\ntext: [b\n", "not YAML"),
     ],
 )

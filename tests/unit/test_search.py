@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.synthetic import AXES, SMALL_AXES, GridSpace, SyntheticProblem
+from dse.catalog import load_catalog
 from dse.errors import InputError, StorageError
+from dse.pareto import share
+from dse.problem.objective import PhysicsProblem, pose
+from dse.problem.protocol import Evaluation
+from dse.schema.study import load_study, resolve_space
 from dse.search import Budget, Evaluator, Record, choose_engine, search
 from dse.search import evaluator as evaluator_module
 from dse.search.checkpoint import Checkpoint
@@ -87,29 +93,65 @@ def test_sweep_does_not_depend_on_chunks(problem):
 
 
 def test_auto_enumerates_what_is_cheap_and_says_why():
-    engine, why = choose_engine("auto", 3_000_000, 3)
+    engine, why = choose_engine("auto", 3_000_000)
     assert engine.name == "exhaustive"
     assert "3,000,000 points are few enough" in why
-    assert choose_engine("auto", 3_000_001, 3)[0].name == "pareto-local"
-    assert choose_engine("auto", 10**6, 4, expensive=True)[0].name == "tpe"
-    with pytest.raises(InputError, match=r"did you mean 'nsga2'.*exhaustive, pareto-local"):
+    assert choose_engine("auto", 3_000_001)[0].name == "pareto-local"
+    with pytest.raises(
+        InputError, match=r"did you mean 'nsga2'.*exhaustive, model-first, pareto-local"
+    ):
         choose_engine("nsga-2", 10)
 
 
 @pytest.mark.parametrize(
-    ("torch", "size", "trials", "name", "why"),
+    ("size", "trials", "name", "why"),
     [
-        (True, 100, None, "exhaustive", "no more than the 100 trials"),
-        (True, 101, None, "gp", "every evaluation counts"),
-        (True, 10**6, 100, "gp", "every evaluation counts"),
-        (True, 10**6, 101, "tpe", "too many for `gp`"),
-        (False, 10**6, 50, "tpe", "needs torch"),
+        (100, None, "exhaustive", "no more than the 100 trials"),
+        (101, None, "model-first", "every one of 100 evaluations counts"),
+        (10**6, 300, "model-first", "every one of 300 evaluations counts"),
     ],
 )
-def test_auto_makes_a_model_of_an_expensive_evaluator(monkeypatch, torch, size, trials, name, why):
-    monkeypatch.setattr("importlib.util.find_spec", lambda module: torch or None)
-    engine, words = choose_engine("auto", size, 2, expensive=True, trials=trials)
+def test_auto_takes_the_model_as_the_prior_of_an_expensive_evaluator(size, trials, name, why):
+    engine, words = choose_engine("auto", size, expensive=True, trials=trials)
     assert (engine.name, why in words) == (name, True)
+
+
+class Measured:
+    """The model, off by a factor of each value of each axis: log-normal, 20%."""
+
+    def __init__(self, physics: PhysicsProblem) -> None:
+        self.physics, self.space = physics, physics.space
+        self.objectives, self.constraints = physics.objectives, physics.constraints
+        rng = np.random.default_rng(1)
+        m = len(self.objectives)
+        self.off = [rng.normal(0.0, 0.2, (int(n), m)) for n in self.space.cardinalities]
+
+    def evaluate(self, index):
+        found = self.physics.evaluate(index)
+        off = sum(table[index[:, axis]] for axis, table in enumerate(self.off))
+        return Evaluation(found.F * np.exp(off), found.G)
+
+
+def test_few_evaluations_go_where_the_corrected_model_proposes():
+    catalog = load_catalog()
+    physics = pose(load_study(resolve_space("deploy-llama-3-70b"), catalog), catalog)
+    problem = Measured(physics)
+    truth = search(problem, "exhaustive").front.F
+    log = [objective.log for objective in problem.objectives]
+    found, again, blind = (
+        search(problem, engine, budget=Budget(trials=100), expensive=True)
+        for engine in ("auto", "auto", "random")
+    )
+    assert found.engine == "model-first"
+    assert found.evaluations == 100
+    np.testing.assert_array_equal(found.front.ids, again.front.ids)
+    assert share(found.front.F, truth, log) > share(blind.front.F, truth, log)
+    assert share(found.front.F, truth, log) > 0.97
+
+
+def test_only_an_evaluator_has_the_model_as_its_prior(problem):
+    with pytest.raises(InputError, match="--evaluator"):
+        search(problem, "model-first")
 
 
 def test_an_expensive_problem_gets_no_more_evaluations_than_trials(problem):
@@ -446,11 +488,23 @@ def test_a_storage_that_cannot_be_opened(problem, location):
         Record(problem, location, "study", {})
 
 
-@pytest.mark.parametrize("content", [b"hello\n", b'{"op_code":0}\nhello\nhello\n'])
-def test_a_file_that_is_no_journal(problem, tmp_path, content):
+MADE = b'{"op_code":0,"worker_id":"a","study_name":"a","directions":[1]}\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"hello\n", "not an Optuna journal"),
+        (MADE + b"hello\nhello\n", r":2: .*head -n 1`.*--fresh"),
+        (MADE + b'{"op_code":99}\n', r":2: .*--fresh"),
+        (MADE + b"\xff\xfe\x00\n", r":2: .*--fresh"),
+    ],
+)
+def test_a_file_that_is_no_journal(problem, tmp_path, content, says):
     (tmp_path / "journal.log").write_bytes(content)
-    with pytest.raises(StorageError, match=r"journal\.log"):
+    with pytest.raises(StorageError, match=r"journal\.log") as said:
         opened(problem, tmp_path)
+    assert re.search(says, str(said.value))
     assert (tmp_path / "journal.log").read_bytes() == content
 
 

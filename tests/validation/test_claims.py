@@ -108,6 +108,7 @@ def found(tmp_path: Path, more: str, holds: str = "<= 4") -> Any:
         ),
         ("    each: {concurrency: [7]}", UNDECIDED, "not feasible: "),
         ("    each: {concurrency: [13]}", UNDECIDED, "no answer"),
+        ("    each: {concurrency: [1, 13]}", CONFIRMED, "no number for concurrency 13"),
         ("    undecided: a test\n    each: {concurrency: [1]}", UNDECIDED, "a test"),
         ("    cases: {a: {concurrency: 8, over: {concurrency: 4}}}\n    over: {}", CONFIRMED, ""),
         ("    each: {concurrency: [8]}\n    over: 4", CONFIRMED, ""),
@@ -173,15 +174,22 @@ BY_HAND = [
     ("16", 0, "all", 70.55e9 * 12 / 840e9),
     ("16", 1, "", 70.55e9 * 2 / 140e9),
     ("16", 2, "", 70.55e9 * 8 / 560e9),
-    ("6", 3, "", 120.0),
-    ("6", 4, "", 2.21),
+    ("3", 1, "", (80 / 8 * 855.6e6 + 128256 * 8192) / 70.55e9),  # a stage: 10 of 80 layers
+    ("11", 0, "20.6B (gpt-neox-20b)", (20.56e9 * 2 + 4 * 44 * 6144 * 2048) / 44e9),
+    ("11", 0, "14.7B (phi-4)", (14.66e9 * 2 + 4 * 40 * 1280 * 2048) / 44e9),
+    ("22", 0, "deepseek-v3", 37 / 671),
+    ("32", 1, "", 13400 / (70686 * 31.8 * 2**20 / 8e9) / (2900 / 192)),
+    ("6", 3, "1 MiB", 36.06 / 5.37),
+    ("6", 3, "16 GiB", 845.67 / 381.8),
     ("24", 3, "A100 to H100 (2022)", 700 / 400),
     ("24", 3, "H100 to B200 (2024)", 1000 / 700),
+    ("24", 3, "B200 to B300 (2025)", 1100 / 1000),
     ("19", 0, "A100 of AWS p4d, 6 cores", 2470 / (6 * 200)),
     ("33", 0, "H100", 27500 / 3320),
     ("34", 0, "tpu_v4, concurrency 8", 8 / 128),
     ("34", 0, "tpu_v6e, concurrency 8", 8 / 256),
     ("37", 0, "5 GW, fourfold a year", 2023 + math.log(3e29 / 2e25) / math.log(4)),
+    ("37", 1, "1 GW, fourfold a year", math.log(1e28 / 2e25) / math.log(2e28 / 2e25)),
 ]
 
 

@@ -68,13 +68,15 @@ def measured(file: str, where: Mapping[str, Any], column: str = "value") -> dict
 
 def reached(start: str, growth: str, limit: str) -> dict[str, float]:
     """The `year` in which what starts in the year of its row and grows by a factor each year meets
-    a limit; all three are subjects of hardware/measurements/figures.csv."""
+    a limit, and the `years` until then; all three are subjects of
+    hardware/measurements/figures.csv."""
     table = pd.read_csv(hardware_dir() / MEASUREMENTS / "figures.csv", dtype=str)
     rows = {row["subject"]: row for row in table.to_dict("records")}
     if missing := {start, growth, limit} - set(rows):
         raise InputError(f"no subject {missing.pop()!r}", accepted=", ".join(rows))
     first, factor, last = (float(rows[name]["value"]) for name in (start, growth, limit))
-    return {"year": float(rows[start]["date"][:4]) + math.log(last / first) / math.log(factor)}
+    years = math.log(last / first) / math.log(factor)
+    return {"year": float(rows[start]["date"][:4]) + years, "years": years}
 
 
 def pairs(

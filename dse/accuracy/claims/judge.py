@@ -12,6 +12,7 @@ from dse.accuracy.claims.claim import OF_CASE, Claim, Part, Query
 from dse.answer.numbers import show_as
 from dse.errors import InputError, NothingFeasible
 from dse.record import record
+from dse.schema.loader import did_you_mean
 
 CONFIRMED = "confirmed"
 TRUE_IF = "true if"
@@ -79,11 +80,14 @@ def _finding(part: Part, cases: tuple[Case, ...]) -> Finding:
         return Finding(part, UNDECIDED, why, cases)
     held = [one.name for one in known if one.holds]
     failed = [one.name for one in known if not one.holds]
+    verdict, words = TRUE_IF, _condition(held, failed)
     if len(held) >= part.enough * len(known):
-        return Finding(part, CONFIRMED, f"all but {'; '.join(failed)}" if failed else "", cases)
-    if not held:
-        return Finding(part, CONTRADICTED, "", cases)
-    return Finding(part, TRUE_IF, _condition(held, failed), cases)
+        verdict, words = CONFIRMED, f"all but {'; '.join(failed)}" if failed else ""
+    elif not held:
+        verdict, words = CONTRADICTED, ""
+    none = [one.name for one in cases if one.holds is None]
+    words = "; ".join(filter(None, (words, f"no number for {', '.join(none)}" if none else "")))
+    return Finding(part, verdict, words, cases)
 
 
 def _trend(part: Part, cases: Sequence[Case]) -> Iterator[Case]:
@@ -161,7 +165,8 @@ def _taken(query: Query, document: Any) -> float:
         words = [f"{one['constraint']} ({one['found']})" for one in document.get("violations", ())]
         raise _NoNumber(f"not feasible: {', '.join(words)}")
     if value is None or isinstance(value, str | dict | list):
-        raise _NoNumber(f"no number at {query.take}")
+        near = did_you_mean(query.take, document) if isinstance(document, Mapping) else ""
+        raise _NoNumber(f"no number at {query.take}{near}")
     return float(value)
 
 

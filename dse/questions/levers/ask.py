@@ -402,5 +402,8 @@ def unit_prices(catalog: Catalog, chips: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def seconds(text: str) -> float:
-    """Raises InputError for what is no time."""
-    return units.parse(text, "s", field="--tpot-limit")
+    """Raises InputError for what is no time above zero."""
+    value = units.parse(text, "s", field="--tpot-limit")
+    if not value > 0.0:
+        raise InputError(f"read {text!r}", field="--tpot-limit", accepted="above 0 s, such as 50ms")
+    return value
