@@ -177,8 +177,10 @@ def _columns(
     values = {"ttft_s": found.ttft_s, "tpot_s": found.tpot_s}
     floors = {"ttft_s": found.prefill_floor_s, "tpot_s": found.latency_floor_s}
 
+    spread = machines.spread_of(load.tuning, load.backend.scheduler)
+
     def of(metric: str) -> Columns:
-        low, high = interval(metric, values[metric], kind, machines.spread)
+        low, high = interval(metric, values[metric], kind, spread)
         return [values[metric], low, high, floors[metric], kind]
 
     return of

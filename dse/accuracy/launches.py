@@ -42,7 +42,8 @@ The row itself may say so (SETTINGS, optional columns of the format). For Infere
   wait 20 steps for others (70b_fp8_h200_trt_slurm.sh, 70b_fp4_b200_trt_slurm.sh:
   batch_wait_timeout_iters).
 
-Of MLPerf's server rows two things are inferred:
+MLPerf's requests come as tokens (github:mlcommons/inference, language/llama2-70b/dataset.py), so
+its servers spend nothing on their text. Of its server rows two things are inferred:
 
 - DeepSeek-R1 under TensorRT-LLM is as late there: 9 to 12 steps on B200 and GB200 by four
   submitters or more.
@@ -163,10 +164,12 @@ def _of_mlperf(row: Row, catalog: Catalog) -> dict[str, float]:
     """Of an open loop: offline runs wait for nobody."""
     if row.serving != POISSON:
         return {}
+    known = {"prompt_token_s": 0.0}
     if row.backend == "vllm" and catalog.chips[row.chip].vendor == "AMD":
-        return {"poll_steps": 10.0}
-    late = row.backend == "trtllm" and row.model.id == "deepseek-v3"
-    return {"first_token_steps": LATE_STEPS} if late else {}
+        known["poll_steps"] = 10.0
+    if row.backend == "trtllm" and row.model.id == "deepseek-v3":
+        known["first_token_steps"] = LATE_STEPS
+    return known
 
 
 def _server(cells: Mapping[str, str], row: Row) -> dict[str, float]:

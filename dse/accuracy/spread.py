@@ -14,7 +14,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dse.accuracy.rows import interval_metric
-from dse.physics.intervals import CLASS, CLASSES, UNKNOWN
+from dse.physics.intervals import CLASS, CLASSES, FIRST_TOKEN, PROMPTS_FIRST, UNKNOWN
+from dse.schema.backend import PREFILL_FIRST
 from dse.schema.calibration import KINDS
 from dse.space.candidates import Floats
 
@@ -26,20 +27,22 @@ BELOW = np.linspace(0.0, 1.0 - INSIDE, 41)  # share below the lower end that is 
 SpreadTable = dict[str, dict[str, tuple[float, float]]]
 
 
-def class_of(metric: str) -> str:
-    """The class of a metric of the measurement format."""
-    return CLASS[interval_metric(metric)]
+def class_of(metric: str, scheduler: str) -> str:
+    """The class of a metric of the measurement format under a backend's scheduler."""
+    name = CLASS[interval_metric(metric)]
+    return PROMPTS_FIRST if (name, scheduler) == (FIRST_TOKEN, PREFILL_FIRST) else name
 
 
 def spread_table(
     table: pd.DataFrame, ratio: Floats, kind: Floats, stock: NDArray[np.bool_]
 ) -> tuple[SpreadTable, float]:
     """By class and kind, (low, high) of measured / predicted: `ratio`, `kind` (index of KINDS) and
-    `stock`, (n,) each, of the rows of `table`, from those that are not stock; and by how much
-    larger the error of the median group of stock launches is, from 1 to MOST_WIDER."""
+    `stock`, (n,) each, of the rows of `table` (with the `scheduler` of each), from those that are
+    not stock; and by how much larger the error of the median group of stock launches is, from 1 to
+    MOST_WIDER."""
     frame = pd.DataFrame(
         {
-            "class": table["metric"].map(class_of).to_numpy(),
+            "class": list(map(class_of, table["metric"], table["scheduler"])),
             "group": (table["metric"] + table["serving"] + table["group"]).to_numpy(),
             "kind": kind,
             "stock": stock,

@@ -1,6 +1,6 @@
 """80% intervals: how far predictions of configurations that no fit had seen have been off.
 
-`hardware/efficiency/serving/calibration.yaml` holds, for three classes of metrics and each kind of
+`hardware/efficiency/serving/calibration.yaml` holds, for four classes of metrics and each kind of
 kernel efficiency, the narrowest ends that hold 80% of measured / predicted on rows whose source was
 left out (`dse.accuracy.spread`). A prediction x is taken to lie in [x low, x high] four times out
 of five; of a stock launch both ends are taken to a power.
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.schema.backend import PREFILL_FIRST
 from dse.schema.calibration import KINDS, Calibration
 from dse.space.candidates import Floats
 
@@ -51,7 +52,10 @@ EQUIVALENT_FACTOR = {"dense": 1.25, "sparse": 2.0}
 INVERSE = frozenset(
     ("output_tokens_per_s_per_user", *(m for m in THROUGHPUT_METRICS if not m.startswith("output")))
 )
-CLASSES = tuple(dict.fromkeys(name for name in CLASS.values() if name not in ASSUMED))
+# Where prompts come before decodes (SGLang), a first token depends on how many come together: its
+# interval is twice as wide.
+FIRST_TOKEN, PROMPTS_FIRST = "first token", "first token, prompts first"
+CLASSES = (*dict.fromkeys(name for name in CLASS.values() if name not in ASSUMED), PROMPTS_FIRST)
 # Without a calibration file nothing was held out: a factor of two either way, assumed.
 UNKNOWN = (0.5, 2.0)
 
@@ -63,6 +67,13 @@ def spread_of(calibration: Calibration) -> Spread:
         for name in CLASSES
     }
     return fitted | {name: np.array([ends for _ in KINDS]) for name, ends in ASSUMED.items()}
+
+
+def scheduled(spread: Spread, scheduler: str) -> Spread:
+    """The table under a backend's scheduler."""
+    if scheduler != PREFILL_FIRST:
+        return spread
+    return {**spread, FIRST_TOKEN: spread[PROMPTS_FIRST]}
 
 
 def widened(spread: Spread, power: float) -> Spread:

@@ -88,6 +88,7 @@ class Metrics:
     members: tuple[Member, ...] = ()
     parts: tuple[Part, ...] = ()
     tuning: str = TUNED  # how the software was launched
+    scheduler: str = ""  # of the software
 
     def at(self, i: int) -> tuple[Metrics, int]:
         """The metrics under one software that hold candidate `i`, and its row in them."""
@@ -113,7 +114,7 @@ class Metrics:
     def spread(self) -> Spread:
         """Of the 80% intervals (`dse.physics.intervals`)."""
         assert self.case.machines is not None
-        return self.case.machines.spread_of(self.tuning)
+        return self.case.machines.spread_of(self.tuning, self.scheduler)
 
     def heaviest(self, i: int) -> tuple[Metrics, int]:
         """The metrics of the workload on which candidate `i` spends most chip-seconds, and its row
@@ -254,6 +255,7 @@ def evaluate(
         performance=performance,
         provenance=known,
         tuning=workload.tuning,
+        scheduler=workload.backend.scheduler,
     )
 
 
