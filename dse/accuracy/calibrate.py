@@ -82,7 +82,8 @@ class Problem(Posed):
         spread, wider = self.spread(numbers, others)
         stock, schedulers = self.stock, self.schedulers
         for row in np.flatnonzero(rows):
-            name = class_of(str(self.table["metric"].iloc[row]), schedulers[row])
+            metric, serving = self.table[["metric", "serving"]].iloc[row]
+            name = class_of(metric, serving, schedulers[row])
             power = wider if stock[row] else 1.0
             low, high = np.power(spread[name][KINDS[int(numbers[row, 4])]], power)
             numbers[row, 1:3] = numbers[row, 0] * low, numbers[row, 0] * high

@@ -299,6 +299,7 @@ def spread_rows(kinds: list[str], logs: list[list[float]]) -> tuple[pd.DataFrame
             ("tpot_s", "mixed"),
             ("ttft_s", "mixed"),
             ("ttft_s", "prefill_first"),
+            ("prefill_s", "mixed"),
             ("output_tokens_per_s", "mixed"),
         )
         for k, (kind, group) in enumerate(zip(kinds, logs, strict=True))
