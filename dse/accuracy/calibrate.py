@@ -82,7 +82,7 @@ class Problem(Posed):
         spread, wider = self.spread(numbers, others)
         stock, schedulers = self.stock, self.schedulers
         for row in np.flatnonzero(rows):
-            metric, serving = self.table[["metric", "serving"]].iloc[row]
+            metric, serving = map(str, self.table[["metric", "serving"]].iloc[row])
             name = class_of(metric, serving, schedulers[row])
             power = wider if stock[row] else 1.0
             low, high = np.power(spread[name][KINDS[int(numbers[row, 4])]], power)
