@@ -49,7 +49,8 @@ class Calibration:
         for name, factor in self.factors.items():
             owner, _, field = name.partition(".")
             if owner in (EVERY, backend.calibrated_as or backend.id):
-                changed[field] = changed.get(field, getattr(backend, field)) * factor
+                before: float = getattr(backend, field)
+                changed[field] = changed.get(field, before) * factor
         return replace(backend, **changed) if changed else backend
 
 
