@@ -80,12 +80,20 @@ class Problem(Posed):
         self, numbers: Floats, rows: NDArray[np.bool_], others: NDArray[np.bool_]
     ) -> None:
         spread, wider = self.spread(numbers, others)
-        stock = self.stock
+        stock, schedulers = self.stock, self.schedulers
         for row in np.flatnonzero(rows):
-            name = class_of(str(self.table["metric"].iloc[row]))
+            metric, serving = map(str, self.table[["metric", "serving"]].iloc[row])
+            name = class_of(metric, serving, schedulers[row])
             power = wider if stock[row] else 1.0
             low, high = np.power(spread[name][KINDS[int(numbers[row, 4])]], power)
             numbers[row, 1:3] = numbers[row, 0] * low, numbers[row, 0] * high
+
+    @property
+    def schedulers(self) -> NDArray[np.object_]:
+        """(n,) the scheduler of the row's backend, "" where it is not covered."""
+        backends = self.catalog.backends
+        named = [backends[name].scheduler if name else "" for name in self.backends()]
+        return np.array(named, dtype=object)
 
     @property
     def stock(self) -> NDArray[np.bool_]:
@@ -98,7 +106,8 @@ class Problem(Posed):
         """As `spread_table`, of those of `rows` that the fit sees."""
         seen = self.used & rows & np.isfinite(numbers[:, 0])
         ratio = self.measured[seen] / numbers[seen, 0]
-        return spread_table(self.table[seen], ratio, numbers[seen, 4], self.stock[seen])
+        table = self.table[seen].assign(scheduler=self.schedulers[seen])
+        return spread_table(table, ratio, numbers[seen, 4], self.stock[seen])
 
 
 def as_factors(logs: Floats) -> dict[str, float]:

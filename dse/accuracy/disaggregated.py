@@ -37,7 +37,7 @@ from dse.catalog import Catalog, load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError
 from dse.physics.disaggregated import predict_disaggregated
-from dse.physics.intervals import interval
+from dse.physics.intervals import first_token_class, interval
 from dse.physics.machines import Machines
 from dse.physics.workload import Workload
 from dse.problem.evaluate import evaluate, worst_kind
@@ -177,8 +177,11 @@ def _columns(
     values = {"ttft_s": found.ttft_s, "tpot_s": found.tpot_s}
     floors = {"ttft_s": found.prefill_floor_s, "tpot_s": found.latency_floor_s}
 
+    first_token = first_token_class(load.serving, load.backend.scheduler)
+    spread = machines.spread_of(load.tuning, first_token)
+
     def of(metric: str) -> Columns:
-        low, high = interval(metric, values[metric], kind, machines.spread)
+        low, high = interval(metric, values[metric], kind, spread)
         return [values[metric], low, high, floors[metric], kind]
 
     return of

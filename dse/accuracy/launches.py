@@ -41,7 +41,8 @@ The row itself may say so (SETTINGS, optional columns of the format). For Infere
   wait 20 steps for others (70b_fp8_h200_trt_slurm.sh, 70b_fp4_b200_trt_slurm.sh:
   batch_wait_timeout_iters).
 
-Of MLPerf's server rows two things are inferred:
+MLPerf's requests come as tokens (github:mlcommons/inference, language/llama2-70b/dataset.py), so
+its servers spend nothing on their text. Of its server rows two things are inferred:
 
 - DeepSeek-R1 under TensorRT-LLM is as late there as in InferenceX, whose scripts have the 10 steps:
   with that number first tokens of B200 and GB200, of four submitters, are off by 34% and 17%,
@@ -162,10 +163,12 @@ def _of_mlperf(row: Row, catalog: Catalog) -> dict[str, float]:
     """Of an open loop: offline runs wait for nobody."""
     if row.serving != POISSON:
         return {}
+    known = {"prompt_token_s": 0.0}
     if row.backend == "vllm" and catalog.chips[row.chip].vendor == "AMD":
-        return {"poll_steps": 10.0}
-    late = row.backend == "trtllm" and row.model.id == "deepseek-v3"
-    return {"first_token_steps": LATE_STEPS} if late else {}
+        known["poll_steps"] = 10.0
+    if row.backend == "trtllm" and row.model.id == "deepseek-v3":
+        known["first_token_steps"] = LATE_STEPS
+    return known
 
 
 def _server(cells: Mapping[str, str], row: Row) -> dict[str, float]:

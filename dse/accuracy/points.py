@@ -27,18 +27,18 @@ from dse.accuracy.tables import (
 from dse.catalog import Catalog, load_catalog
 from dse.physics.intervals import interval
 from dse.physics.machines import Machines
-from dse.physics.queueing import synchronised_share
+from dse.physics.queueing import kept_in_step, synchronised_share
 from dse.physics.workload import Workload
 from dse.problem.evaluate import Metrics, evaluate
+from dse.schema.backend import Backend
 from dse.space.batches import DRAFT_AXIS, batch_of
 from dse.space.candidates import CandidateBatch, Floats
 
 # Prompts that a measured closed loop sent, over its concurrency (the format's own statement).
 ROUNDS = 10.0
-# Of requests that the simulation keeps in step, the share that real clients and servers do: chosen
-# by the error of the median group over 0 to 0.5 (docs/physics.md). SGLang 0.5.1 lies near 1, 0.5.6
-# near 0.2, vLLM and TensorRT-LLM near 0.4.
-IN_STEP = 0.25
+# Of requests that are all queued, the share that stays in step: chosen by the error of the median
+# group over 0 to 0.5.
+OFFLINE_IN_STEP = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +98,23 @@ def _evaluated(group: ServedGroup, catalog: Catalog, machines: Machines) -> Metr
             first.serving,
             backend,
             ROUNDS,
-            IN_STEP * synchronised_share(posed.output, ROUNDS, posed.length_spread),
+            _in_step(backend, posed, offline=first.serving == "offline"),
             requests_per_s=posed.requests_per_s,
             queued=posed.queued,
             tuning=first.tuning,
         )
     return evaluate(placed(posed.batch, group.rows, machines), load, machines)
+
+
+def _in_step(backend: Backend, posed: Served, *, offline: bool) -> Floats:
+    """(m,) the share of the time that requests of a benchmark stay in step."""
+    batch = posed.batch
+    requests = np.ceil(batch.concurrency / (batch.replicas * batch.data_parallel))
+    packed = np.minimum(requests, np.maximum(backend.chunk_tokens / posed.prompt, 1.0))
+    if offline:
+        return np.full_like(packed, OFFLINE_IN_STEP)
+    share = synchronised_share(posed.output, ROUNDS, posed.length_spread)
+    return share * kept_in_step(packed, backend.scheduler)
 
 
 def _columns(group: ServedGroup, metrics: Metrics) -> Callable[[str], Columns]:

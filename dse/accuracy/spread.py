@@ -14,7 +14,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dse.accuracy.rows import interval_metric
-from dse.physics.intervals import CLASS, CLASSES, UNKNOWN
+from dse.physics.intervals import (
+    CLASS,
+    CLASSES,
+    FIRST_TOKEN,
+    PREFILL,
+    UNKNOWN,
+    first_token_class,
+)
 from dse.schema.calibration import KINDS
 from dse.space.candidates import Floats
 
@@ -23,23 +30,28 @@ MOST_WIDER = 2.0
 INSIDE = 0.8  # share of the rows between the ends
 BELOW = np.linspace(0.0, 1.0 - INSIDE, 41)  # share below the lower end that is tried
 
+# Prefill alone was measured by few sources, too few for a class: its rows count with first tokens'.
+JOINED = {PREFILL: FIRST_TOKEN}
+
 SpreadTable = dict[str, dict[str, tuple[float, float]]]
 
 
-def class_of(metric: str) -> str:
-    """The class of a metric of the measurement format."""
-    return CLASS[interval_metric(metric)]
+def class_of(metric: str, serving: str, scheduler: str) -> str:
+    """The class of a metric of the measurement format under a backend's scheduler."""
+    name = CLASS[interval_metric(metric)]
+    return first_token_class(serving, scheduler) if name == FIRST_TOKEN else name
 
 
 def spread_table(
     table: pd.DataFrame, ratio: Floats, kind: Floats, stock: NDArray[np.bool_]
 ) -> tuple[SpreadTable, float]:
     """By class and kind, (low, high) of measured / predicted: `ratio`, `kind` (index of KINDS) and
-    `stock`, (n,) each, of the rows of `table`, from those that are not stock; and by how much
-    larger the error of the median group of stock launches is, from 1 to MOST_WIDER."""
+    `stock`, (n,) each, of the rows of `table` (with the `scheduler` of each), from those that are
+    not stock; and by how much larger the error of the median group of stock launches is, from 1 to
+    MOST_WIDER."""
     frame = pd.DataFrame(
         {
-            "class": table["metric"].map(class_of).to_numpy(),
+            "class": list(map(class_of, table["metric"], table["serving"], table["scheduler"])),
             "group": (table["metric"] + table["serving"] + table["group"]).to_numpy(),
             "kind": kind,
             "stock": stock,
@@ -50,7 +62,8 @@ def spread_table(
     tuned, launched = ~frame["stock"], frame["stock"]
     fitted = frame[tuned & (frame["kind"] == 0)]
     ends, typical = {}, {}
-    for name, rows in fitted.groupby("class"):
+    for name in sorted(set(fitted["class"])):
+        rows = fitted[fitted["class"].isin((name, JOINED.get(name)))]
         ends[name] = narrowest(rows["log"], rows["weight"])
         typical[name] = weighted_quantile(rows["log"].abs(), rows["weight"], 0.5)
     found: SpreadTable = {name: {} for name in CLASSES}

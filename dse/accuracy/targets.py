@@ -11,7 +11,11 @@ from dse.answer.numbers import tenths
 # What no fold undoes: chosen with these rows in sight, once for all chips and models.
 CHOICES = (
     "of a closed loop of ten rounds, one prompt in ten is part of the burst at the start",
-    "of requests of equal length, a quarter of those that a simulation keeps in step stay so",
+    "requests of equal length come apart as in a simulation of outputs that differ by up to two "
+    "tokens (two was chosen), and a quarter of them where all are queued",
+    "that the host takes time for each token of a prompt, and that one first-token time of all "
+    "three servers, and one set of factors of both SGLang backends, is what a new one starts from",
+    "that first tokens of servers that put prompts first have an interval of their own",
     "attention data-parallel ranks prefill half-way between apart and together (a square root)",
     "SGLang on Blackwell in InferenceX polls every 10 or 30 steps, TensorRT-LLM's attention "
     "data-parallel ranks every 60, and its tokens a step are those of the scripts",

@@ -46,12 +46,14 @@ ROUNDED, SATURATION = 0.05, 0.25
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """A constant of `stacks` (or, a clock, of chips) that the fit moves together; `sd` of the ridge
-    towards `prior`."""
+    towards `prior`. A `shared` one is a factor on those that stacks have of their own: what one
+    stack shows moves the prior of the others."""
 
     constant: str
     stacks: tuple[str, ...]
     prior: float
     sd: float
+    shared: bool = False
 
     @property
     def share(self) -> bool:
@@ -89,6 +91,9 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("dispatch", ("megatron", "megatron-fused", "generic"), 1.0, 0.3),
     Parameter("dispatch", ("megatron-eager",), 1.0, 0.3),
     Parameter("collectives", ALL, 1.0, 0.3),
+    Parameter("elementwise", ALL, 1.0, 0.45, shared=True),
+    Parameter("moe_elementwise", (*MEGATRON, "generic", "maxtext"), 1.0, 0.75, shared=True),
+    Parameter("dispatch", (*MEGATRON, "generic"), 1.0, 0.3, shared=True),
     Parameter("data_overlap", ("fsdp",), 0.85, 0.7),
     Parameter("expert_overlap", ("megatron", "generic"), 0.3, 0.7),
     Parameter("expert_overlap", ("megatron-fused",), 0.8, 0.7),
@@ -103,10 +108,13 @@ def moved_stacks(stacks: Mapping[str, TrainingStack], moves: Floats) -> dict[str
     """The stacks with every fitted constant at its place."""
     changes: dict[str, dict[str, float]] = {}
     clocks: dict[str, float] = {}
-    for parameter, t in zip(PARAMETERS, moves, strict=True):
-        for name in parameter.stacks:
+    placed = list(zip(PARAMETERS, map(float, moves), strict=True))
+    shared = {(p.constant, name): t for p, t in placed if p.shared for name in p.stacks}
+    for parameter, t in placed:
+        for name in parameter.stacks if not parameter.shared else ():
             of = clocks if parameter.constant == CLOCK else changes.setdefault(name, {})
-            of[name if of is clocks else parameter.constant] = parameter.moved(float(t))
+            value = parameter.moved(t + shared.get((parameter.constant, name), 0.0))
+            of[name if of is clocks else parameter.constant] = value
     return {
         name: replace(stack, clocks=clocks, **changes.get(name, {}))
         for name, stack in stacks.items()

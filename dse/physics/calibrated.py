@@ -74,17 +74,19 @@ KERNELS = (
 BACKENDS = (
     *(
         Parameter(f"{backend}.{field}", sd)
-        for backend in ("vllm", "sglang", "sglang-interval-30", "trtllm")
+        for backend in ("vllm", "sglang", "trtllm")
         for field, sd in (
             ("gap_s_per_step", 0.7),
             ("host_s_per_request", 0.7),
-            ("first_token_s", 0.7),
+            ("first_token_s", 0.4),
             ("launch_s", 0.3),
         )
         if (backend, field) != ("vllm", "launch_s")  # what it compiles hides it
     ),
     Parameter("vllm-2023.host_s_per_step", 0.1),
     Parameter("neuron.gap_s_per_step", 0.5),
+    Parameter("backend.first_token_s", 0.7),
+    Parameter("backend.prompt_token_s", 0.5),
     Parameter("backend.stock_steps", 0.15),
 )
 PARTS = ("compute", "memory", "fixed")

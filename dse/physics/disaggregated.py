@@ -236,7 +236,7 @@ def _brought(
         workers * before.prompts_per_s,
         np.minimum(workers * before.ranks, ranks) / transfer_s,
     )
-    fixed_s = backend.first_token_s + before.alone_s + transfer_s
+    fixed_s = second.host_first_s + before.alone_s + transfer_s
 
     def rate(step_s: Floats) -> Floats:
         if workload.serving == POISSON:
@@ -300,7 +300,7 @@ def decode_workers(case: Case, rows: Floats) -> tuple[DecodeWorkers, Step]:
         steps=np.broadcast_to(steps, deployed.n),
         tpot_s=step_s / case.tokens_per_step,
         output=np.broadcast_to(case.output, deployed.n),
-        first_token_s=np.full(deployed.n, backend.first_token_s),
+        first_token_s=np.broadcast_to(case.host_first_s, deployed.n),
         first_token_steps=np.full(deployed.n, backend.first_token_steps),
         handover_steps=np.full(deployed.n, backend.handover_steps),
     ), step

@@ -1,6 +1,6 @@
 """80% intervals: how far predictions of configurations that no fit had seen have been off.
 
-`hardware/efficiency/serving/calibration.yaml` holds, for three classes of metrics and each kind of
+`hardware/efficiency/serving/calibration.yaml` holds, for five classes of metrics and each kind of
 kernel efficiency, the narrowest ends that hold 80% of measured / predicted on rows whose source was
 left out (`dse.accuracy.spread`). A prediction x is taken to lie in [x low, x high] four times out
 of five; of a stock launch both ends are taken to a power.
@@ -13,14 +13,15 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.schema.backend import PREFILL_FIRST
 from dse.schema.calibration import KINDS, Calibration
 from dse.space.candidates import Floats
 
 Spread = Mapping[str, NDArray[np.float64]]  # class of metrics -> (kinds, 2): low, high
 LABEL = "fitted"
 STEP_METRICS = ("tpot_s", "decode_step_s", "output_tokens_per_s_per_user")
-# Prefill alone was measured by two sources, too few for a class; it is off as a first token is.
-FIRST_TOKEN_METRICS = ("ttft_s", "prefill_s", "e2e_s")
+FIRST_TOKEN_METRICS = ("ttft_s",)
+PREFILL_METRICS = ("prefill_s", "e2e_s")
 THROUGHPUT_METRICS = (
     "output_tokens_per_s",
     "output_tokens_per_s_per_chip",
@@ -39,6 +40,7 @@ CLASS: dict[str, str] = {
     for name, metrics in (
         ("step", STEP_METRICS),
         ("first token", FIRST_TOKEN_METRICS),
+        ("prefill", PREFILL_METRICS),
         ("throughput", THROUGHPUT_METRICS),
         ("energy", ENERGY_METRICS),
         ("power", POWER_METRICS),
@@ -51,7 +53,11 @@ EQUIVALENT_FACTOR = {"dense": 1.25, "sparse": 2.0}
 INVERSE = frozenset(
     ("output_tokens_per_s_per_user", *(m for m in THROUGHPUT_METRICS if not m.startswith("output")))
 )
-CLASSES = tuple(dict.fromkeys(name for name in CLASS.values() if name not in ASSUMED))
+# Where prompts come before decodes (SGLang), a first token depends on how many come together: its
+# interval is twice as wide.
+FIRST_TOKEN, PROMPTS_FIRST = "first token", "first token, prompts first"
+PREFILL, STATIC = "prefill", "static"
+CLASSES = (*dict.fromkeys(name for name in CLASS.values() if name not in ASSUMED), PROMPTS_FIRST)
 # Without a calibration file nothing was held out: a factor of two either way, assumed.
 UNKNOWN = (0.5, 2.0)
 
@@ -63,6 +69,18 @@ def spread_of(calibration: Calibration) -> Spread:
         for name in CLASSES
     }
     return fitted | {name: np.array([ends for _ in KINDS]) for name, ends in ASSUMED.items()}
+
+
+def first_token_class(serving: str, scheduler: str) -> str:
+    """The class of a first token: a static batch meets no server, so it is prefill alone."""
+    if serving == STATIC:
+        return PREFILL
+    return PROMPTS_FIRST if scheduler == PREFILL_FIRST else FIRST_TOKEN
+
+
+def with_first_token(spread: Spread, name: str) -> Spread:
+    """The table where first tokens are of the class `name`."""
+    return spread if name == FIRST_TOKEN else {**spread, FIRST_TOKEN: spread[name]}
 
 
 def widened(spread: Spread, power: float) -> Spread:

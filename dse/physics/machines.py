@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dse.physics.alignment import GrainTable, grain_table
 from dse.physics.calibrated import LawTable, Table, calibrated_fabric, calibrated_laws, inherited
 from dse.physics.fabrics import Fabric, compile_fabric
-from dse.physics.intervals import Spread, spread_of, widened
+from dse.physics.intervals import Spread, spread_of, widened, with_first_token
 from dse.physics.kin import kin_of
 from dse.physics.power import Power, compile_power
 from dse.physics.racks import RackTable, rack_table
@@ -69,9 +69,10 @@ class Machines:
     own_backends: tuple[str, ...] = ()  # of each chip, what its file names
     backends: tuple[Backend, ...] = ()  # that `CandidateBatch.backend` codes stand for
 
-    def spread_of(self, tuning: str) -> Spread:
-        """Of the intervals of what is launched so."""
-        return widened(self.spread, self.stock_wider) if tuning == STOCK else self.spread
+    def spread_of(self, tuning: str, first_token: str) -> Spread:
+        """Of the intervals of what is launched so; its first tokens are of the class."""
+        own = with_first_token(self.spread, first_token)
+        return widened(own, self.stock_wider) if tuning == STOCK else own
 
     def code(self, chip: str) -> int:
         return self.ids.index(chip)

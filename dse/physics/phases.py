@@ -63,6 +63,13 @@ class Case:
         return self.prompt * (1.0 + self.workload.prefix_hit_rate)
 
     @cached_property
+    def host_first_s(self) -> Floats:
+        """(n,) or (1,) seconds of the host before a first token: of a request, and of each token of
+        its prompt, cached ones too."""
+        backend = self.workload.backend
+        return backend.first_token_s + backend.prompt_token_s * self.prompt
+
+    @cached_property
     def context(self) -> Floats:
         return self.prompt + self.output / 2.0
 

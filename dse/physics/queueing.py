@@ -20,6 +20,7 @@ from functools import cached_property
 import numpy as np
 
 from dse.record import record
+from dse.schema.backend import PREFILL_FIRST
 from dse.space.candidates import Floats
 
 
@@ -124,7 +125,7 @@ def decoding_rows(
 ) -> Floats:
     """(n,) requests of a micro-batch that decode in a step that a given one decodes in: itself, and
     of the others the share of their steps that are not spent before the first token."""
-    if scheduler == "prefill_first":
+    if scheduler == PREFILL_FIRST:
         return requests
     steps = prompt / np.maximum(chunk_tokens - requests, 1.0)
     before = (1.0 + _before(requests, steps, output)) * steps
@@ -145,6 +146,14 @@ def synchronised_share(output: Floats, rounds: float, spread: Floats | float) ->
     return 1.0 / (1.0 + 0.14 * spread * output * rounds)
 
 
+def kept_in_step(packed: Floats, scheduler: str) -> Floats:
+    """(n,) of the time that `synchronised_share` gives equal requests, what is left where a client
+    gets outputs that differ by up to two tokens: a request that ends a step early leaves its group.
+    `packed` prompts share a step; where prompts come first, each step carries all that wait. A fit
+    to the simulation (tests/unit/test_queueing.py)."""
+    return np.full_like(packed, 0.25) if scheduler == PREFILL_FIRST else packed**-0.5
+
+
 def closed_loop(
     rank: Rank, rounds: float, synchronised: Floats, cold_s: Floats | float = 0.0
 ) -> Latency:
@@ -154,7 +163,7 @@ def closed_loop(
     and requests that start together and, equally long, end together. `cold_s`: what the first n
     wait longer, as the server runs its kernels for the first time.
     """
-    if rank.scheduler == "prefill_first":
+    if rank.scheduler == PREFILL_FIRST:
         burst, apart = _burst_alone(rank), _apart_prefill_first(rank)
         together = _together_prefill_first
     else:

@@ -33,7 +33,6 @@ from dse.physics.queueing import Rank, closed_loop, decoding_limit, decoding_row
 from dse.physics.step import Step
 from dse.physics.workload import POISSON, Workload
 from dse.record import record
-from dse.schema.backend import Backend
 from dse.space.alike import Shared
 from dse.space.candidates import CandidateBatch, Floats
 
@@ -205,9 +204,10 @@ def _prefill_chip_s(case: Case, rank: Rank) -> Floats:
     return case.deployed.batch.chips_per_instance * rank.delay_s / case.deployed.data_parallel
 
 
-def first_token_s(backend: Backend, rank: Rank) -> Floats:
+def first_token_s(case: Case, rank: Rank) -> Floats:
     """(n,) what a backend adds to the time to first token."""
-    return backend.first_token_s + backend.first_token_steps * rank.step_s
+    backend = case.workload.backend
+    return case.host_first_s + backend.first_token_steps * rank.step_s
 
 
 def evened(queued: Floats, fits: Floats) -> Floats:
@@ -235,7 +235,7 @@ def _closed_loop(case: Case) -> Performance:
         cold_s = workload.backend.cold_s
         latency = closed_loop(rank, workload.rounds, workload.synchronised, cold_s)
     tpot = latency.tpot_s / case.tokens_per_step
-    first_token = first_token_s(workload.backend, rank) + latency.ttft_s
+    first_token = first_token_s(case, rank) + latency.ttft_s
     residence = first_token + (output - 1.0) * tpot
     per_instance = running / residence
     # No open loop lasts whose queue stands: what is in flight beyond `running` is a miss of memory.
@@ -276,7 +276,7 @@ def _poisson(case: Case) -> Performance:
     full_rank, _ = _full_rank(case, fits, prefill_s)
     full = closed_loop(full_rank, np.inf, np.zeros(1))
     full_s = full.ttft_s + (case.steps - 1.0) * full.tpot_s
-    most = fits / (first_token_s(workload.backend, full_rank) + full_s)
+    most = fits / (first_token_s(case, full_rank) + full_s)
 
     def met(rows: Floats) -> tuple[Rank, Step, Response]:
         others = rows * stages - 1.0 / deployed.data_parallel
@@ -289,7 +289,7 @@ def _poisson(case: Case) -> Performance:
     rank, decode, found = met(
         equilibrium(leads_to, np.maximum(fits / (stages * deployed.data_parallel), 1.0))
     )
-    first_s = first_token_s(workload.backend, rank)
+    first_s = first_token_s(case, rank)
     tpot = found.tpot_s / case.tokens_per_step
     rest = np.maximum(output - 1.0, 1e-9)  # 0 tokens after the first, at an endless time for each
     served_s = first_s + found.own_s + found.wait.mean + rest * tpot

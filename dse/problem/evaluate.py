@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dse.economics.cost import cost
 from dse.economics.energy import COUNTED, energy_metrics
-from dse.physics.intervals import Spread
+from dse.physics.intervals import FIRST_TOKEN, Spread, first_token_class
 from dse.physics.machines import Machines
 from dse.physics.parameters import Parameters
 from dse.physics.provenance import worst_block_law
@@ -88,6 +88,7 @@ class Metrics:
     members: tuple[Member, ...] = ()
     parts: tuple[Part, ...] = ()
     tuning: str = TUNED  # how the software was launched
+    first_token: str = FIRST_TOKEN  # its class of `dse.physics.intervals`
 
     def at(self, i: int) -> tuple[Metrics, int]:
         """The metrics under one software that hold candidate `i`, and its row in them."""
@@ -113,7 +114,7 @@ class Metrics:
     def spread(self) -> Spread:
         """Of the 80% intervals (`dse.physics.intervals`)."""
         assert self.case.machines is not None
-        return self.case.machines.spread_of(self.tuning)
+        return self.case.machines.spread_of(self.tuning, self.first_token)
 
     def heaviest(self, i: int) -> tuple[Metrics, int]:
         """The metrics of the workload on which candidate `i` spends most chip-seconds, and its row
@@ -254,6 +255,7 @@ def evaluate(
         performance=performance,
         provenance=known,
         tuning=workload.tuning,
+        first_token=first_token_class(workload.serving, workload.backend.scheduler),
     )
 
 

@@ -38,6 +38,7 @@ TUNINGS = (TUNED, STOCK)
 # A100, Qwen3.5-35B-A3B on H200 1.06, DeepSeek-R1 on H200 1.08, gpt-oss-120b 1.09 on A100 and 1.19
 # on H100, GLM-4.5-Air on A100 1.31. One is Moreh's claim over SGLang on MI300X, 1.47.
 STOCK_STEPS = 1.09
+PREFILL_FIRST = "prefill_first"  # the scheduler that gives prompts steps of their own
 
 
 @record
@@ -74,7 +75,8 @@ class Backend:
     `host_s_per_step` runs beside the device (a step is the larger of the two); `gap_s_per_step`
     and `host_s_per_request` (for each running request) are serial time between two steps, but
     for a backend that is `overlapped`, whose work on requests runs beside the device too;
-    `first_token_s` and `first_token_steps` decode steps are added once to the time to first token;
+    `first_token_s`, `prompt_token_s` for each token of the prompt and `first_token_steps` decode
+    steps are added once to the time to first token;
     `cold_s` is what the first burst takes longer on a server that has served nothing yet;
     it looks for new requests every `poll_steps` decode steps, and after every step with prompts;
     `handover_steps` pass between pools of their own, from a cache that has arrived to its request's
@@ -88,7 +90,7 @@ class Backend:
     It admits a request with the cache of its prompt and `reserved_output` of its output;
     without `window_cache`, layers with a window or chunks keep the whole length too. Collectives
     keep `communication_bytes` of a chip that has peers. A stock launch takes `stock_steps` times
-    the device time of a tuned one.
+    the device time of a tuned one. The fitted factors are those of `calibrated_as`, else its own.
     """
 
     id: str
@@ -98,6 +100,7 @@ class Backend:
     host_s_per_request: float
     launch_s: float
     first_token_s: float
+    prompt_token_s: float
     first_token_steps: float
     cold_s: float
     poll_steps: float
@@ -114,6 +117,7 @@ class Backend:
     overlap: Overlap | None
     early_launch: EarlyLaunch | None
     stock_steps: float
+    calibrated_as: str
     kind: str
     source: str
     date: str
@@ -159,6 +163,13 @@ BACKEND = Table(
         to="first_token_s",
         meaning="added once to the time to first token",
     ),
+    Field(
+        "prompt_token",
+        Quantity("s"),
+        0.0,
+        to="prompt_token_s",
+        meaning="of the host for each token of a prompt, added to it",
+    ),
     Field("first_token_steps", Number(0), 0.0, meaning="decode steps added to it"),
     Field(
         "cold", Quantity("s"), 0.0, to="cold_s", meaning="added to a first burst without warm-up"
@@ -189,7 +200,7 @@ BACKEND = Table(
         to="communication_bytes",
         meaning="that collectives keep of a chip with peers",
     ),
-    Field("scheduler", Word(("mixed", "prefill_first")), "mixed"),
+    Field("scheduler", Word(("mixed", PREFILL_FIRST)), "mixed"),
     Field("overlap", OVERLAP, None, meaning="of network and arithmetic, where experts lie outside"),
     Field("early_launch", EARLY_LAUNCH, None, meaning="of kernels before the last has ended"),
     Field(
@@ -198,6 +209,7 @@ BACKEND = Table(
         STOCK_STEPS,
         meaning="device time of a stock launch over a tuned one",
     ),
+    Field("calibrated_as", Text(), "", meaning="the backend whose fitted factors hold for it"),
     Field("kind", Text()),
     Field("source", Text()),
     Field("date", Text()),

@@ -43,13 +43,14 @@ class Calibration:
     date: str = ""
 
     def backend(self, backend: Backend) -> Backend:
-        """The backend with the factors named "id.field", and those of EVERY, applied to its
-        fields."""
-        changed = {}
+        """The backend with the factors named "id.field", of what it is `calibrated_as`, and those
+        of EVERY, applied to its fields."""
+        changed: dict[str, float] = {}
         for name, factor in self.factors.items():
             owner, _, field = name.partition(".")
-            if owner in (EVERY, backend.id):
-                changed[field] = getattr(backend, field) * factor
+            if owner in (EVERY, backend.calibrated_as or backend.id):
+                before: float = getattr(backend, field)
+                changed[field] = changed.get(field, before) * factor
         return replace(backend, **changed) if changed else backend
 
 

@@ -10,6 +10,7 @@ import pytest
 import dse
 from dse.catalog import load_catalog
 from dse.physics.workload import Workload
+from dse.schema.calibration import Calibration
 from tests.helpers import deploy, run
 
 BACKEND = load_catalog().backends["trtllm"]
@@ -70,6 +71,7 @@ def test_a_stock_launch_is_slower_on_the_device_alone(concurrency: int) -> None:
         gap_s_per_step=0.0,
         host_s_per_request=0.0,
         first_token_s=0.0,
+        prompt_token_s=0.0,
         launch_s=0.0,
         stock_steps=1.5,
     )
@@ -96,3 +98,27 @@ def test_a_stock_launch_says_so_and_is_less_sure() -> None:
     assert not any("stock" in text for text in tuned.assumed)
     wide, narrow = ((high / low) for low, high in (e.interval("tpot_s") for e in (stock, tuned)))
     assert wide > narrow
+
+
+def test_the_host_takes_time_for_each_token_of_a_prompt_even_if_it_is_cached() -> None:
+    batch = deploy("llama-3-8b", "h100_sxm", concurrency=8)
+    backend = replace(BACKEND, prompt_token_s=0.0)
+
+    def first(prompt: int, backend, cached: float) -> float:
+        load = Workload.of(prompt, 256, "continuous", backend, prefix_hit_rate=cached)
+        return float(run(batch, load).values["ttft_s"][0])
+
+    for prompt in (512, 8192):
+        for cached in (0.0, 0.9):
+            slow = first(prompt, replace(backend, prompt_token_s=1e-5), cached)
+            assert slow - first(prompt, backend, cached) == pytest.approx(1e-5 * prompt)
+
+
+def test_a_backend_has_the_factors_of_what_it_is_calibrated_as() -> None:
+    """And those of every backend on top, so that two factors on one field multiply."""
+    factors = {"vllm.gap_s_per_step": 3.0, "backend.gap_s_per_step": 2.0, "other.launch_s": 9.0}
+    known = Calibration(factors, {})
+    same = replace(BACKEND, id="mine", calibrated_as="vllm", gap_s_per_step=0.001)
+    assert known.backend(same).gap_s_per_step == pytest.approx(0.006)
+    assert known.backend(replace(same, calibrated_as="")).gap_s_per_step == pytest.approx(0.002)
+    assert known.backend(same).launch_s == same.launch_s

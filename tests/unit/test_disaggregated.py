@@ -68,7 +68,8 @@ def test_prefill_waits_as_in_a_simulation_of_two_stations(workers, concurrency) 
 
 def test_one_request_meets_no_queue() -> None:
     found = pools(concurrency=1)
-    parts = found.prefill_s + found.transfer_s + found.decode_step_s + LOAD.backend.first_token_s
+    host_s = LOAD.backend.first_token_s + LOAD.prompt_tokens * LOAD.backend.prompt_token_s
+    parts = found.prefill_s + found.transfer_s + found.decode_step_s + host_s
     assert found.ttft_s[0] == pytest.approx(parts[0], rel=1e-6)
 
 

@@ -12,6 +12,7 @@ from dse.physics.queueing import (
     closed_loop,
     decoding_limit,
     decoding_rows,
+    kept_in_step,
     synchronised_share,
 )
 from dse.physics.serving import evened
@@ -94,6 +95,29 @@ def test_equal_requests_that_prefill_first_stay_in_step(n) -> None:
     chunk = FIXED + TOKEN * BUDGET
     assert form.ttft_s[0] == pytest.approx(chunk * (n + 1) / 2)
     assert form.tpot_s[0] == pytest.approx(FIXED + ROW * n + chunk * (n - 1) / 2 / 1024)
+
+
+@pytest.mark.parametrize("scheduler", ["mixed", "prefill_first"])
+def test_a_token_or_two_takes_equal_requests_out_of_step(scheduler) -> None:
+    """Outputs within two tokens of each other: nearer to the simulation than requests that stay in
+    step, and than those that never are."""
+    kept, ever, never = [], [], []
+    for prompt in (512, 1024, 2048, 4096):
+        for n in (8, 16, 32, 64):
+            outputs = np.random.default_rng(n).integers(254, 259, 10 * n)
+            served = simulation.closed_loop(
+                law, np.full(10 * n, prompt), outputs, n, budget=BUDGET, policy=scheduler
+            )
+            one = rank(n, prompt, 256, scheduler)
+            measured = served.ttft_s.mean()
+            for errors, share in (
+                (kept, kept_in_step(one.packed, scheduler)),
+                (ever, np.ones(1)),
+                (never, np.zeros(1)),
+            ):
+                errors.append(abs(closed_loop(one, 10.0, share).ttft_s[0] / measured - 1))
+    assert np.median(kept) < 0.25
+    assert np.median(kept) < 0.5 * min(np.median(ever), np.median(never))
 
 
 @pytest.mark.parametrize(("prompt", "output", "budget"), [(32768, 512, 8192), (4096, 256, 2048)])

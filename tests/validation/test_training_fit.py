@@ -82,13 +82,29 @@ def test_shipped_intervals_hold_as_many_rows_as_they_say(problem: TrainingProble
 
 def test_every_constant_that_moves_belongs_to_a_stack() -> None:
     stacks = training_stacks()
-    places = [(p.constant, name) for p in PARAMETERS for name in p.stacks]
+    places = [(p.constant, name) for p in PARAMETERS if not p.shared for name in p.stacks]
     assert len(places) == len(set(places))
+    assert {(p.constant, name) for p in PARAMETERS if p.shared for name in p.stacks} <= set(places)
     for parameter in PARAMETERS:
         assert parameter.moved(0.0) == pytest.approx(parameter.prior)
     still = moved_stacks(stacks, np.zeros(len(PARAMETERS)))
     assert set(still) == set(stacks)
     assert still["fsdp"].elementwise == pytest.approx(1.5)
+
+
+def test_what_stacks_share_moves_each_of_them_alike() -> None:
+    stacks, nothing = training_stacks(), np.zeros(len(PARAMETERS))
+    still = moved_stacks(stacks, nothing)
+    for k, parameter in enumerate(PARAMETERS):
+        if not parameter.shared:
+            continue
+        moves = nothing.copy()
+        moves[k] = 0.3
+        moved = moved_stacks(stacks, moves)
+        for name, stack in still.items():
+            ratio = getattr(moved[name], parameter.constant) / getattr(stack, parameter.constant)
+            factor = np.exp(0.3) if name in parameter.stacks else 1.0
+            assert ratio == pytest.approx(factor), (parameter.constant, name)
 
 
 def test_a_share_stays_a_share() -> None:
