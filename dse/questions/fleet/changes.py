@@ -10,6 +10,7 @@ what is bought also moves the maintenance of as many chips that are owned alread
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -215,8 +216,8 @@ def _break_even(
         most = (1.0 - GAP) * count(at, options, without).usd
         # A bound on the cost helps to find what is cheaper among whole instances, and makes it
         # slow to prove of split ones that nothing is.
-        among = {"gap": NEAR} if split else {"gap": LOOSE, "below": most}
-        again = solve(at, options, nodes=nodes, split=split, **among)
+        gap, below = (NEAR, math.inf) if split else (LOOSE, most)
+        again = solve(at, options, nodes=nodes, gap=gap, split=split, below=below)
         if again.mix is None or again.usd > most or not _uses(plan, again.mix, offer):
             break
         following = _even(plan, options, offer, again.mix, without)
