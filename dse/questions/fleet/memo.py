@@ -144,7 +144,7 @@ def _facts(found: Solution, document: Json) -> Facts:
     if (other := money["against_renting"]) is not None:
         irr, back = other["irr_per_year"], other["payback_quarter"]
         if irr is not None:
-            strong.append(("a year by buying", tenths(irr)))
+            strong.append(("return on buying, a year", tenths(irr)))
         if back is not None:
             strong.append(("paid back in quarter", f"{back}"))
     return Facts(title, (), strong)
@@ -340,7 +340,7 @@ def _proof(found: Solution, say: Any) -> Table:
         "One machine of each, with the requests of the plan as they come. Low end: nine in ten "
         "measurements are above it."
     )
-    if found.hedged is not None:
+    if found.hedged is not None or all(must(row) is None for row in rows):
         return Table.of("proof", "", rows, columns[:-1], (note,))
     note += (
         " Decide otherwise: what is ordered shows less than that, or what is not ordered shows "
