@@ -197,7 +197,7 @@ def hedged(
         at = (least + most) // 2
         if least > most:
             break
-    progress("orders beside the best")
+    progress("smaller orders")
     found.halve()
     return _judged(plan, options, program, seen, counter, level, found.order)
 
