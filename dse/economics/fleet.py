@@ -10,12 +10,9 @@ spare share h:
     S <= R + O, O <= stock + what was bought and has arrived                      ownership
     watts, racks, chips, dollars <= limit                                         limits
 
-All are whole numbers. A large fleet is solved first with instances that need not be whole: a lower
-bound, and servers in use that are nearly right. There, of the options of a class on a chip the one
-with the highest rate a chip does; and where S is whole, orders are, as each serves quarters in a
-row. Whole instances are sought near these servers, then, where the two differ by more than the
-gap, everywhere among what is cheaper by the gap, up to a number of nodes: where there is nothing,
-the gap is proven.
+All are whole numbers. What would change a large fleet is sought with instances that need not be
+whole: a lower bound. There, of the options of a class on a chip the one with the highest rate a
+chip does; and where S is whole, orders are, as each serves quarters in a row.
 
 The objective is the discounted cost of `dse.economics.fleet_cost`, which counts it a second time
 from the answer.
@@ -45,11 +42,10 @@ from dse.economics.program import Found, Name, Program
 from dse.schema.plan import BUY, QUARTER_HOURS, RENT, DemandClass, FleetChip, Offer, Plan
 
 GAP = 1e-4  # relative, at which the program stops
-LARGE_GAP = 5e-3  # the same of a fleet of more than MANY whole instances
+LARGE_GAP = 2e-3  # the same of a fleet of more than MANY whole instances
 MANY = 20
 LEAST = 1e-6  # of what need not be whole: less is nothing
 NODES, WHOLE = 500, 10  # of a branch-and-bound tree; times as many for the whole program
-NEAR = ((0, 1), (1, 2))  # servers in use, fewer and more than with split instances
 INSTANCES, SERVERS = "run", "servers"  # what need not be whole in a large fleet
 OPTIMAL = "optimal"
 # What may be relaxed to explain that nothing is feasible, in words.
@@ -88,15 +84,11 @@ def solve(
     (`limits_of`) may be exceeded, and the sum of the shares of excess is minimised. What `split`
     names (`divisible`) need not be whole, nor is it in the mix: a lower bound. With `below`,
     nothing is found that is not cheaper than that."""
-    large = divisible(plan, options)
-    gap = gap or (LARGE_GAP if large and not split else GAP)
+    gap = gap or (GAP if split or not divisible(plan, options) else LARGE_GAP)
     start = time.perf_counter()
     whole = program_of(plan, options, relax=relax, split=split)
     if split:
         best = _with_whole_orders(whole, nodes, gap, below)
-    elif large:
-        loose = program_of(plan, options, relax=relax, split=large[:1])
-        best = _of_large(whole, loose, nodes, gap, below)
     else:
         best = program.solve(whole, gap=gap, nodes=WHOLE * nodes, below=below)
     seconds = time.perf_counter() - start
@@ -146,29 +138,6 @@ def _with_whole_orders(loose: Program, nodes: int, gap: float, below: float = np
     for k in orders:
         loose.whole[k] = 1
     return program.solve(loose, gap=gap, nodes=nodes, below=below)
-
-
-def _of_large(whole: Program, loose: Program, nodes: int, gap: float, below: float) -> Found:
-    """Whole instances, from the answer with split ones."""
-    parts = _with_whole_orders(loose, nodes, gap / 5.0, below)
-    if parts.infeasible:
-        return parts
-    best, bound = Found(None, np.inf, -np.inf, False), parts.bound
-    servers = {} if parts.value is None else dict(zip(loose.columns, parts.value, strict=True))
-    servers = {name: round(count) for name, count in servers.items() if name[0] == SERVERS}
-    for fewer, more in NEAR if servers else ():
-        near = {name: (max(n - fewer, 0), n + more) for name, n in servers.items()}
-        found = program.solve(whole, gap=gap / 5.0, nodes=nodes, within=near, below=below)
-        best = min(best, found, key=lambda one: one.usd)
-        if best.value is not None and best.usd - bound <= gap * abs(best.usd):
-            return replace(best, bound=bound)
-    if best.value is not None:
-        below = best.usd - gap * abs(best.usd)
-    found = program.solve(whole, gap=gap, nodes=WHOLE * nodes, below=below)
-    if best.value is None:
-        return replace(found, bound=max(bound, found.bound))
-    bound = max(bound, below if found.infeasible else min(found.bound, below))
-    return replace(min(best, found, key=lambda one: one.usd), bound=bound)
 
 
 def limits_of(plan: Plan) -> dict[str, float]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 from dse.economics.tco import (
     book_and_worth,
+    drawn_share,
     electricity_usd_per_hour,
     upkeep_usd_per_hour,
     yearly_capital,
@@ -177,6 +178,12 @@ def electricity_usd(plan: Plan, chip: str) -> float:
     if owning is None:
         return 0.0
     return electricity_usd_per_hour(owning, plan.costs, plan.busy) * QUARTER_HOURS
+
+
+def site_kwh(plan: Plan, counted: Counted) -> float:
+    """What is drawn at the plan's own meters in its quarters, at the mean load."""
+    watts = sum(one.watts for one in counted.quarters) * drawn_share(plan.costs, plan.busy)
+    return watts / 1000.0 * QUARTER_HOURS
 
 
 def count(plan: Plan, options: Sequence[Option], mix: Mix) -> Counted:

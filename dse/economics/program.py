@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -70,13 +70,11 @@ def solve(
     *,
     gap: float,
     nodes: int,
-    within: Mapping[Name, tuple[float, float]] | None = None,
     below: float = np.inf,
 ) -> Found:
     """The cheapest values of the columns, to a relative gap or up to a number of nodes of the
-    search tree. `within` holds columns between two values; with `below`, the answer costs no more
-    than that, so that to find nothing proves a bound. Raises KeyError for a column that is not of
-    the program."""
+    search tree. With `below`, the answer costs no more than that, so that to find nothing proves a
+    bound."""
     rows = dict(program.rows)
     if np.isfinite(below):
         rows["below",] = ({at: usd for at, usd in enumerate(program.cost) if usd}, below)
@@ -90,9 +88,6 @@ def solve(
         most.append(limit / scale)
     matrix = csr_array((data, places, ends), shape=(len(most), len(program.cost)))
     least, upper = np.zeros(len(program.cost)), np.array(program.upper)
-    for name, (low, high) in (within or {}).items():
-        k = program.columns[name]
-        least[k], upper[k] = min(low, upper[k]), min(high, upper[k])
     whole = np.array(program.whole)
     limits = (matrix, np.array(most))
     found = milp_of(np.array(program.cost), limits, (least, upper), whole, gap=gap, nodes=nodes)

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,10 +37,6 @@ from dse.schema.plan import Plan
 ROUNDS = 2  # of leaving futures out
 BISECTIONS = 3
 HALVINGS = 5
-PASSES = 4  # of trying orders beside the best
-LESS, MORE = 4, 3  # servers of one offer that are given for so many of another, at most
-ASIDE = 0.12  # of the capacity of the first quarter
-TRIED = 8
 SPREAD = 0.06  # below the level, where the share that is kept is sought
 MOST = 3.0  # of a margin
 CHUNK = 250  # futures of one program of margins
@@ -49,7 +45,9 @@ STEPS = 5  # of the rates that a measurement tells apart
 EVEN = 1e-6  # of a margin
 
 
-def margins(program: Program, futures: Futures, order: Order) -> Floats:
+def margins(
+    program: Program, futures: Futures, order: Order, whole: Literal["split", "whole"] = "split"
+) -> Floats:
     """(N,) the multiple of all its peaks, MOST at most, that each future serves with an order."""
     found = np.empty(len(futures))
     for start in range(0, len(futures), CHUNK):
@@ -57,7 +55,7 @@ def margins(program: Program, futures: Futures, order: Order) -> Floats:
         joined = program.of(futures.take(at))
         joined.fix(order)
         joined.lower[joined.relax] = 1.0 - MOST
-        solved = joined.solve(_of(joined.relax, len(joined.upper)), "split")
+        solved = joined.solve(_of(joined.relax, len(joined.upper)), whole)
         found[at] = 0.0 if solved.x is None else 1.0 - solved.x[joined.relax]
     return found
 
@@ -134,11 +132,7 @@ class Counter:
 
     def _whole(self, future: Futures, order: Order) -> float:
         """The margin of the first quarter of one future."""
-        joined = self.first.of(future.first())
-        joined.fix(order)
-        joined.lower[joined.relax] = 1.0 - MOST
-        solved = joined.solve(_of(joined.relax, len(joined.upper)), "whole")
-        return 0.0 if solved.x is None else 1.0 - float(solved.x[joined.relax[0]])
+        return float(margins(self.first, future.first(), order, "whole")[0])
 
 
 def _chips(plan: Plan, options: Sequence[Option]) -> float:
@@ -203,9 +197,8 @@ def hedged(
         at = (least + most) // 2
         if least > most:
             break
-    progress("orders beside the best")
+    progress("smaller orders")
     found.halve()
-    found.improve()
     return _judged(plan, options, program, seen, counter, level, found.order)
 
 
@@ -246,66 +239,10 @@ class _Best:
             else:
                 short = middle
 
-    def improve(self) -> None:
-        """Tries a few servers of one offer for a few of another, or for none, as long as that is
-        cheaper and still serves enough."""
-        for _ in range(PASSES):
-            before = self.order
-            tried = self._beside(before)
-            costs = [float(each_usd(self.program, self.seen, one).mean()) for one in tried]
-            for _, k in sorted((usd, k) for k, usd in enumerate(costs) if usd < self.usd):
-                margin = margins(self.program, self.seen, tried[k])
-                if (margin >= 1.0 - EVEN).mean() >= self.level - SPREAD and self.add(tried[k]):
-                    break
-            if self.order == before or self.share < self.level:
-                return
 
-    def _beside(self, order: Order) -> list[Order]:
-        """At most TRIED orders of about the same capacity in the first quarter, those of which
-        cost least as if nothing else were ordered."""
-        usd, capacity = self._servers()
-        have, paid = (sum(of[one] * n for one, n in order.items()) for of in (capacity, usd))
-        near = {}
-        for less, more in product(order, (None, *usd)):
-            for j, m in product(range(1, LESS + 1), range(1, MORE + 1)):
-                if j > order[less] or less == more or (more is None and m > 1):
-                    continue
-                one = _moved(order, less, j, more, m)
-                cost = sum(usd[label] * n for label, n in one.items())
-                held = sum(capacity[label] * n for label, n in one.items())
-                if cost < paid and abs(held / have - 1.0 if have else 0.0) <= ASIDE:
-                    near[tuple(sorted(one.items()))] = cost
-        return [dict(one) for one in sorted(near, key=lambda one: near[one])[:TRIED]]
-
-    def _servers(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Dollars of a server of each offer that is ordered now, and the share of the first peaks
-        that it serves at best rates, all classes together."""
-        plan, rows = self.program.plan, self.program.on_time
-        usd, capacity = {}, {}
-        for offer in plan.offers:
-            usd[offer.label] = float(rows.cost[rows.names.index(("order", offer.label, 0))])
-            rates = [
-                max(
-                    (
-                        option.requests_per_s / sum(option.chips.values())
-                        for option in self.program.options
-                        if option.klass == one.name and offer.chip in option.chips
-                    ),
-                    default=0.0,
-                )
-                / one.traffic.peak_per_s(0)
-                for one in plan.demand
-            ]
-            there = serves(offer, 0, 0) * plan.chip(offer.chip).server
-            capacity[offer.label] = there * sum(rates)
-        return usd, capacity
-
-
-def _moved(order: Order, less: str, j: int, more: str | None = None, m: int = 0) -> Order:
-    """With j servers less of one offer, m more of another."""
-    changed = {**order, less: order[less] - j}
-    if more is not None:
-        changed[more] = changed.get(more, 0) + m
+def _less(order: Order, label: str) -> Order:
+    """With a server less of one offer."""
+    changed = {**order, label: order[label] - 1}
     return {label: servers for label, servers in changed.items() if servers}
 
 
@@ -381,7 +318,7 @@ def _judged(
         high=float(high),
         waiting_usd=max(alike - single, 0.0),
         measuring_usd=max(alike - known, 0.0),
-        less=max((counter.share(_moved(order, one, 1), level) for one in order), default=None),
+        less=max((counter.share(_less(order, one), level) for one in order), default=None),
     )
 
 

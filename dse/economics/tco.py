@@ -188,8 +188,12 @@ def upkeep_usd_per_hour(found: Owning, costs: Costs) -> dict[str, float]:
 
 def electricity_usd_per_hour(found: Owning, costs: Costs, busy: float = 1.0) -> float:
     """Hourly electricity of an owned chip that serves in the share `busy` of its time."""
-    drawn = 1.0 - costs.value("load_share") + costs.value("load_share") * busy
-    return found.meter_w / 1000.0 * costs.value("electricity") * drawn
+    return found.meter_w / 1000.0 * costs.value("electricity") * drawn_share(costs, busy)
+
+
+def drawn_share(costs: Costs, busy: float) -> float:
+    """Of its power at the meter, what a chip draws that serves in the share `busy` of its time."""
+    return 1.0 - costs.value("load_share") + costs.value("load_share") * busy
 
 
 def life_years(costs: Costs) -> float:

@@ -41,6 +41,7 @@ _UNITS: dict[str, dict[str, float]] = {
     "usd/kWh": {"USD/kWh": 1.0, "$/kWh": 1.0},
     "usd/kW-month": {"USD/kW-month": 1.0, "$/kW-month": 1.0},
     "usd/year": {"USD/year": 1.0, "$/year": 1.0},
+    "g/kWh": {"g/kWh": 1.0, "kg/kWh": 1e3},
 }
 
 
@@ -104,6 +105,8 @@ CHIP_RULES: Mapping[str, Rule] = {
     ),
     "power": Rule("W", 0.0, 1e7, "more than 0 W at the meter, such as 1.73 kW", True),
 }
+# Grams of CO2 of a kWh, which costs nothing here and is counted.
+CARBON = Rule("g/kWh", 0.0, 5000.0, "at most 5000, such as 380 g/kWh")
 
 
 @record
@@ -161,7 +164,8 @@ class Costs:
     """The inputs by name, those of single chips by chip and name, and `lines` of one's own.
     `all_in_power` are chips whose published system power is at the facility's meter,
     `whole_machines` those that need no server. `files` are the user's own that are in it; documents
-    name them without their folders."""
+    name them without their folders. `regions` are electricity and carbon by name, `carbon` the CO2
+    of a kWh where it is said."""
 
     inputs: Mapping[str, Cost] = field(default_factory=dict)
     chips: Mapping[str, Mapping[str, Cost]] = field(default_factory=dict)
@@ -169,6 +173,8 @@ class Costs:
     whole_machines: frozenset[str] = frozenset()
     files: tuple[str, ...] = ()
     lines: Mapping[str, CostLine] = field(default_factory=dict)
+    regions: Mapping[str, Mapping[str, Cost]] = field(default_factory=dict)
+    carbon: Cost | None = None
 
     def value(self, name: str) -> float:
         return self.inputs[name].value
@@ -275,12 +281,20 @@ def read_costs(
             known = ", ".join(base.lines)
             raise document.error((*at, "lines", name), "no shipped line of that name", known)
         lines[name] = replace(base.lines[name], counted=True) if line is None else line
+    regions = {**base.regions, **found.pop("regions")}
+    region, carbon = found.pop("region", None), found.pop("carbon", None)
+    if region is not None and region not in regions:
+        said = f"unknown region {region!r}{did_you_mean(region, regions)}"
+        raise document.error((*at, "region"), said, ", ".join(regions))
+    power = {name: one for name, one in regions.get(region or "", {}).items() if name != "carbon"}
     return Costs(
         lines=lines,
         chips=chips,
+        regions=regions,
+        carbon=carbon or regions.get(region or "", {}).get("carbon", base.carbon),
         all_in_power=base.all_in_power | {*found.pop("all_in_power")},
         whole_machines=base.whole_machines | {*found.pop("whole_machines")},
-        inputs={**base.inputs, **found},
+        inputs={**base.inputs, **power, **found},
         files=(*base.files, file) if own and file else base.files,
     )
 
@@ -374,11 +388,29 @@ class _OwnLine:
         return CostLine(name, *made, self.own, *rest)
 
 
+def _region(**row: Any) -> dict[str, Cost]:
+    """Its price of electricity and, where it is said, the CO2 of a kWh, from one source."""
+    figures = {name: row.pop(name) for name in ("electricity", "carbon")}
+    row["kind"] = row["kind"] or "given"
+    return {name: Cost(name, *one, **row) for name, one in figures.items() if one is not None}
+
+
 def _costs(own: bool) -> Table[dict[str, Any]]:
     """The table of a file of costs: of the catalog, each line is there, or the user's `own`."""
     example = "h100_sxm: {price: 30000 USD}"
     chip = Table(*(Field(n, _Line(r, True), OPTIONAL) for n, r in CHIP_RULES.items()), says=example)
     names = Listed(Text(), says="a list of chip ids")
+    region = Table(
+        Field("electricity", _Amount(RULES["electricity"])),
+        Field("carbon", _Amount(CARBON), None, meaning="CO2 of a kWh, such as 380 g/kWh"),
+        *(Field(name, Text(), "" if own else REQUIRED) for name in ("kind", "source", "date")),
+        Field("note", Text(), ""),
+        make=_region,
+    )
+    place: tuple[tuple[str, Any, str], ...] = (
+        ("region", Text(), "of these, whose electricity and CO2 count"),
+        ("carbon", _Line(CARBON, True), CARBON.accepted),
+    )
     return Table(
         *(Field(n, _Line(rule, own), OPTIONAL if own else REQUIRED) for n, rule in RULES.items()),
         Field("chips", ByName(chip, says=example), {}, meaning="in place of these lines, by chip"),
@@ -388,6 +420,8 @@ def _costs(own: bool) -> Table[dict[str, Any]]:
             {},
             meaning="of one's own, by name, or shipped",
         ),
+        Field("regions", ByName(region), {}, meaning="electricity and CO2 where chips stand"),
+        *(Field(name, kind, OPTIONAL, meaning=says) for name, kind, says in place if own),
         Field("all_in_power", names, (), meaning="chips whose system power is at the meter"),
         Field("whole_machines", names, (), meaning="chips that need no server"),
         says=f"lines such as life: 4 years ({FILE})",

@@ -27,21 +27,22 @@ from dse.schema.reader import (
 
 # Bases that are computed (`dse.economics.tco`): no row of a file is on them.
 COMPUTED = ("owned_tco",)
-# How a chip is had on a basis, and the quarters that a rent on it is signed for, where it is known.
-PRICE_TIERS: dict[str, tuple[str, int | None]] = {
-    "spot": ("spot", 1),
-    "on_demand": ("on demand", 1),
-    "on_demand_marketplace": ("on demand, market", 1),
-    "provider_average": ("on demand, by provider", None),
-    "market_index": ("index of rents", None),
-    "capacity_block": ("days to months", 1),
-    "rental_1yr": ("one year", 4),
-    "reserved_1yr": ("one year", 4),
-    "rental_3yr": ("three years", 12),
-    "reserved_3yr": ("three years", 12),
-    "owned_tco_neocloud": ("owned by a provider", None),
-    "owned_tco_hyperscaler": ("owned by a hyperscaler", None),
-    "owned_tco": ("owned, by parts", None),
+# How a chip is had on a basis, the quarters that a rent on it is signed for, where it is known, and
+# what comes after the chip in a sentence.
+PRICE_TIERS: dict[str, tuple[str, int | None, str]] = {
+    "spot": ("spot", 1, "on the spot market"),
+    "on_demand": ("on demand", 1, "on demand"),
+    "on_demand_marketplace": ("on demand, market", 1, "on demand at a marketplace"),
+    "provider_average": ("on demand, by provider", None, "on demand"),
+    "market_index": ("index of rents", None, "at the index of rents"),
+    "capacity_block": ("days to months", 1, "for days to months"),
+    "rental_1yr": ("one year", 4, "for one year"),
+    "reserved_1yr": ("one year", 4, "for one year"),
+    "rental_3yr": ("three years", 12, "for three years"),
+    "reserved_3yr": ("three years", 12, "for three years"),
+    "owned_tco_neocloud": ("owned by a provider", None, "from a provider"),
+    "owned_tco_hyperscaler": ("owned by a hyperscaler", None, "from a hyperscaler"),
+    "owned_tco": ("owned, by parts", None, "bought"),
 }
 # A row whose note starts so is kept for the record and priced with nothing.
 SUPERSEDED = "superseded"

@@ -47,6 +47,13 @@ PLAN: dict[str, Any] = {
         {"chip": "mi300x", "rent": {"price": "1.55 USD/h", "term_quarters": 12}},
     ],
     "stock": [{"chip": "h100_sxm", "chips": 8}],
+    "costs": {
+        "lines": {
+            "insurance": "0.1 %",
+            "installation": "50 USD/server",
+            "support": "20 USD/chip-year",
+        }
+    },
 }
 
 
@@ -121,8 +128,8 @@ def recalculated(path: Path, folder: Path) -> dict[str, list[list[Any]]]:
             },
         ),
         (
-            {"discount rate": 0.0, "resale": 0.1},
-            {"costs": {"resale": "10 %"}, "discount_rate": "0 %"},
+            {"discount rate": 0.0, "resale": 0.1, "life": 4.8},
+            {"costs": {"resale": "10 %", "life": "4.8 years"}, "discount_rate": "0 %"},
         ),
     ],
 )
@@ -132,7 +139,7 @@ def test_a_changed_input_gives_the_totals_of_a_run(
     (tmp_path / "out").mkdir()
     first = dse.fleet(PLAN)
     (tmp_path / "fleet.xlsx").write_bytes(first.to_xlsx())
-    written = {**PLAN, **plan}
+    written = {**PLAN, **plan, "costs": {**PLAN["costs"], **plan.get("costs", {})}}
     if "chips" in plan:
         written["chips"] = [*plan["chips"], PLAN["chips"][1]]
     again = dse.fleet(written).document

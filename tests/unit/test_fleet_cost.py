@@ -17,11 +17,15 @@ from dse.economics.fleet_cost import (
     discount,
     electricity_usd,
     end_usd,
+    site_kwh,
 )
 from dse.economics.tco import usd_per_chip_hour
 from dse.questions.fleet.answer import answer_of
+from dse.questions.fleet.cash import carbon_words
 from dse.questions.fleet.document import document
 from dse.questions.fleet.words import lead
+from dse.schema.costs import read_costs
+from dse.schema.loader import Document
 from dse.schema.plan import QUARTER_HOURS
 from dse.schema.plan_reader import load_plan
 from tests.helpers_fleet import COSTS, FREE, buy, chip, demand, option, plan, rent
@@ -45,6 +49,23 @@ def test_capital_is_repaid_with_interest_over_its_life():
     assert worth == pytest.approx(1000.0)
     free = replace(one, costs=COSTS.changed({"cost_of_capital": 0.0}))
     assert capital_usd(free, offer, 0) == pytest.approx(1000.0 / 16.0)
+
+
+def test_what_is_drawn_on_site_is_what_is_paid_for_and_what_is_emitted():
+    """Owned chips alone: dollars of electricity over its price, in kWh; grams of each of them."""
+    costs = read_costs(Document("c", {}, None), (), {"carbon": "400 g/kWh"}, COSTS)
+    one = plan(chip("a", stock=6), costs=costs)
+    found = answer_of(one, [option({"a": 2}, 4.0)])
+    assert found.counted is not None
+    paid = sum(q.spend["a"].electricity for q in found.counted.quarters)
+    assert paid > 0.0
+    assert site_kwh(one, found.counted) == pytest.approx(paid / 0.1)
+    made = document(found, [])
+    assert made["kwh_on_site"] == pytest.approx(paid / 0.1)
+    assert made["co2_kg"] == pytest.approx(paid / 0.1 * 0.4)
+    (said,) = carbon_words(found)
+    assert f"{made['co2_kg'] / 1e3:,.0f} t of CO2 at 400 g/kWh" in said
+    assert carbon_words(answer_of(plan(chip("a", stock=6)), [option({"a": 2}, 4.0)])) == []
 
 
 def test_a_rent_signed_beyond_the_end_costs_the_plan_its_whole_term():

@@ -515,3 +515,24 @@ def test_no_shipped_price_counts_beside_a_newer_one_of_its_provider():
             for one in price.rows:
                 dates.setdefault(one.provider, set()).add(first_day(one.date))
             assert all(len(of) == 1 for of in dates.values()), (basis, price.rows[0].chip)
+
+
+def test_a_region_sets_electricity_and_carbon_and_a_line_of_ones_own_replaces_it(tmp_path: Path):
+    base = load_catalog().costs
+    for name, of in base.regions.items():
+        assert 0.05 < of["electricity"].value < 0.3, name
+        assert 10.0 < of["carbon"].value < 900.0, name
+        assert of["electricity"].source.count("https://") == 3
+    there = load_costs(write(tmp_path, "region: ohio\n"), base)
+    assert there.inputs["electricity"] == base.regions["ohio"]["electricity"]
+    # 63,226 thousand tonnes over 133,223 GWh.
+    assert there.carbon is not None
+    assert there.carbon.value == pytest.approx(63_226e9 / 133_223e6, rel=2e-3)
+    cheaper = load_costs(write(tmp_path, "region: ohio\nelectricity: 0.05 USD/kWh\n"), base)
+    assert cheaper.value("electricity") == 0.05
+    assert cheaper.carbon == there.carbon
+    mine = "region: mill\nregions: {mill: {electricity: 0.02 USD/kWh}}\n"
+    hydro = load_costs(write(tmp_path, mine), base)
+    assert (hydro.value("electricity"), hydro.carbon) == (0.02, None)
+    with pytest.raises(InputError, match=r"unknown region 'ohoi'; did you mean ohio\?"):
+        load_costs(write(tmp_path, "region: ohoi\n"), base)

@@ -13,7 +13,7 @@ from dse.catalog import Catalog, load_catalog
 from dse.economics.tco import with_basis
 from dse.errors import InputError, InputErrors
 from dse.questions.fleet.answer import Refusal, Solution, answered
-from dse.questions.fleet.cash import finance, finance_words, stock_words
+from dse.questions.fleet.cash import carbon_words, finance, finance_words, stock_words
 from dse.questions.fleet.changes import Progress, Steps
 from dse.questions.fleet.document import chip_rows, document
 from dse.questions.fleet.figures import figures
@@ -162,7 +162,8 @@ def _level(given: str | float) -> float:
 
 def _answer(found: Solution, command: str) -> Answer:
     money = finance(found)
-    sentences = [*lead(found), *finance_words(found, money), *stock_words(found)]
+    said = (finance_words(found, money), stock_words(found), carbon_words(found))
+    sentences = [*lead(found), *(line for lines in said for line in lines)]
     rests, chips = assumptions(found), chip_rows(found)
     made = document(found, sentences, rests)
     made["finance"] = money

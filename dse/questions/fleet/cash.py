@@ -9,6 +9,7 @@ from typing import Any
 from dse.answer.answer import Column, Figure, Table
 from dse.answer.numbers import dollars, tenths
 from dse.economics.cash import Flow, cash_flow, present_usd, returned
+from dse.economics.fleet_cost import site_kwh
 from dse.questions.fleet.answer import NOTHING_KEEPS, Solution
 from dse.questions.fleet.figures import bar, layout
 from dse.schema.plan import BUY
@@ -172,6 +173,21 @@ def finance_words(found: Solution, money: Json | None) -> list[str]:
         f"Against the cheapest order that only rents, buying {earns} and {verb} "
         f"{dollars(abs(other['present_usd_saved']))} of today's worth; {paid}.",
     ]
+
+
+def carbon_words(found: Solution) -> list[str]:
+    """What is emitted for the chips on one's own site, where the costs say the CO2 of a kWh."""
+    carbon = found.plan.costs.carbon
+    if carbon is None or found.counted is None:
+        return []
+    kwh = site_kwh(found.plan, found.counted)
+    elsewhere = any(not offer.on_site for offer in found.plan.offers)
+    said = (
+        f"The chips on this site draw {kwh / 1e3:,.0f} MWh in {found.plan.quarters} quarters: "
+        f"{kwh * carbon.value / 1e6:,.0f} t of CO2 at {carbon.text}"
+    )
+    said += f" ({carbon.date})" if carbon.date else ""
+    return [said + ("; those at a provider's site are not counted." if elsewhere else ".")]
 
 
 def cash_figure(document: Json) -> Figure:

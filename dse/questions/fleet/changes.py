@@ -10,6 +10,7 @@ what is bought also moves the maintenance of as many chips that are owned alread
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,6 +36,7 @@ STARTS = (0.5, 0.02)  # of the price, where it begins
 QUICK = 200  # nodes of one solve
 THOROUGH = 5000  # where the limit of nodes would end the search for a price
 LOOSE = 0.01  # a larger gap is no answer
+NEAR = 1e-3  # of a price with split instances
 TIGHT = 5 * GAP  # a smaller difference is no difference
 
 LATE = "not known: the limit of nodes was reached"
@@ -211,9 +213,12 @@ def _break_even(
     found, nodes = None, QUICK
     for _ in range(STEPS):
         at = with_offer(plan, replace(offer, usd=offer.usd * factor))
-        below = (1.0 - GAP) * count(at, options, without).usd
-        again = solve(at, options, nodes=nodes, gap=LOOSE, split=split, below=below)
-        if again.mix is None or not _uses(plan, again.mix, offer):
+        most = (1.0 - GAP) * count(at, options, without).usd
+        # A bound on the cost helps to find what is cheaper among whole instances, and makes it
+        # slow to prove of split ones that nothing is.
+        gap, below = (NEAR, math.inf) if split else (LOOSE, most)
+        again = solve(at, options, nodes=nodes, gap=gap, split=split, below=below)
+        if again.mix is None or again.usd > most or not _uses(plan, again.mix, offer):
             break
         following = _even(plan, options, offer, again.mix, without)
         if following > factor * (1.0 + GAP):

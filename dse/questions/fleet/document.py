@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dse.answer.answer import Cell
-from dse.economics.fleet_cost import Counted, Option
+from dse.economics.fleet_cost import Counted, Option, site_kwh
 from dse.questions.fleet.answer import OneChip, Solution, owned_prices, per_million, split
 from dse.questions.fleet.changes import Entry
 from dse.schema.plan import BUY, QUARTER_HOURS, DemandClass, Plan
@@ -25,6 +25,8 @@ def document(
 ) -> dict[str, Any]:
     """`dse fleet --json`."""
     plan, solved, counted = found.plan, found.solved, found.counted
+    carbon = plan.costs.carbon
+    kwh = None if counted is None else site_kwh(plan, counted)
     return {
         "plan": plan.name,
         "title": plan.title,
@@ -44,6 +46,8 @@ def document(
         "usd_bought": None if counted is None else counted.bought_usd,
         "usd_lower_bound": None if counted is None else solved.bound,
         "gap": None if counted is None else solved.gap,
+        "kwh_on_site": kwh,
+        "co2_kg": None if carbon is None or kwh is None else kwh * carbon.value / 1e3,
         "futures": _futures(found),
         "orders": _orders(found),
         "by_quarter": [] if counted is None else _quarters(found, counted),

@@ -26,20 +26,6 @@ from dse.schema.plan import BUY, RENT, DemandClass, Plan
 from dse.schema.prices import PRICE_TIERS
 
 Json = Mapping[str, Any]
-# What comes after a chip's name in place of ` on BASIS`, by the words of the tier.
-_TIERS = {
-    "spot": "on the spot market",
-    "on demand": "on demand",
-    "on demand, market": "on demand at a marketplace",
-    "on demand, by provider": "on demand",
-    "index of rents": "at the index of rents",
-    "days to months": "for days to months",
-    "one year": "for one year",
-    "three years": "for three years",
-    "owned by a provider": "from a provider",
-    "owned by a hyperscaler": "from a hyperscaler",
-    "owned, by parts": "bought",
-}
 _FIELDS = {" (`used_after_end`)": "", " (--as-of)": "", ", bought bought": ", bought"}
 ROWS = 8  # of the table of orders
 
@@ -48,7 +34,7 @@ def spoken(text: str, names: Mapping[str, str]) -> str:
     """A sentence with the makers' names of chips, and what a basis means in place of its name."""
     text = with_names(text, names)
     for basis in sorted(PRICE_TIERS, key=len, reverse=True):
-        words = _TIERS[PRICE_TIERS[basis][0]]
+        words = PRICE_TIERS[basis][2]
         text = re.sub(rf",? (?:rent )?(?:on {basis}|\({basis}\))(?![\w-])", f" {words}", text)
         text = re.sub(rf"(?<![\w-]){basis}(?![\w-])", words, text)
     for field, words in _FIELDS.items():
@@ -158,7 +144,7 @@ def _facts(found: Solution, document: Json) -> Facts:
     if (other := money["against_renting"]) is not None:
         irr, back = other["irr_per_year"], other["payback_quarter"]
         if irr is not None:
-            strong.append(("a year by buying", tenths(irr)))
+            strong.append(("return on buying, a year", tenths(irr)))
         if back is not None:
             strong.append(("paid back in quarter", f"{back}"))
     return Facts(title, (), strong)
@@ -354,7 +340,7 @@ def _proof(found: Solution, say: Any) -> Table:
         "One machine of each, with the requests of the plan as they come. Low end: nine in ten "
         "measurements are above it."
     )
-    if found.hedged is not None:
+    if found.hedged is not None or all(must(row) is None for row in rows):
         return Table.of("proof", "", rows, columns[:-1], (note,))
     note += (
         " Decide otherwise: what is ordered shows less than that, or what is not ordered shows "

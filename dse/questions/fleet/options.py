@@ -17,7 +17,7 @@ from dse.economics.fleet_cost import Option
 from dse.errors import NothingFeasible
 from dse.problem.instances import Subject
 from dse.questions.fleet.arrivals import NONE, poisson_points
-from dse.questions.fleet.pools import pool_options
+from dse.questions.fleet.pools import Pays, pool_options
 from dse.questions.fleet.subjects import below_floor, drafts_of, subject_of_class
 from dse.questions.scale.sizes import Point, Progress, instance_sizes
 from dse.schema.plan import DemandClass, Plan
@@ -57,10 +57,11 @@ def options_of(
     known: Known | None = None,
     *,
     largest: bool = False,
+    pays: Pays = lambda _: True,
 ) -> tuple[list[Option], list[Refusal]]:
     """The options, and what is refused. `known` holds what was evaluated before for classes that
     differ in what they choose from alone, and takes what is new; with `largest`, of pools the
-    largest alone."""
+    largest alone; `pays` says of which pools more are wanted."""
     known = {} if known is None else known
     served: list[Served] = []
     refused: list[Refusal] = []
@@ -81,7 +82,7 @@ def options_of(
         if point.chips in sizes[row.subject.chip]
     ]
     if plan.disaggregated:
-        options += pool_options(plan, catalog, sizes, progress, largest=largest)
+        options += pool_options(plan, catalog, sizes, progress, largest=largest, pays=pays)
     return _efficient(options), refused
 
 

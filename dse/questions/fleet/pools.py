@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -21,6 +21,8 @@ WORKERS = (2, 3, 4)  # times a worker's chips: of both pools at most
 EVEN = 0.02  # of the rate a chip: a larger pool that is better by less is left out
 KEPT = 5  # pools of a pair of chips that the program may choose from
 MAKES = {"prefill": prefill_pool, "decode": decode_pool}
+
+Pays = Callable[[Option], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +43,11 @@ def pool_options(
     progress: Progress,
     *,
     largest: bool = False,
+    pays: Pays = lambda _: True,
 ) -> list[Option]:
     """For every class, model, formats and ordered pair of chips, at most KEPT pools of workers of
     `sizes` by chip; with `largest` the one that serves most a chip, which is what counts in a fleet
-    so large that instances need not be whole."""
+    so large that instances need not be whole. A pair whose largest pool does not pay has none."""
     found: list[Option] = []
     for one in plan.demand:
         limits = (
@@ -60,7 +63,7 @@ def pool_options(
             for before, after in product(first, second):
                 same = (before.cache, before.drafted) == (after.cache, after.drafted)
                 if same and (mixed or before.weights == after.weights):
-                    found += _pair(one, before, after, limits, largest)
+                    found += _pair(one, before, after, limits, largest, pays)
     return found
 
 
@@ -91,12 +94,21 @@ def _workers(
 
 
 def _pair(
-    one: DemandClass, first: _Workers, second: _Workers, limits: Sequence[Limit], largest: bool
+    one: DemandClass,
+    first: _Workers,
+    second: _Workers,
+    limits: Sequence[Limit],
+    largest: bool,
+    pays: Pays,
 ) -> list[Option]:
     sizes = {int(n) for workers in (first, second) for n in workers.pool.table.chips}
-    most = sorted({n * chips for chips in sizes for n in WORKERS})[-1 if largest else 0 :]
+    *smaller, most = sorted({n * chips for chips in sizes for n in WORKERS})
+    (best,) = best_pairs(first.pool, second.pool, [most], limits)
+    if best is not None and not pays(_option(one, first, second, best)):
+        return []
     kept: list[Pair] = []
-    for pair in best_pairs(first.pool, second.pool, most, limits):
+    rest = [] if largest else best_pairs(first.pool, second.pool, smaller, limits)
+    for pair in [*rest, best]:
         # The program takes small pools more often: a larger one must serve more a chip.
         if pair is not None and (not kept or _rate(pair) > (1.0 + EVEN) * _rate(kept[-1])):
             kept.append(pair)

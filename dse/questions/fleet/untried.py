@@ -12,7 +12,7 @@ import numpy as np
 
 from dse.answer.numbers import dollars
 from dse.catalog import Catalog
-from dse.economics.fleet import divisible, solve
+from dse.economics.fleet import DEMAND, divisible, limits_of, solve
 from dse.economics.fleet_cost import Mix, Option, count
 from dse.problem.evaluate import evaluate
 from dse.problem.instances import Subject, subject_of
@@ -27,6 +27,7 @@ from dse.problem.usual import (
 from dse.questions.fleet.answer import Solution
 from dse.questions.fleet.changes import LOOSE, QUICK, Progress
 from dse.questions.fleet.options import options_of
+from dse.questions.fleet.pools import Pays
 from dse.questions.fleet.subjects import workload_of
 from dse.schema.model import Model
 from dse.schema.model_catalog import resolve_model
@@ -143,7 +144,8 @@ def _again(
     plan = found.plan
     # As the plan's own options say: pools may be larger, and are small beside the fleet as well.
     split = divisible(plan, found.options) if found.counted is not None else ()
-    more, _ = options_of(part, catalog, known=found.known, largest=bool(split))
+    pays = _pays(plan, found.options) if found.counted is not None else lambda _: True
+    more, _ = options_of(part, catalog, known=found.known, largest=bool(split), pays=pays)
     options = [*found.options, *(option for option in more if option not in found.options)]
     served = {option.klass for option in options}
     if len(options) == len(found.options) or any(one.name not in served for one in plan.demand):
@@ -158,6 +160,21 @@ def _again(
     if saves <= LOOSE:
         return None
     return Untried(what, saves, _result(plan, options, again.mix))
+
+
+def _pays(plan: Plan, options: Sequence[Option]) -> Pays:
+    """Whether an option can save: where all is rented and nothing scarce, only if a request costs
+    less on it than on the best of the plan's own."""
+    scarce = any(not name.startswith(DEMAND) for name in limits_of(plan))
+    if scarce or any(chip.stock or chip.owning for chip in plan.chips):
+        return lambda _: True
+    hour = {one.chip: min(o.usd_per_chip_hour for o in one.offers) for one in plan.chips}
+
+    def each(option: Option) -> float:
+        return sum(n * hour[chip] for chip, n in option.chips.items()) / option.requests_per_s
+
+    least = {one.name: min(each(o) for o in options if o.klass == one.name) for one in plan.demand}
+    return lambda option: each(option) < least[option.klass]
 
 
 def _result(plan: Plan, options: Sequence[Option], mix: Mix) -> str:

@@ -18,7 +18,7 @@ from dse.economics.fleet_cost import (
 )
 from dse.economics.tco import yearly_capital
 from dse.questions.fleet.answer import Solution, tokens
-from dse.schema.plan import BUY, QUARTER_HOURS, Plan
+from dse.schema.plan import BUY, QUARTER_HOURS, FleetChip, Plan
 
 # Costs of owning that the sheets compute with, and their units.
 COSTS = {
@@ -87,7 +87,10 @@ def _inputs(plan: Plan) -> _Inputs:
             )
             network = Formula(f"{server}*(1+{made.at['network share']})", own.capital_usd)
             made.add(f"{chip.chip} capital", network, "USD a chip, with its network", "computed")
-            further = sum(usd for usd, _ in own.lines.values())
+            further = Formula(
+                "+".join(_line(plan, made, chip, name) for name in own.lines) or "0",
+                sum(usd for usd, _ in own.lines.values()),
+            )
             names = ", ".join(own.lines) or "none"
             made.add(f"{chip.chip} further lines", further, "USD a chip and year", names)
             made.add(f"{chip.chip} server power", own.server_w / 1e3, "kW a chip", own.power.source)
@@ -111,6 +114,16 @@ def _inputs(plan: Plan) -> _Inputs:
         "computed: equal payments over the life",
     )
     return made
+
+
+def _line(plan: Plan, inputs: _Inputs, chip: FleetChip, name: str) -> str:
+    """Dollars a chip and year of a line of one's own (`dse.schema.owning`) as a formula."""
+    assert chip.owning is not None
+    one, (usd, _) = plan.costs.lines[name], chip.owning.lines[name]
+    if one.per == "capital":
+        return f"{one.value!r}*{inputs.at[f'{chip.chip} capital']}"
+    life = plan.costs.value("life") / (8760.0 * 3600.0)
+    return f"{usd * life!r}/{inputs.at['life']}" if one.once else repr(usd)
 
 
 def _recovery(rate: str, years: str) -> str:
