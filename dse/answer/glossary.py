@@ -58,6 +58,8 @@ GLOSSARY: dict[str, str] = {
     "seed": "the number that fixes what a search draws at random",
     "trials recorded": "designs stored in the study, which optuna-dashboard can open",
     "data digest": "a fingerprint of the hardware figures that were used",
+    "kernel laws": "formulas from the size of an operation to the share of a chip's peak that its "
+    "software reaches",
     "granularity": "how finely experts are cut: hidden size against the width of one",
     "activation ratio": "share of the experts that a token uses",
     "sparse": "a mixture of experts: each token passes through a few of the experts only",

@@ -4,7 +4,37 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
+
+from dse.schema.metrics import METRICS
+from dse.schema.prices import PRICE_TIERS
+
+# What a basis of prices is in words, by the words of its tier: after a chip's name, and alone.
+_TIERS = {
+    "spot": ("on the spot market", "spot market"),
+    "on demand": ("on demand", "rent by the hour"),
+    "on demand, market": ("on demand at a marketplace", "rent by the hour at a marketplace"),
+    "on demand, by provider": ("on demand", "rent by the hour, mean of providers"),
+    "index of rents": ("at the index of rents", "index of rents"),
+    "days to months": ("for days to months", "rent for days to months"),
+    "one year": ("for one year", "one-year rent"),
+    "three years": ("for three years", "three-year rent"),
+    "owned by a provider": ("from a provider", "chips owned by a provider"),
+    "owned by a hyperscaler": ("from a hyperscaler", "chips owned by a hyperscaler"),
+    "owned, by parts": ("bought", "owned chips"),
+}
+_BASES = {basis: _TIERS[tier] for basis, (tier, _) in PRICE_TIERS.items()}
+# Words of the command line and of files, for which a page has none or others.
+_FIELDS = {
+    " (`used_after_end`)": "",
+    " (--as-of)": "",
+    ", bought bought": ", bought",
+    " <= ": " at most ",
+    " >= ": " at least ",
+    " &lt;= ": " at most ",
+    " &gt;= ": " at least ",
+}
 
 
 def listed(words: Sequence[str], last: str = "and") -> str:
@@ -13,11 +43,48 @@ def listed(words: Sequence[str], last: str = "and") -> str:
 
 
 def with_names(text: str, names: Mapping[str, str]) -> str:
-    """`text` with the names for their ids; an id inside a longer word stays."""
-    if not names:
-        return text
-    ids = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
-    return re.sub(rf"(?<![\w-])({ids})(?![\w-])", lambda found: names[found[1]], text)
+    """`text` with the names for their ids; an id inside a longer word, a path or the name of an
+    input (`chip.h100_sxm.price`) stays."""
+    return _words(tuple(names)).sub(lambda found: names[found[1]], text) if names else text
+
+
+@cache
+def _words(ids: tuple[str, ...]) -> re.Pattern[str]:
+    either = "|".join(sorted(map(re.escape, ids), key=len, reverse=True))
+    return re.compile(rf"(?<![\w./=-])({either})(?![\w/-]|[.]\w)")
+
+
+def spoken(text: str, names: Mapping[str, str]) -> str:
+    """A text of a page: the makers' names of chips for their ids, and what a basis of prices or a
+    metric means in place of its name."""
+    text = with_names(_INPUT.sub(lambda found: _input_words(*found.groups()), text), names)
+    if "_" in text or " on spot" in text:
+        text = _ON.sub(lambda found: f" {_BASES[found[1]][0]}", text)
+        text = _BASIS.sub(lambda found: f"the basis of {_BASES[found[1]][1]}", text)
+        text = with_names(text, _IDS)
+    for field, words in _FIELDS.items():
+        text = text.replace(field, words)
+    return text
+
+
+def _input_words(of: str, whose: str | None, name: str) -> str:
+    """`memory bandwidth of h100_sxm` of `chip.h100_sxm.memory_bandwidth`, an input of a question,
+    whose ids are yet to be named."""
+    what = name.replace("_", " ")
+    if of == "limit":
+        what = f"limit on {METRICS[name].label if name in METRICS else what}"
+    whose = "every chip" if (of, whose) == ("chip", "all") else whose
+    return f"{what} of {whose}" if whose else what
+
+
+# What may be changed of a study, by the names that the command line takes.
+_INPUT = re.compile(r"(?<![\w.-])(chip|workload|limit|costs)\.(?:([\w-]+)\.)?(\w+)")
+_EITHER = "|".join(sorted(_BASES, key=len, reverse=True))
+_ON = re.compile(rf",? (?:rent )?on ({_EITHER})(?![\w-])")
+_BASIS = re.compile(rf"(?:the )?basis ({_EITHER})(?![\w-])")
+_IDS = {basis: alone for basis, (_, alone) in _BASES.items() if "_" in basis} | {
+    name: row.label for name, row in METRICS.items() if "_" in name
+}
 
 
 class Sources(Sequence[str]):

@@ -95,6 +95,7 @@ def chips_answer(document: dict[str, Any], command: str = "") -> Answer:
         ),
         words=WORDS,
         opening=first,
+        names={one["id"]: one["name"].partition(" (")[0] for one in document["chips"]},
     )
 
 

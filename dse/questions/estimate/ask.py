@@ -200,7 +200,7 @@ def fewest_chips(
         kv_dtype=flags["kv_dtype"],
         offload=offload_of(flags, catalog, chip),
     )
-    return fit_answer(document)
+    return replace(fit_answer(document), names=catalog.names)
 
 
 def _needed(flags: Mapping[str, Any]) -> None:

@@ -111,6 +111,7 @@ def point_answer(
         command=command,
         document=document,
         data=(data_table(estimated),),
+        names=found.names,
         point=found,
     )
 
@@ -134,6 +135,7 @@ def pools_answer(found: Estimate, command: str = "") -> PointAnswer:
         command=command,
         document=document,
         data=(data_table(document),),
+        names=found.names,
         point=found,
     )
 

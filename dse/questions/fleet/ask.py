@@ -86,7 +86,8 @@ def fleet(
     catalog = catalog or load_catalog()
     if plan is not None:
         found = load_plan(find_plan(str(plan)) if isinstance(plan, str | Path) else plan, catalog)
-        return _answer(_solved(found, catalog, service_level, seed, progress), command)
+        made = _answer(_solved(found, catalog, service_level, seed, progress), command)
+        return replace(made, names=catalog.names)
     catalog = with_basis(catalog, price_basis)
     chips, refused = _chips([chip] if isinstance(chip, str) else chip, catalog, price_basis)
     one: dict[str, Any] = {
@@ -127,7 +128,8 @@ def fleet(
         read = replace(read, assumed=(*read.assumed, words))
     solved = _solved(read, catalog, service_level, seed, progress)
     left_out = [Refusal(NAME, name, str(model), reason) for name, reason in refused.items()]
-    return _answer(replace(solved, refused=(*solved.refused, *left_out)), command)
+    made = _answer(replace(solved, refused=(*solved.refused, *left_out)), command)
+    return replace(made, names=catalog.names)
 
 
 def _solved(

@@ -79,6 +79,7 @@ def levers(
             "unit_prices": prices,
         },
         command=command,
+        names=catalog.names,
     )
 
 
