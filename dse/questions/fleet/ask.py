@@ -8,20 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from dse.answer.answer import BESIDE_ROWS, Answer, Opening, table_of
+from dse.answer.answer import Answer, Opening, table_of
 from dse.catalog import Catalog, load_catalog
 from dse.economics.tco import with_basis
 from dse.errors import InputError, InputErrors
 from dse.questions.fleet.answer import Refusal, Solution, answered
-from dse.questions.fleet.cash import finance, finance_words, stock_words
+from dse.questions.fleet.cash import cash_figure, finance, finance_words, stock_words
 from dse.questions.fleet.changes import Progress, Steps
 from dse.questions.fleet.document import chip_rows, document
 from dse.questions.fleet.figures import figures
 from dse.questions.fleet.futures import for_level, with_served
-from dse.questions.fleet.memo import memo
-from dse.questions.fleet.tables import data_table, orders, tables
+from dse.questions.fleet.memo import memo, order_table
+from dse.questions.fleet.tables import data_table, tables
 from dse.questions.fleet.untried import with_untried
-from dse.questions.fleet.words import WORDS, asked_words, assumptions, lead, price_check
+from dse.questions.fleet.words import WORDS, asked_words, assumptions, lead, sure_words
 from dse.questions.fleet.workbook import sheets
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.deployed import OPTIONS, Choices, full, prefill_of
@@ -171,9 +171,10 @@ def _answer(found: Solution, command: str) -> Answer:
     made["finance"] = money
     asked, drawn = asked_words(found.plan), figures(found, made)
     first = None
-    if drawn and len(chips) <= BESIDE_ROWS:
-        sure = " ".join(price_check(found))
-        first = Opening(asked, sentences[0], drawn[-1], orders(chips), sure)
+    if drawn:
+        picture = drawn[0] if found.plan.quarters == 1 and drawn[2:] else cash_figure(made)
+        ordered = order_table(found, made)
+        first = Opening(asked, sentences[0], picture, ordered, sure_words(found))
     # The options that were weighed are for the workbook alone.
     return Answer(
         question="fleet",

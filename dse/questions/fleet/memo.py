@@ -47,13 +47,13 @@ def memo(found: Solution, document: Json) -> Answer:
             asked="",
             headline=lead(found)[0],
             figure=cash_figure(document),
-            table=_orders(found, document),
+            table=order_table(found, document),
             sure=" ".join(price_check(found)),
         ),
     )
 
 
-def _orders(found: Solution, document: Json) -> Table:
+def order_table(found: Solution, document: Json) -> Table:
     """What to order, by when, and the cash of each order, the rest of the cash in a row below."""
     rows = []
     for row in commitments(found, document)[:ROWS]:

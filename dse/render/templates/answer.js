@@ -42,6 +42,7 @@ function draw() {
     });
     const bare = (own) => (own && narrow() ? phone(own) : own);
     if (figure.layout.yaxis && figure.layout.yaxis.categoryarray) for (const trace of traces) trace.y = trace.y.map((name) => inLines(name, 17));
+    if (narrow()) for (const trace of traces) if (trace.orientation === "h" && trace.textposition !== "inside") trace.textposition = "none";
     const legend = narrow() && figure.layout.meta === "named" ? { legend: { ...LEGEND, font: { size: 10 } } } : {};
     const annotations = figure.layout.meta === "named" ? nameMarks(element(id), figure.layout, figure.data) : [];
     const drawn = react(element(id), traces, { ...figure.layout, xaxis: bare(figure.layout.xaxis), yaxis: bare(figure.layout.yaxis), shapes, annotations, ...legend });
