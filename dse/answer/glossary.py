@@ -28,6 +28,7 @@ GLOSSARY: dict[str, str] = {
     "arithmetic intensity",
     "memory bandwidth": "bytes that a chip reads from or writes to its own memory in a second",
     "requests in flight": "requests that are being answered at one time, over all chips",
+    "in flight": "being answered at one time, over all chips",
     "running requests": "requests that memory admits at one time",
     "chip-hour": "one chip for one hour",
     "operator": "one step of the computation, such as a matrix product or attention",
