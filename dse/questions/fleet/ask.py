@@ -172,7 +172,7 @@ def _answer(found: Solution, command: str) -> Answer:
     asked, drawn = asked_words(found.plan), figures(found, made)
     first = None
     if drawn:
-        picture = drawn[0] if found.plan.quarters == 1 and drawn[2:] else cash_figure(made)
+        picture = drawn[0] if found.plan.quarters == 1 and drawn[1:] else cash_figure(made)
         ordered = order_table(found, made)
         first = Opening(asked, sentences[0], picture, ordered, sure_words(found))
     # The options that were weighed are for the workbook alone.

@@ -37,7 +37,7 @@ function draw() {
     // A phone has room for the names of axes alone, and for short lines.
     const phone = (own) => ({
       ...own, tickfont: { size: 11 },
-      ...(own.title ? { title: { text: inLines(own.title.text.replace(/, (lower|higher) is better$/, ""), 34), font: { size: 11 } } } : {}),
+      ...(own.title ? { title: { text: inLines(own.title.text.replace(/, (lower|higher) is better$/, "").replace(/<br>/g, " "), 34), font: { size: 11 } } } : {}),
       ...(own.categoryarray ? { categoryarray: own.categoryarray.map((name) => inLines(name, 17)) } : {}),
     });
     const bare = (own) => (own && narrow() ? phone(own) : own);
