@@ -78,7 +78,9 @@ def _input_words(of: str, whose: str | None, name: str) -> str:
 
 
 # What may be changed of a study, by the names that the command line takes.
-_INPUT = re.compile(r"(?<![\w.-])(chip|workload|limit|costs)\.(?:([\w-]+)\.)?(\w+)")
+_INPUT = re.compile(
+    r"(?<![\w./-])(chip|workload|limit|costs)\.(?:([\w-]+)\.)?(?!yaml|csv)([a-z]\w*)(?!\w|[.]\w)"
+)
 _EITHER = "|".join(sorted(_BASES, key=len, reverse=True))
 _ON = re.compile(rf",? (?:rent )?on ({_EITHER})(?![\w-])")
 _BASIS = re.compile(rf"(?:the )?basis ({_EITHER})(?![\w-])")

@@ -17,6 +17,7 @@ from markupsafe import Markup, escape
 from dse.answer.answer import Answer, Block, Column, Section, Table
 from dse.answer.glossary import GLOSSARY
 from dse.answer.numbers import kind_of
+from dse.answer.palette import plain
 from dse.answer.sentences import spoken, with_names
 from dse.schema.loader import Lazy
 
@@ -46,7 +47,8 @@ def answer_html(answer: Answer) -> str:
     """The page of an answer: the sentences, the pictures, the tables, what it rests on, the command
     and the words that it uses, each explained at its first use and once in a list."""
     names = answer.names
-    figures = {one.name: _told(one.plotly, partial(spoken, names=names)) for one in answer.figures}
+    drawn = Lazy(names, lambda one: plain(names[one]))
+    figures = {one.name: _told(one.plotly, partial(spoken, names=drawn)) for one in answer.figures}
     first = answer.first_screen
     shown = () if first is None else (first.figure, first.table)
     explorer = answer.explorer
