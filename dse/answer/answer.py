@@ -30,6 +30,7 @@ Markdown, HTML, JSON, CSV and XLSX each have one renderer (`dse.render`), which 
    A column's `kind` is a metric or a key of `numbers.KINDS`; without one its cells are words (or
    numbers that are printed as they are). A cell that is already text stays as it is in any column.
    None is a dash. Units stand in the cells, so titles need none.
+   Columns that are `first` are the small table of the first screen.
    `on_console=False` keeps a long table for the page and the files.
 4. `questions/VERB/figures.py` returns `Figure`s: a plotly dictionary and what it shows in words.
    A colour "ink" or "grid" follows the page's own, light or dark. Escape names with `plain_label`.
@@ -39,8 +40,9 @@ Markdown, HTML, JSON, CSV and XLSX each have one renderer (`dse.render`), which 
               blocks=(*figures, *tables), rests=assumed, document=document, command=command)
 
    `asked` is one line: model, workload, limits, price basis; without it the console begins with
-   the headline. `rests` is what the answer rests on,
-   `certainty` how sure it is. `data` are tables for CSV alone, where it holds more than is shown.
+   the headline. `names=catalog.names` gives a page makers' names for ids. `rests` is what the
+   answer rests on, `certainty` how sure it is. `data` are tables for CSV alone, where it holds
+   more than is shown.
    `words` explains terms of this question; `GLOSSARY` (dse/answer/glossary.py) the common ones.
    A page lists those that it uses. `Section` groups blocks under a heading, `Notes` is text,
    `Facts` says one thing by its facts, `Explorer` is a front to look around in,
