@@ -151,7 +151,7 @@ def variant_figure(found: Rediscovery) -> Figure:
         if ratio is not None
     ][::-1]
     names = [words for words, _ in rows]
-    title = "cost over that of the front, at equal quality"
+    title = "cost, times that of the front"
     layout = {
         "height": 110 + 46 * len(rows),
         "xaxis": {"title": {"text": title}},
