@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dse.questions.check.ask import check
     from dse.questions.compare.ask import compare
     from dse.questions.estimate.ask import estimate, fewest_chips
-    from dse.questions.export.ask import export
+    from dse.questions.export import export
     from dse.questions.fleet.ask import fleet
     from dse.questions.levers.ask import levers
     from dse.questions.risk.ask import risk
@@ -69,7 +69,7 @@ _PLACES = {
     "check": "dse.questions.check.ask",
     "compare": "dse.questions.compare.ask",
     "estimate": "dse.questions.estimate.ask",
-    "export": "dse.questions.export.ask",
+    "export": "dse.questions.export",
     "fewest_chips": "dse.questions.estimate.ask",
     "fleet": "dse.questions.fleet.ask",
     "levers": "dse.questions.levers.ask",

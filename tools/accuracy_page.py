@@ -106,8 +106,9 @@ def _targets(document: dict[str, Any]) -> list[str]:
         "## Targets",
         "",
         "What the project set out to reach, the worst missed first. What counts is the worst of "
-        "three ways to hold rows out (below), or the model as it is where no constant was fitted "
-        "to such rows. Held-out figures over several metrics are without disaggregated rows.",
+        "the ways to hold rows out (below) or the one that is named, or the model as it is where "
+        "no constant was fitted to such rows. Held-out figures over several metrics are without "
+        "disaggregated rows.",
         "",
         *_table(TARGET_HEADER, target_rows(document)),
     ]

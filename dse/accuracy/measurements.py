@@ -161,10 +161,13 @@ def across(scored: pd.DataFrame) -> dict[str, Any]:
     wide = pd.to_numeric(degree, errors="coerce") >= WIDE
     cards = wide & scored["chip"].isin([name for name in chips if _on_pcie(name)])
     cards &= ~scored["metric"].isin(("ttft_s", "e2e_s"))
+    caps = scored.get("max_running_requests", pd.Series("", index=scored.index))
+    capped = (scored["serving"] == "offline") & (caps.fillna("").astype(str).str.strip() != "")
     return {
         "static_all": together(scored[scored["serving"] == "static"], "static"),
         "cdna3": together(tpot[cdna3]),
         "pcie": together(scored[cards]),
+        "capped": together(scored[capped], "offline"),
         "rank_correlation": {
             "metric": "tpot_s",
             "rows": len(tpot),

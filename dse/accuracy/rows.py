@@ -153,7 +153,9 @@ def read_row(cells: Mapping[str, str], catalog: Catalog, models: dict[str, Model
         kv = _dtype(cells["kv_dtype"], "kv_dtype")
     else:
         narrowest = weight or min(model.weight_dtypes.values(), key=BITS.__getitem__)
-        narrow = narrowest not in ("bf16", "int8")
+        # gpt-oss on Hopper: 16 bits in InferenceX's scripts and in TensorRT-LLM's overview, both.
+        hopper = catalog.chips[cells["chip"]].family == "hopper"
+        narrow = narrowest not in ("bf16", "int8") and not (hopper and narrowest == "mxfp4")
         kv = "fp8" if backend == "trtllm" and narrow else "bf16"
         assumed.append(f"KV cache {kv}")
     for axis, degree in (("dp", dp), ("ep", ep)):

@@ -33,8 +33,10 @@ CHOICES = (
     "A100's experts take H100's fractions, its decode attention the rows of vLLM alone",
     "fp8 caches are read by the kernels that TensorRT-LLM has for grouped queries",
     "which expert kernels stand for mxfp4 (gpt-oss) on each chip",
-    "how each backend admits requests, and the 10 us of host time a running request that its "
-    "factor multiplies",
+    "how each backend admits requests, the host time a running request that its factor multiplies, "
+    "and that the launch of a step with prompts comes on top of it",
+    "that gpt-oss has a 16-bit cache under TensorRT-LLM on Hopper (its overview, InferenceX's "
+    "script)",
     "training: which constants of the stacks are fitted, which stacks share them, and how strongly "
     "each is held to its prior",
     "training: which recipes count as eager or fused, as their public files say (dispatcher, CUDA "
@@ -42,8 +44,8 @@ CHOICES = (
     "training: state-space scans, tokens sent once a rank, and a clock for each generation of "
     "Blackwell have a constant because residuals asked for it",
     "that the first burst takes 3 s longer where InferenceX's client sent SGLang nothing before",
-    "that in MLPerf's open loops DeepSeek-R1's first token under TensorRT-LLM waits for 10 steps, "
-    "and vLLM on AMD looks for requests every 10",
+    "that in MLPerf's open loops DeepSeek-R1's first token under TensorRT-LLM waits for the 10 "
+    "steps of InferenceX's scripts, and, by its own rows alone, that vLLM on AMD looks every 10",
     "of an open loop the requests in flight count, not their rate, and none waits for memory",
     "the gap between llama.cpp's steps and the bandwidth of its narrow weights, on a grid",
     "between 4 and 8 L40S the kernel table of the server whose links are used",
@@ -75,11 +77,17 @@ class Target(NamedTuple):
 
     @property
     def shortfall(self) -> float:
-        """Share of the target by which it is missed; 0 or less where it is met."""
+        """Share of the target by which it is missed; 0 or less where it is met or has no row."""
         if self.counted is None:
             return 0.0
         short_by = self.counted / self.wanted - 1.0
         return short_by if self.most else -short_by
+
+    @property
+    def verdict(self) -> str:
+        if self.counted is None:
+            return "no rows"
+        return "short" if self.shortfall > 0.0 else "met"
 
 
 ERRORS = (
@@ -88,16 +96,18 @@ ERRORS = (
     ("time to first token, open loop", ("ttft_s", "poisson"), 0.30),
     ("output tokens per second, offline", ("output_tokens_per_s", "offline"), 0.16),
     ("time per output token, disaggregated", ("tpot_s", "disaggregated"), 0.15),
-    ("time to first token, disaggregated", ("ttft_s", "disaggregated"), 0.30),
-    ("tokens per second and chip, pre-training", ("tokens_per_s_per_chip", "pretrain"), 0.10),
+    ("time to first token, disaggregated", ("ttft_s", "disaggregated"), 0.40),
 )
+TRAINING = ("tokens_per_s_per_chip", "pretrain")
 TOGETHER = (
+    ("output tokens per second, offline, the cap given", "capped", 0.12),
     ("static serving, all metrics together", "static_all", 0.15),
     ("time per output token, MI300X and MI325X", "cdna3", 0.25),
     ("PCIe cards at TP 4 and 8, but first tokens", "pcie", 0.25),
 )
-SPEED_UP, RANK, COVERED = 0.08, 0.96, 0.97
-LEAST_INSIDE, MOST_INSIDE, WIDTH = 0.75, 0.85, 2.5
+P90, TRAINED, SPEED_UP, COVERED = 0.35, 0.10, 0.08, 0.99
+LEAST_INSIDE, MOST_INSIDE, WIDTH = 0.75, 0.88, 2.5
+RANK = 0.96  # beside what was set: of our own
 
 
 def targets(document: dict[str, Any]) -> list[Target]:
@@ -106,35 +116,43 @@ def targets(document: dict[str, Any]) -> list[Target]:
     folds = [name for name in held if name not in ("across", "worst")]
     scores = [_overall(document["scores"]), *(_overall(held[name]) for name in folds)]
     joined = [document, *(held["across"][name] for name in folds)]
+
+    def only(fold: str) -> list[dict[tuple[str, str], dict[str, Any]]]:
+        """Nothing left out, and one fold where it was made."""
+        return [scores[0], *(scores[1 + k] for k, name in enumerate(folds) if name == fold)]
+
     found = [
         _target(what, wanted, [_of(by.get(key), "group_median_error") for by in scores])
         for what, key, wanted in ERRORS
     ]
+    what, tokens, _ = ERRORS[0]
+    tails = [_of(by.get(tokens), "p90_error") for by in scores]
+    found.append(_target(f"{what}, 90th percentile of the rows", P90, tails))
+    trained = [_of(by.get(TRAINING), "group_median_error") for by in only("model")]
+    what = "tokens per second and chip, pre-training, its model left out"
+    found.append(_target(what, TRAINED, trained))
     for what, key, wanted in TOGETHER:
-        values = [_of(part[key], "group_median_error") for part in joined]
+        values = [_of(part.get(key), "group_median_error") for part in joined]
         found.append(_target(what, wanted, values))
-    found.append(
-        _target(
-            "speed of one chip over another",
-            SPEED_UP,
-            [part["speed_up"]["median_error"] for part in joined],
-        )
-    )
+    speed = [part["speed_up"]["median_error"] for part in joined]
+    found.append(_target("speed of one chip over another", SPEED_UP, speed))
     ranks = [part["rank_correlation"]["value"] for part in joined]
-    found.append(_target("rank correlation of time per output token", RANK, ranks, most=False))
-    inside = [_inside(by) for by in scores]
-    found.append(_target("inside the 80% interval, at least", LEAST_INSIDE, inside, most=False))
-    found.append(_target("inside the 80% interval, at most", MOST_INSIDE, inside))
+    what = "rank correlation of time per output token (our own)"
+    found.append(_target(what, RANK, ranks, most=False))
+    inside = [_inside(by) for by in only("source")]
+    what = "inside the 80% interval, the source left out"
+    found.append(_target(f"{what}, at least", LEAST_INSIDE, inside, most=False))
+    found.append(_target(f"{what}, at most", MOST_INSIDE, inside))
     for what, key, _ in ERRORS[:3]:
         widths = [
             item["interval_width"] / item["median_error"] if (item := by.get(key)) else None
-            for by in scores
+            for by in only("source")
         ]
-        name = f"half-width of the interval over the median error: {what}"
+        name = f"half-width of the interval over the median error, the source left out: {what}"
         found.append(_target(name, WIDTH, widths, unit="x"))
-    if document["rows"]:
-        share = document["covered"] / document["rows"]
-        found.append(Target("rows predicted", COVERED, False, share, None))
+    if feasible := document["rows"] - document["infeasible"]:
+        share = document["covered"] / feasible
+        found.append(Target("rows predicted, infeasible ones apart", COVERED, False, share, None))
     return sorted(found, key=lambda target: -target.shortfall)
 
 
@@ -179,7 +197,7 @@ def target_rows(document: dict[str, Any]) -> list[tuple[str, ...]]:
             ("at most " if target.most else "at least ") + said(target.wanted, target.unit),
             said(target.reached, target.unit),
             said(target.held, target.unit),
-            "short" if target.shortfall > 0.0 else "met",
+            target.verdict,
         )
         for target in targets(document)
     ]

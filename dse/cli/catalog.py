@@ -10,6 +10,7 @@ import click
 
 from dse.cli.options import (
     Whole,
+    chip_files_option,
     efficiency_option,
     json_option,
     price_options,
@@ -64,11 +65,6 @@ def _tell(as_json: bool, noun: str, question: str, *given: Any, **asked: Any) ->
     deliver(asks(*given, **asked), out=None, as_json=as_json)
 
 
-_chip_file_option = click.option(
-    "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."
-)
-
-
 @chips.command("list")
 @click.option("--vendor", help="Chips of one vendor only.")
 @click.option("--family", help="Chips of one family only, such as hopper or tpu.")
@@ -79,7 +75,7 @@ _chip_file_option = click.option(
     "efficiency.",
 )
 @click.option("--missing", is_flag=True, help="Which figures each chip lacks, instead.")
-@_chip_file_option
+@chip_files_option
 @efficiency_option
 @json_option
 def list_chips(chip_files: Files, as_json: bool, **asked: Any) -> None:
@@ -89,7 +85,7 @@ def list_chips(chip_files: Files, as_json: bool, **asked: Any) -> None:
 
 @chips.command("show")
 @click.argument("chip")
-@_chip_file_option
+@chip_files_option
 @efficiency_option
 @price_options
 @json_option
@@ -204,7 +200,7 @@ def check_space(space: str, as_json: bool) -> None:
 @click.option(
     "--since", metavar="DATE", help="Only what changed since then: by prices known then, and now."
 )
-@_chip_file_option
+@chip_files_option
 @price_options
 @json_option
 def list_prices(chip_files: Files, as_json: bool, **asked: Any) -> None:
@@ -225,7 +221,7 @@ def list_prices(chip_files: Files, as_json: bool, **asked: Any) -> None:
 
 @prices.command("show")
 @click.argument("chip")
-@_chip_file_option
+@chip_files_option
 @price_options
 @json_option
 def show_prices(chip: str, chip_files: Files, as_json: bool) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 import click
 
 from dse.cli.options import (
-    DEGREE,
     LOAD,
     chip_option,
+    degree_options,
     json_option,
     named_model,
+    options,
     out_option,
     read_catalog,
 )
@@ -24,10 +25,7 @@ from dse.cli.printing import command_line, deliver
 @click.argument("config", required=False)
 @click.option("--model", "option", metavar="MODEL", help="The same as the argument.")
 @chip_option
-@click.option("--tp", type=DEGREE, default=1, help="Tensor parallelism.")
-@click.option("--pp", type=DEGREE, default=1, help="Pipeline stages.")
-@click.option("--dp", type=DEGREE, default=1, help="Attention data parallelism.")
-@click.option("--ep", type=DEGREE, default=1, help="Expert parallelism.")
+@options(degree_options)
 @click.option(
     "--weight-dtype",
     help="bf16, fp8, fp8_block (128 x 128), int8, int4, nvfp4, mxfp4, q4_0, q4_k_m, q8_0; else "

@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from dse.cli.options import json_option, out_option
-from dse.cli.printing import command_line, deliver
-from dse.cli.progress import Progress
+from dse.cli.printing import Progress, command_line, deliver
 
 
 @click.group("claims")

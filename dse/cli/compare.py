@@ -18,8 +18,7 @@ from dse.cli.options import (
     refuse,
 )
 from dse.cli.point import OF_POINT, POINT_FLAGS, check_load, point_options
-from dse.cli.printing import command_line, deliver
-from dse.cli.progress import Progress
+from dse.cli.printing import Progress, command_line, deliver
 
 FIGURES = ("settings", "price_basis", "chip_files")  # of chips without a model
 

@@ -72,7 +72,7 @@ def command(
     POINT is a number of front.csv or one of start, cheapest, fastest, best, knee.
     """
     from dse.errors import InputError
-    from dse.questions.export.ask import export
+    from dse.questions.export import export
 
     if out == "":
         raise InputError("read ''", field="--out", accepted="a folder, or the name of the file")

@@ -14,6 +14,7 @@ from dse.cli.options import (
     Between,
     Sectioned,
     Whole,
+    chip_files_option,
     deployed_options,
     json_option,
     options,
@@ -23,8 +24,7 @@ from dse.cli.options import (
     read_catalog,
     refuse,
 )
-from dse.cli.printing import command_line, deliver
-from dse.cli.progress import Progress
+from dse.cli.printing import Progress, command_line, deliver
 
 STEADY = "steady"
 
@@ -77,9 +77,7 @@ STEADY = "steady"
     default="rental_3yr",
     help="Basis of hardware/prices.csv, or owned_tco: chips are bought.",
 )
-@click.option(
-    "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."
-)
+@chip_files_option
 @click.option(
     "--service-level", metavar="PERCENT", help="Order now what serves that share of futures: 80%."
 )

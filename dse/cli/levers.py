@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from dse.cli.options import LOAD, Whole, json_option, out_option, price_options, read_catalog
-from dse.cli.printing import command_line, deliver
-from dse.cli.progress import Progress
+from dse.cli.printing import Progress, command_line, deliver
 
 
 @click.command("levers")
@@ -20,17 +21,7 @@ from dse.cli.progress import Progress
 @price_options
 @out_option("levers")
 @json_option
-def command(
-    models: tuple[str, ...],
-    chip: str,
-    chips: int,
-    prompt_tokens: int,
-    output_tokens: int,
-    tpot_limit: str,
-    price_basis: str,
-    out: str | None,
-    as_json: bool,
-) -> None:
+def command(chip: str, out: str | None, as_json: bool, **asked: Any) -> None:
     """Twice the FLOP/s, bandwidth, capacity, link and power of a chip: how much shorter training, a
     token of one user and a served token become, and what that may cost.
 
@@ -41,16 +32,6 @@ def command(
     """
     from dse.questions.levers.ask import levers
 
-    answer = levers(
-        chip,
-        models=models,
-        chips=chips,
-        prompt_tokens=prompt_tokens,
-        output_tokens=output_tokens,
-        tpot_limit=tpot_limit,
-        price_basis=price_basis,
-        command=command_line(),
-        catalog=read_catalog(),
-        progress=Progress(),
-    )
+    catalog = read_catalog()
+    answer = levers(chip, **asked, command=command_line(), catalog=catalog, progress=Progress())
     deliver(answer, out=out, as_json=as_json)

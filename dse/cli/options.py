@@ -25,6 +25,9 @@ model_option = click.option(
 chip_option = click.option(
     "--chip", help="Chip id (dse catalog chips list), or the path of a chip file."
 )
+chip_files_option = click.option(
+    "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."
+)
 
 
 def named_model(argument: str | None, option: str | None, name: str = "MODEL") -> str:
@@ -42,22 +45,29 @@ def named_model(argument: str | None, option: str | None, name: str = "MODEL") -
     return found
 
 
-class Whole(click.ParamType):
-    """A whole number from `least` to `most`."""
+class Between(click.ParamType):
+    """A number from `least` to `most`."""
 
-    name = "N"
+    name, number, form = "X", float, "g"
 
-    def __init__(self, least: int, most: int) -> None:
+    def __init__(self, least: float, most: float) -> None:
         self.least, self.most = least, most
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         try:
-            number = int(value)
+            number = self.number(value)
         except (ValueError, OverflowError):
             number = self.least - 1
         if not self.least <= number <= self.most:
-            self.fail(f"read {value!r} (accepted: {self.least:,} to {self.most:,})", param, ctx)
+            accepted = f"{self.least:{self.form}} to {self.most:{self.form}}"
+            self.fail(f"read {value!r} (accepted: {accepted})", param, ctx)
         return number
+
+
+class Whole(Between):
+    """A whole number from `least` to `most`."""
+
+    name, number, form = "N", int, ","
 
 
 def out_option(stem: str) -> Callable[[F], F]:
@@ -95,25 +105,13 @@ loss_runs_option = click.option(
 )
 
 
-class Between(click.ParamType):
-    """A number from `least` to `most`."""
-
-    name = "X"
-
-    def __init__(self, least: float, most: float) -> None:
-        self.least, self.most = least, most
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        try:
-            number = float(value)
-        except ValueError:
-            number = self.least - 1.0
-        if not self.least <= number <= self.most:
-            self.fail(f"read {value!r} (accepted: {self.least:g} to {self.most:g})", param, ctx)
-        return number
-
-
 DEGREE, LOAD = Whole(1, 100_000), Whole(1, 100_000_000)
+degree_options = (
+    click.option("--tp", type=DEGREE, default=1, help="Tensor parallelism."),
+    click.option("--pp", type=DEGREE, default=1, help="Pipeline stages."),
+    click.option("--dp", type=DEGREE, default=1, help="Attention data parallelism."),
+    click.option("--ep", type=DEGREE, default=1, help="Expert parallelism."),
+)
 
 
 class Several(click.ParamType):
@@ -288,9 +286,7 @@ _PRICE_OPTIONS = (
 
 def price_options(function: F) -> F:
     """--prices, --as-of and --costs, of which `read_catalog` makes the catalog."""
-    for option in reversed(_PRICE_OPTIONS):
-        function = option(function)
-    return function
+    return options(_PRICE_OPTIONS)(function)
 
 
 def own_price_options(function: F) -> F:

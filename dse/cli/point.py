@@ -13,10 +13,13 @@ from dse.cli.options import (
     LOAD,
     Between,
     F,
+    chip_files_option,
     chip_option,
+    degree_options,
     deployed_options,
     efficiency_option,
     model_option,
+    options,
     prefill_options,
     price_options,
     refuse,
@@ -56,10 +59,7 @@ _POINT_OPTIONS = (
         "link=900GB/s (dse catalog chips derive); topology=through_host: cards without "
         "peer-to-peer.",
     ),
-    click.option("--tp", type=DEGREE, default=1, help="Tensor parallelism."),
-    click.option("--pp", type=DEGREE, default=1, help="Pipeline stages."),
-    click.option("--dp", type=DEGREE, default=1, help="Attention data parallelism."),
-    click.option("--ep", type=DEGREE, default=1, help="Expert parallelism."),
+    *degree_options,
     click.option("--replicas", type=DEGREE, default=1, help="Independent instances."),
     click.option("--domain", type=DEGREE, help="Chips of a hypothetical scale-up domain."),
     click.option("--rack", help="That bounds it (dse catalog racks list), or a file."),
@@ -123,9 +123,7 @@ _POINT_OPTIONS = (
         help="Also price a demand whose peak is X times its mean.",
     ),
     click.option("--training-tokens", help="Of the model, such as 15T."),
-    click.option(
-        "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."
-    ),
+    chip_files_option,
 )
 
 
@@ -144,9 +142,7 @@ POINT_FLAGS = _names(_POINT_OPTIONS)
 
 def point_options(function: F, prices: Callable[[F], F] = price_options) -> F:
     """The flags that describe one point, and those of its prices."""
-    for option in reversed((*_POINT_OPTIONS, efficiency_option)):
-        function = option(function)
-    return prices(function)
+    return prices(options((*_POINT_OPTIONS, efficiency_option))(function))
 
 
 _POOL_OPTIONS = (
@@ -159,11 +155,8 @@ _POOL_OPTIONS = (
 POOL_FLAGS = _names(_POOL_OPTIONS)
 
 
-def pool_options(function: F) -> F:
-    """The flags of --serving disaggregated; --chip, --tp, --dp and --ep are the decode pool's."""
-    for option in reversed(_POOL_OPTIONS):
-        function = option(function)
-    return function
+# The flags of --serving disaggregated; --chip, --tp, --dp and --ep are the decode pool's.
+pool_options = options(_POOL_OPTIONS)
 
 
 # Titles of the help of a point's options.

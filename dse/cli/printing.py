@@ -1,8 +1,9 @@
-"""What verbs print: sentences, tables and documents within the console's width."""
+"""What verbs print within the console's width: sentences, tables, documents, and progress."""
 
 from __future__ import annotations
 
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -50,3 +51,31 @@ def width() -> int:
     import shutil
 
     return max(min(shutil.get_terminal_size((100, 24)).columns, 100), 40)
+
+
+# Progress of work that takes a while, on standard error.
+
+QUIET_S = 2.0
+
+
+class Progress:
+    """A line every two seconds, none before the first two."""
+
+    def __init__(self) -> None:
+        self.last = time.monotonic()
+
+    def __call__(self, text: str) -> None:
+        if time.monotonic() - self.last >= QUIET_S:
+            self.last = time.monotonic()
+            click.echo(text, err=True)
+
+
+class CountProgress:
+    """The same of work that is counted, in `unit`."""
+
+    def __init__(self, unit: str = "") -> None:
+        self.say = Progress()
+        self.unit = f" {unit}" if unit else ""
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        self.say(f"{what}: {done:,} of {total:,}{self.unit}")

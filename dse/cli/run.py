@@ -85,19 +85,10 @@ if TYPE_CHECKING:
 def command(
     space: str,
     out: Path | None,
-    trials: int | None,
-    engine: str,
-    seed: int,
-    storage: str | None,
-    jobs: int,
-    fresh: bool,
-    evaluator: str | None,
-    prove: bool | None,
-    cluster: str | None,
     lease: int,
     laws: tuple[str, ...],
-    loss_runs: str | None,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     """Search SPACE (a shipped name or a file) and write the Pareto-front report.
 
@@ -132,20 +123,11 @@ def command(
             space,
             out=folder,
             catalog=space_catalog(space),
-            engine=engine,
-            seed=seed,
-            trials=trials,
-            storage=storage,
-            jobs=jobs,
-            fresh=fresh,
-            evaluator=evaluator,
-            prove=prove,
             law=next(iter(own), None),
-            loss_runs=loss_runs,
             every_law=ALL in laws,
-            cluster=cluster,
             lease_s=float(lease),
             progress=progress.update,
+            **asked,
         ).document
         started = time.perf_counter()
         progress.say("writing the report")

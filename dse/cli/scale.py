@@ -15,6 +15,7 @@ from dse.cli.options import (
     Between,
     Sectioned,
     Whole,
+    chip_files_option,
     deployed_options,
     json_option,
     options,
@@ -24,8 +25,7 @@ from dse.cli.options import (
     read_catalog,
     refuse,
 )
-from dse.cli.printing import command_line, deliver
-from dse.cli.progress import Progress
+from dse.cli.printing import Progress, command_line, deliver
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,9 +94,7 @@ SECTIONS = {
     default="rental_3yr",
     help="Basis of hardware/prices.csv, or owned_tco, which is computed.",
 )
-@click.option(
-    "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."
-)
+@chip_files_option
 @price_options
 @click.option(
     "--collectives", is_flag=True, help="What collectives of --chips cost on the fabric, instead."

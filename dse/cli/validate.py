@@ -7,8 +7,7 @@ from dataclasses import replace
 import click
 
 from dse.cli.options import efficiency_option, json_option, read_catalog
-from dse.cli.printing import command_line, deliver
-from dse.cli.progress import Progress
+from dse.cli.printing import Progress, command_line, deliver
 
 
 @click.command("validate")

@@ -14,6 +14,7 @@ from dse.cli.options import (
     Between,
     Sectioned,
     Whole,
+    chip_files_option,
     deployed_options,
     efficiency_option,
     json_option,
@@ -25,8 +26,7 @@ from dse.cli.options import (
     refuse,
     space_catalog,
 )
-from dse.cli.printing import command_line, deliver
-from dse.cli.progress import CountProgress, Progress
+from dse.cli.printing import CountProgress, Progress, command_line, deliver
 
 KINDS = ("cost", "power", "chips", "racks", "quality", "latency")
 VARIED = "hbm_bandwidth,capacity,flops,link,domain,price,tdp"
@@ -141,9 +141,7 @@ SECTIONS = {
 @click.option(
     "--price-basis", default="rental_3yr", help="Basis of hardware/prices.csv, or owned_tco."
 )
-@click.option(
-    "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."
-)
+@chip_files_option
 @price_options
 @efficiency_option
 @out_option("whatif")

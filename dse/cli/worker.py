@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import click
 
@@ -31,16 +32,7 @@ from dse.cli.printing import say
 @lease_option
 @efficiency_option
 @price_options
-def command(
-    space: str,
-    storage: str,
-    engine: str | None,
-    seed: int | None,
-    trials: int | None,
-    lease: int,
-    law: str | None,
-    loss_runs: str | None,
-) -> None:
+def command(space: str, storage: str, lease: int, **asked: Any) -> None:
     """Join the study of SPACE (a shipped name or a file), and do work units until none is left.
 
     \b
@@ -64,17 +56,7 @@ def command(
             last = now
             click.echo(f"{done:,} points of this unit evaluated; front {front:,}", err=True)
 
-    done = join(
-        space,
-        space_catalog(space),
-        storage,
-        engine=engine,
-        seed=seed,
-        trials=trials,
-        lease_s=float(lease),
-        progress=progress,
-        law=law,
-        loss_runs=loss_runs,
-    )
+    catalog = space_catalog(space)
+    done = join(space, catalog, storage, lease_s=float(lease), progress=progress, **asked)
     seconds = time.monotonic() - started
     say(f"{done} work units done in {seconds:.1f} s; nothing is left to do in {shown(storage)}.")

@@ -104,22 +104,23 @@ class Case:
             self.deployed, given, usual, requests=requests, tokens=tokens, prefill=prefill
         )
 
-    def launched_s(self, step: Step) -> Floats:
-        """(n,) device seconds of a step with prompts, which no CUDA graph replays: no less than the
-        host takes to launch its operators one by one."""
-        launch_s = self.workload.backend.launch_s / self.workload.slower
-        return np.maximum(step.seconds, launch_s * step.ledger.launches)
-
-    def step_s(self, device_s: Floats, requests: Floats | float = 0.0) -> Floats:
+    def step_s(
+        self,
+        device_s: Floats,
+        requests: Floats | float = 0.0,
+        launches: Floats | float = 0.0,
+    ) -> Floats:
         """A step is the larger of device and host time, plus the gap between two steps and the
         host's work on each decoding request; if overlapped, that runs beside the device. That of a
-        stock launch is slower by what its backend says."""
+        stock launch is slower by what its backend says. A step with prompts is replayed from no
+        CUDA graph: the host launches its operators one by one, `launches` of them, with the hand
+        that works on requests."""
         backend = self.workload.backend
         device_s = device_s * self.workload.slower
         host, each = backend.host_s_per_step, backend.host_s_per_request * requests
         beside = np.where(backend.overlapped, each, 0.0)
         after = backend.gap_s_per_step + (each - beside)
-        return np.maximum(device_s, host + beside) + after
+        return np.maximum(device_s, host + beside + backend.launch_s * launches) + after
 
 
 def layer_imbalance(batch: CandidateBatch) -> Floats:
@@ -190,7 +191,7 @@ def prefill_step(
         overlap=case.overlap(zeros, rows, prefill=True),
         parts=parts,
     )
-    one = case.step_s(case.launched_s(step) * case.imbalance)
+    one = case.step_s(step.seconds * case.imbalance, 0.0, step.ledger.launches * case.imbalance)
     return one * (1.0 + (chunks - 1.0) / case.deployed.pipeline_parallel), step
 
 
@@ -246,8 +247,9 @@ def rank_of(
         overlap=case.overlap(rows, rows * plain.verified + carried, prefill=carried > 0.0),
         parts=False,
     )
-    added = np.maximum(case.launched_s(mixed) - alone_s, 0.0)
-    added = added * (case.imbalance * case.workload.slower)
+    launches = mixed.ledger.launches * case.imbalance
+    carrying_s = case.step_s(mixed.seconds * case.imbalance, rows, launches)
+    added = np.maximum(carrying_s - case.step_s(alone_s * case.imbalance, rows), 0.0)
     added = added * case.fresh / carried
     rank = Rank(
         requests=requests,

@@ -22,7 +22,7 @@ from dse.problem.evaluate import MEMORY_PARTS, Metrics
 from dse.problem.loads import load_row, whole
 from dse.problem.models import ASKED
 from dse.problem.quality import describe_quality, quality_intervals
-from dse.problem.training.intervals import OF_LIFE, OF_TRAINING, study_intervals
+from dse.problem.training.figures import OF_LIFE, OF_TRAINING, study_intervals
 from dse.quality import quantisation
 from dse.rules.case import Case
 from dse.rules.registry import row

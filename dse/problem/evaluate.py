@@ -20,8 +20,8 @@ from dse.physics.parameters import Parameters
 from dse.physics.provenance import worst_block_law
 from dse.physics.serving import Performance, predict
 from dse.physics.workload import Workload
-from dse.problem.format_loss import FormatLoss
 from dse.problem.models import ASKED, OF_MODEL, Models
+from dse.problem.quality import FormatLoss
 from dse.quality.law import Law
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, Quality
 from dse.record import record
@@ -76,7 +76,7 @@ class Metrics:
     """`values[metric]` in SI units; `violations[rule]` > 0 where a rule of `dse.rules` is broken,
     scaled as used / limit - 1 (or 1); all (n,). NaN: does not apply. `members` are the workloads of
     a mix (`dse.problem.mix`), empty where there is one. `parts` are the candidates by the software
-    that serves them (`dse.problem.joined`), empty where one serves all; ledgers, memory, `case` and
+    that serves them (`dse.problem.mix`), empty where one serves all; ledgers, memory, `case` and
     `members` are then those of the parts, which `at` finds."""
 
     values: Mapping[str, Floats]

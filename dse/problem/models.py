@@ -15,7 +15,7 @@ from dse.physics.parameters import (
     kv_elements_per_token,
     parameters,
 )
-from dse.problem.format_loss import FormatLoss, format_loss
+from dse.problem.quality import FormatLoss, format_loss
 from dse.quality.law import Law
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, Quality, quality, tokens_at_compute
 from dse.schema.dtypes import CODE

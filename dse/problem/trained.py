@@ -17,16 +17,14 @@ from numpy.typing import NDArray
 from dse.catalog import Catalog
 from dse.economics.lifetime import lifetime, tokens_over_years
 from dse.problem.evaluate import Metrics
-from dse.problem.training.assumed import run_assumptions
-from dse.problem.training.energy import mean_watts
-from dse.problem.training.intervals import OF_LIFE, OF_TRAINING
+from dse.problem.training.figures import OF_LIFE, OF_TRAINING, mean_watts, run_assumptions
 from dse.problem.training.search import Trainer
 from dse.problem.training.trainer import trainer_of
 from dse.record import record
 from dse.rules.service import TRAINING_FITS
-from dse.schema.lifetime import LifetimeTerms
 from dse.schema.study import Study
 from dse.schema.training_run import TrainingTerms
+from dse.schema.training_section import LifetimeTerms
 from dse.space.batches import DEPLOYMENT_AXES
 from dse.space.candidates import CandidateBatch, Floats
 

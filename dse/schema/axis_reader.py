@@ -20,9 +20,10 @@ from dse.schema.axes import (
     Section,
     Value,
     branches,
+    ratio_of,
+    tokens_of,
 )
 from dse.schema.axis_shapes import check_shapes
-from dse.schema.axis_values import ratio_of, tokens_of
 from dse.schema.chip import GENERIC
 from dse.schema.dtypes import ALIASES, DTYPES
 from dse.schema.loader import Document, KeyPath, did_you_mean

@@ -47,7 +47,7 @@ from dse.schema.tiers import FILE as TIERS_FILE
 from dse.schema.tiers import NO_TIERS, TierDefaults, load_tiers
 
 if TYPE_CHECKING:
-    from dse.schema.own_full import OwnChip
+    from dse.schema.own_chip import OwnChip
 
 MEASUREMENTS = "measurements"
 # Chips whose collectives were measured over PCIe; the first without peer-to-peer too.

@@ -23,8 +23,7 @@ from dse.record import record
 from dse.schema.catalog import Catalog
 from dse.schema.chip import DIMENSION, HYPOTHETICAL
 from dse.schema.loader import Document, did_you_mean, load_yaml
-from dse.schema.own_chip import read_own_chip
-from dse.schema.own_full import OwnChip, read_full_form
+from dse.schema.own_chip import OwnChip, read_full_form, read_own_chip
 from dse.schema.reader import UNDATED, together
 from dse.schema.system import TOPOLOGIES
 

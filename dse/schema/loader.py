@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dse import units
 from dse.data import is_shipped
 from dse.errors import InputError
 from dse.record import record
@@ -39,13 +38,6 @@ class Document:
     def error(self, path: KeyPath, message: str, accepted: str | None = None) -> InputError:
         place = {"file": self.file, "line": self.line(path)} if self.file else {}
         return InputError(message, field=dotted(path), accepted=accepted, **place)
-
-    def quantity(self, path: KeyPath, text: str | float, dimension: str) -> float:
-        """SI value of `text`. Raises InputError that names this file, the line and the field."""
-        try:
-            return units.parse(text, dimension)
-        except InputError as error:
-            raise self.error(path, error.message, error.accepted) from None
 
 
 def dotted(path: KeyPath) -> str:

@@ -48,9 +48,9 @@ def load_models(path: Path | None = None) -> dict[str, Model]:
     return {id_: entry.model for id_, entry in _entries(path or _shipped()).items()}
 
 
-def load_published(path: Path | None = None) -> dict[str, Published]:
+def load_published() -> dict[str, Published]:
     """Published counts by id, to compare with."""
-    return {id_: entry.published for id_, entry in _entries(path or _shipped()).items()}
+    return {id_: entry.published for id_, entry in _entries(_shipped()).items()}
 
 
 def resolve_model(text: str) -> Model:

@@ -12,7 +12,6 @@ from dse.record import record
 from dse.schema.catalog import Catalog
 from dse.schema.costs import Cost, Costs
 from dse.schema.prices import PurchaseRow
-from dse.schema.server import rack_of, server_of
 
 # What a buyer pays, most telling kind first: the street, the list, a share of a whole system, the
 # list at launch. Ends of a range, what a chip costs to make and guesses are no buyer's price.
@@ -176,3 +175,22 @@ def _server_price(catalog: Catalog, chip: str, costs: Costs) -> tuple[Cost, floa
         note=f"median of {len(rows)}: {kinds}" if len(rows) > 1 else kinds,
     )
     return cost, usd if cost.name == "server_price" else usd * factor
+
+
+# The fewest chips that are had at once.
+
+LARGEST_DOMAIN = 72  # a larger scale-up domain is not sold whole
+SERVERS_PER_RACK = 4
+
+
+def server_of(catalog: Catalog, chip: str) -> int:
+    """Chips of the scale-up domain, which up to LARGEST_DOMAIN is a server or a rack (assumed to be
+    had whole)."""
+    return catalog.systems[catalog.chip(chip).system].levels[0].size or 1
+
+
+def rack_of(server: int) -> tuple[int, str]:
+    """(chips of a rack, why) of servers of so many."""
+    if server < LARGEST_DOMAIN:
+        return SERVERS_PER_RACK * server, f"assumed: {SERVERS_PER_RACK} servers in a rack"
+    return server, "a server that fills a rack"

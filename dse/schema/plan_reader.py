@@ -17,7 +17,17 @@ from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import Cost, Costs, check_chips, read_costs
 from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml
 from dse.schema.model_catalog import resolve_model
-from dse.schema.owning import HOUR, Owning, lacks_for_owning, lacks_power, owning, power_at_meter
+from dse.schema.owning import (
+    HOUR,
+    LARGEST_DOMAIN,
+    Owning,
+    lacks_for_owning,
+    lacks_power,
+    owning,
+    power_at_meter,
+    rack_of,
+    server_of,
+)
 from dse.schema.plan import (
     BUY,
     FROM_TRACE,
@@ -33,7 +43,6 @@ from dse.schema.plan import (
 )
 from dse.schema.prices import COMPUTED
 from dse.schema.reader import read
-from dse.schema.server import LARGEST_DOMAIN, rack_of, server_of
 from dse.schema.trace import read_trace
 from dse.schema.traffic import GROUPS, Traffic, traffic_of
 from dse.schema.workloads import CURRENT_BACKEND

@@ -19,7 +19,6 @@ from dse.schema.axis_reader import Software, read_axes
 from dse.schema.catalog import Catalog, Source
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import Costs, check_chips, read_costs
-from dse.schema.lifetime import LIFETIME, LifetimeTerms
 from dse.schema.load import DEMAND, Demand, check_idle_once
 from dse.schema.loader import Document, KeyPath, Lazy, did_you_mean, load_yaml
 from dse.schema.loss_runs import LossRuns, load_loss_runs
@@ -49,7 +48,12 @@ from dse.schema.space_chips import (
     with_systems,
 )
 from dse.schema.training_run import TRAINING, TrainingTerms
-from dse.schema.training_section import check_training, check_training_metrics
+from dse.schema.training_section import (
+    LIFETIME,
+    LifetimeTerms,
+    check_training,
+    check_training_metrics,
+)
 from dse.schema.views import View, read_views
 from dse.schema.wishes import ALIKE, EXACT, Resolution, Wish, read_resolution, read_wish
 from dse.schema.workloads import (

@@ -149,9 +149,9 @@ def training_stacks(folder: Path | None = None) -> dict[str, TrainingStack]:
     return stacks
 
 
-def training_stack(name: str, folder: Path | None = None) -> TrainingStack:
+def training_stack(name: str) -> TrainingStack:
     """By id. Raises InputError with near spellings."""
-    stacks = training_stacks(folder)
+    stacks = training_stacks()
     if name in stacks:
         return stacks[name]
     raise InputError(

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.search.engine import Budget, Progress, tenth
-from dse.search.evaluator import SEARCH, Batch, Evaluator, SeenIds
-from dse.search.frontier import promising
+from dse.search.evaluator import SEARCH, Batch, Evaluator, SeenIds, promising
 from dse.search.record import active_axes
 
 LEAST_SAMPLE = 2_000

@@ -13,11 +13,15 @@ the study has the names of all.
 from __future__ import annotations
 
 import json
+import signal
+import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -31,7 +35,6 @@ from optuna.trial import TrialState, create_trial
 from dse.errors import StorageError
 from dse.problem.protocol import Problem, SpaceProtocol
 from dse.search.evaluator import Batch
-from dse.search.interrupt import uninterrupted
 from dse.search.journal import gathered_writes, many_trials
 from dse.search.storage import FAILURES, in_words, is_url, open_storage, shown
 from dse.search.tables import Loaded, Tables, usable
@@ -309,3 +312,29 @@ def distributions(space: SpaceProtocol) -> list[CategoricalDistribution]:
 def active_axes(space: SpaceProtocol, index: NDArray[np.int64]) -> NDArray[np.bool_]:
     """(n, d): whether the axis applies to the point; an axis of one value counts as applying."""
     return space.active(index) | (space.cardinalities == 1)
+
+
+# Holding Ctrl-C back while something is stored.
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Runs its block to the end when the first Ctrl-C comes, then raises KeyboardInterrupt; a
+    second one is raised at once. Other threads than the main one get no signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[int] = []
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        if held:
+            raise KeyboardInterrupt
+        held.append(number)
+
+    before = signal.signal(signal.SIGINT, hold)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+    if held:
+        raise KeyboardInterrupt

@@ -5,7 +5,7 @@
     )
     study.optimize(objective, n_trials=2_000)
 
-It shares with the engine `pareto-local` the choice of what to look around (`dse.search.frontier`);
+It shares with the engine `pareto-local` the choice of what to look around (`dse.search.evaluator`);
 the engine evaluates thousands of neighbours in a call, the sampler hands them out trial by trial.
 """
 
@@ -29,7 +29,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from dse.pareto import Archive
-from dse.search.frontier import promising
+from dse.search.evaluator import promising
 
 Params = dict[str, Any]
 Key = frozenset[tuple[str, Any]]

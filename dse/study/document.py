@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from dse import __version__
+from dse import __version__, units
 from dse.catalog import Catalog
+from dse.economics.evidence import evidence_rows
 from dse.economics.tco import usd_per_chip_hour
 from dse.pareto import REFERENCE, Scale, choose, hypervolume
 from dse.problem.describe import (
@@ -41,14 +42,12 @@ from dse.schema.model import Model
 from dse.schema.own_config import config_of
 from dse.search.evaluator import Batch
 from dse.search.run import Result
-from dse.study.bounds import at_bounds
 from dse.study.decide import decide
 from dse.study.demand import training_document
 from dse.study.drawn import Drawn, Errors
 from dse.study.landmarks import QUALITY, compute_multiples, landmarks
 from dse.study.next_run import describe_loss_runs
 from dse.study.robust import front_probability
-from dse.study.sources import price_evidence, price_parts, price_rows, source_rows
 from dse.study.unseen import unseen
 from dse.study.untried import describe_untried
 
@@ -303,3 +302,109 @@ def _law_use(metrics: Metrics) -> dict[str, Any]:
             for name, flags in quality.extrapolates.items()
         ],
     }
+
+
+# Front points that stand on an end of the space or of the quality law: there the search may have
+# been stopped by the frame, not by the physics.
+
+
+def at_bounds(problem: PhysicsProblem, metrics: Metrics, index: np.ndarray) -> list[dict[str, Any]]:
+    """[{bound, points}], most points first: the lowest or highest value of an ordered model or
+    deployment axis of three values or more, on its chip, and the ends of the law."""
+    rows = []
+    space = problem.space
+    active = space.active(index)
+    for j, (name, axis) in enumerate(zip(space.names, space.axes, strict=True)):
+        at = space.names.index(axis.chip_axis) if axis.by_chip else j
+        chips = index[:, at] * bool(axis.by_chip)
+        may = [axis.positions(chip) for chip in range(len(axis.by_chip) or 1)]
+        counts = active[:, j] & (np.array([len(one) for one in may]) >= 3)[chips]
+        if not space.ordered[j]:
+            continue
+        for which, end in (("lowest", 0), ("highest", -1)):
+            points = int(
+                (counts & (index[:, j] == np.array([one[end] for one in may])[chips])).sum()
+            )
+            value = axis.values[may[0][end]]
+            if axis.rule.kind == "tokens":
+                value = units.format(float(value), "tokens")
+            what = "for its shape" if axis.ratio_of else f"of the space ({value})"
+            what = "for its chip" if axis.by_chip else what
+            if points:
+                rows.append({"bound": f"{which} {name} {what}", "points": points})
+    for name, flags in metrics.quality.at_bound.items():
+        if flags.any():
+            rows.append(
+                {"bound": f"{name} at the end of the quality law", "points": int(flags.sum())}
+            )
+    return sorted(rows, key=lambda row: -row["points"])
+
+
+# Where the figures of a study come from: prices and chip figures with source, date and kind.
+
+# Figures that the physics reads; the rest of a chip file is not named in a report.
+READ = ("peak_", "memory_", "tdp", "scale", "bandwidth", "latency")
+
+
+def price_rows(catalog: Catalog, problem: PhysicsProblem) -> list[dict[str, Any]]:
+    """The price of each chip of the space on its one basis."""
+    prices = catalog.prices.select(problem.study.price_basis)
+    return [
+        {
+            "chip": chip,
+            "usd_per_chip_hour": price.usd_per_chip_hour,
+            "date": price.dates,
+            "source": "; ".join(price.sources),
+            "rule": price.rule,
+            "note": "; ".join(price.notes),
+        }
+        for chip in problem.machines.ids
+        for price in (prices[chip],)
+    ]
+
+
+def price_evidence(catalog: Catalog, problem: PhysicsProblem) -> list[dict[str, Any]]:
+    """What each of these prices rests on."""
+    study = problem.study
+    priced = [(chip, study.price_basis) for chip in problem.machines.ids]
+    return evidence_rows(catalog, priced, study.costs)
+
+
+def price_parts(catalog: Catalog, problem: PhysicsProblem) -> list[dict[str, Any]]:
+    """The parts of each chip's price where chips are owned."""
+    study = problem.study
+    return [
+        usd_per_chip_hour(catalog, chip, study.price_basis, study.costs).as_json()
+        for chip in problem.machines.ids
+    ]
+
+
+def source_rows(catalog: Catalog, problem: PhysicsProblem) -> list[dict[str, Any]]:
+    """Every figure of the space's chips and systems that the physics reads."""
+    rows = []
+    for name in problem.machines.ids:
+        chip = catalog.chips[name]
+        system = catalog.systems[chip.system]
+        for owner, figures in ((name, chip.figures), (system.id, system.figures)):
+            for figure in figures:
+                if any(part in figure.name for part in READ):
+                    rows.append(
+                        {
+                            "figure": f"{owner} {figure.name}: {figure.text}",
+                            "source": figure.source,
+                            "date": str(figure.date),
+                            "kind": figure.kind,
+                        }
+                    )
+        efficiency = catalog.efficiencies[chip.efficiency]
+        for operator, laws in efficiency.operators.items():
+            law = next(iter(laws.values()))
+            rows.append(
+                {
+                    "figure": f"{name} kernel efficiency of {operator}",
+                    "source": law.source,
+                    "date": "",
+                    "kind": law.kind,
+                }
+            )
+    return rows

@@ -136,11 +136,11 @@ class Errors:
         that move nothing are left out."""
         none, chip, names = np.zeros(len(self.index)), self.batch.chip, self.problem.machines.ids
         found: list[Alone] = []
+        same = self.at(none, none, none)
 
         def add(of: str, name: str | int, moved: Callable[[float], tuple[Floats, Floats, Floats]],
                 factors: tuple[float, float] | None = None) -> None:  # fmt: skip
             ends = self.at(*moved(-1.0)), self.at(*moved(1.0))
-            same = self.at(none, none, none)
             if any((end.F != same.F).any() or (end.kept != same.kept).any() for end in ends):
                 found.append(Alone(of, name, ends, factors))
 
@@ -159,9 +159,9 @@ class Errors:
             own = (deployment == deployment[row]) * np.sqrt(
                 1.0 - self.problem.machines.shared_error
             )
-            same = (experts == experts[row]) * np.sqrt(1.0 - ALIKE)
+            alike = (experts == experts[row]) * np.sqrt(1.0 - ALIKE)
             add("speed", k, lambda end, m=own: (end * m, none, none))
-            add("loss", k, lambda end, m=same: (none, none, end * m))
+            add("loss", k, lambda end, m=alike: (none, none, end * m))
         return found
 
 

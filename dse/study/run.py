@@ -8,30 +8,40 @@ import shutil
 import tempfile
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from dse import __version__
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError, StorageError
 from dse.files import write_json, write_text
+from dse.problem.objective import PhysicsProblem
+from dse.problem.protocol import Problem
 from dse.quality.laws import ALL
 from dse.questions.estimate.why_not import nothing_feasible
 from dse.schema.study import GIVEN, Space, chip_files_of
 from dse.search.checkpoint import Checkpoint
 from dse.search.claims import LEASE_S
-from dse.search.engine import Budget
-from dse.search.run import at_resolution, choose_engine, search
+from dse.search.engine import Budget, Progress
+from dse.search.evaluator import SAMPLE, SEARCH, STAGES
+from dse.search.exhaustive import LARGEST
+from dse.search.importance import METHOD, importances
+from dse.search.proof import SUBGRID, history, prove
+from dse.search.record import Record
+from dse.search.run import ENUMERATE, Result, at_resolution, choose_engine, search
 from dse.search.storage import shown
+from dse.space.thin import thinned
 from dse.study.document import describe
-from dse.study.external import external_problem, say_external
+from dse.study.external import ExternalProblem, external_problem, say_external
 from dse.study.folder import FRONT, FRONT_TABLE, STUDY, refuse_other
 from dse.study.join import JOURNAL, MOST_THREADS, is_shared, posed_study, share, with_stored
 from dse.study.laws import compare_laws
-from dse.study.proof import SWEEP, proof_of
-from dse.study.recorded import describe_record
 from dse.study.result import Study
 from dse.study.systems import describe_systems
 from dse.study.table import front_table
@@ -232,3 +242,76 @@ def _from_here(space: Mapping[str, Any]) -> Any:
             str(error), file=GIVEN, accepted="text, numbers, lists, mappings"
         ) from None
     return found
+
+
+# What study.json says of the study of record: what its trials are, and what they tell about the
+# space.
+
+
+def describe_record(problem: Problem, result: Result, record: Record) -> dict[str, Any]:
+    """`trials`, `duplicate_trials`, `trials_by_stage` and `importance`: how much each axis decides
+    about each objective, over the sample of the space, or else over what the sampler asked for;
+    null where these are too few designs."""
+    stored = record.load()
+    counts = Counter(stored.stages)
+    if result.survey is None:
+        asked = np.array([stage == SEARCH for stage in stored.stages], dtype=bool)
+        stage, designs = SEARCH, stored.batch.take(asked)
+    else:
+        stage, designs = SAMPLE, result.survey.kept
+    found = importances(problem, designs)
+    importance = {
+        "method": METHOD,
+        "stage": stage,
+        "designs": int((designs.violation == 0).sum()),
+        "axes": found,
+    }
+    return {
+        "trials": record.trials,
+        "duplicate_trials": record.duplicates,
+        "trials_by_stage": {stage: counts[stage] for stage in STAGES if counts[stage]},
+        "importance": importance if found else None,
+    }
+
+
+# How sure a study is of its front, for study.json.
+
+# Where an enumeration has come to: that of the search, and that which follows another search.
+SWEEP, PROOF = "sweep.npz", "proof.npz"
+
+
+def proof_of(
+    problem: PhysicsProblem | ExternalProblem,
+    result: Result,
+    identity: Mapping[str, Any],
+    out: Path,
+    asked: bool | None,
+    jobs: int,
+    progress: Progress,
+) -> dict[str, Any]:
+    """`true_hypervolume_share` and `proof` of study.json, `proof` null where none was wanted
+    (`asked` False). A function of the user is not called for it."""
+    whole = result.evaluations == problem.space.size
+    share = 1.0 if whole else None
+    if asked is False:
+        return {"true_hypervolume_share": share, "proof": None}
+    if isinstance(problem, ExternalProblem):
+        found: dict[str, Any] = {"history": history(problem, result)}
+        return {"true_hypervolume_share": share, "proof": found}
+    size = problem.space.size
+    part = thinned(problem.space, SUBGRID)
+    found = prove(
+        problem,
+        result,
+        seed=identity["seed"],
+        subgrid=replace(problem, space=part) if part.size <= 2 * SUBGRID else None,
+        enumerate_up_to=LARGEST if asked else ENUMERATE,
+        threads=jobs,
+        progress=progress,
+        checkpoint=Checkpoint(out / PROOF, identity),
+    )
+    if "enumerated" in found:
+        share = found["enumerated"]["true_hypervolume_share"]
+    elif asked:
+        found["not_enumerated"] = f"{size:,} points are more than {LARGEST:,}"
+    return {"true_hypervolume_share": share, "proof": found}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -54,16 +54,15 @@ class Trials:
         found = self.catalog.prices.select(self.basis).get(self.chip)
         return found.usd_per_chip_hour if found else None
 
-    def machines(self, setting: str | None, usd: float | None = None) -> Machines:
-        """The chip with one setting of `derive`, or at a price. Raises InputError."""
+    def machines(self, setting: str | None) -> Machines:
+        """The chip with one setting of `derive`. Raises InputError."""
         catalog, name = self.catalog, self.chip
         if setting is not None:
             own = derive(catalog, self.chip, [setting])
             catalog = on_terms(with_own_chips(catalog, [own]), self.problem.study)
             name = own.chip.id
         software = [one.id for one in self.problem.machines.backends]
-        machines = compile_machines(catalog, [name], self.basis, backends=software)
-        return machines if usd is None else replace(machines, usd_per_chip_hour=np.array([usd]))
+        return compile_machines(catalog, [name], self.basis, backends=software)
 
     def try_(self, machines: Machines, rows: np.ndarray | None = None) -> Tried:
         """The candidates at `rows` (all by default) on `machines`."""

@@ -19,8 +19,7 @@ from dse.catalog import load_catalog
 from dse.pareto import non_dominated
 from dse.questions.compare.ask import kind_of
 from dse.questions.compare.studies import compare
-from dse.questions.compare.tables import tables
-from dse.questions.compare.words import lead
+from dse.questions.compare.tables import lead, tables
 from dse.study.folder import FLEET, FRONT, STUDY, read_json
 from tests.cli.conftest import Said, dse, fits
 from tests.cli.test_fleet import PLAN

@@ -12,7 +12,7 @@ import pytest
 
 from dse.quality import LAWS
 from tests.cli.conftest import dse
-from tests.unit.test_report import Page
+from tests.helpers_report import Page
 
 POINT = ("--model", "deepseek-v3", "--chip", "h200_sxm", "--tp", 8)
 TINY = Path(__file__).parents[2] / "search_spaces" / "tiny.yaml"

@@ -60,8 +60,8 @@ def test_a_large_space_gets_evidence_and_no_share(
 ) -> None:
     """32,256 points, as if they were too many to enumerate; of them, 4,032 make the part."""
     monkeypatch.setattr("dse.search.run.ENUMERATE", 10_000)
-    monkeypatch.setattr("dse.study.proof.ENUMERATE", 10_000)
-    monkeypatch.setattr("dse.study.proof.SUBGRID", 5_000)
+    monkeypatch.setattr("dse.study.run.ENUMERATE", 10_000)
+    monkeypatch.setattr("dse.study.run.SUBGRID", 5_000)
     study = dse("run", "tiny", "--out", tmp_path, "--json").json()
     assert study["engine"] == "pareto-local"
     assert study["true_hypervolume_share"] is None

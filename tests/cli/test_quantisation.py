@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.problem.format_loss import format_loss
+from dse.problem.quality import format_loss
 from dse.quality import quantisation
 from dse.quality.quantisation import (
     AWARE,

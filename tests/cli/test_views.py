@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from tests.cli.conftest import dse
-from tests.unit.test_report import Page
+from tests.helpers_report import Page
 
 TINY = (Path(__file__).parents[2] / "search_spaces" / "tiny.yaml").read_text(encoding="utf-8")
 VIEWS = """views:

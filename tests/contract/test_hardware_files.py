@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import math
-import shutil
 from pathlib import Path
 
 import pytest
 
-from dse.catalog import MEASUREMENTS, Catalog, catalog_digest, load_catalog
-from dse.data import hardware_dir
-from dse.errors import InputError
+from dse.catalog import Catalog, load_catalog
 from dse.schema.chip import DIMENSION, EXPECTED, ROOFLINE, Chip, Figure, load_chip
 from dse.schema.efficiency import UNPACKED_EXPERTS, load_efficiency
 from dse.schema.plausible import FAR
-from dse.schema.prices import load_prices, load_purchases
 from dse.schema.system import ON_PCIE, TOPOLOGIES, System, load_system
+from tests.helpers_hardware import CHIPS, catalog, files
 
-
-def files(folder: str) -> list[Path]:
-    return sorted((hardware_dir() / folder).glob("*.yaml"))
+__all__ = ["catalog"]
 
 
 def named(path: Path) -> str:
     return path.stem
 
 
-CHIPS = {path.stem: load_chip(path) for path in files("chips")}
 SYSTEMS = {path.stem: load_system(path) for path in files("systems")}
 
 # Dense FLOP a clock and compute unit of 16-bit matrix arithmetic, from the vendors' architecture
@@ -144,12 +138,6 @@ LINK_EXCEPTIONS = {
     "trn2_ultra64": "four links of a 4 x 4 torus and one of a ring of four instances",
 }
 MODELLED = {chip.id: chip for chip in CHIPS.values() if not chip.lacks(*ROOFLINE)}
-QUICKSTART = ("h100_sxm", "h200_sxm", "b200_sxm", "b300_sxm", "gb200_nvl72", "mi300x", "mi355x")
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return load_catalog()
 
 
 @pytest.mark.parametrize(
@@ -439,121 +427,6 @@ def test_on_pcie_no_chip_has_the_collectives_of_nvlink(catalog: Catalog, chip: s
     assert all(fraction <= 0.7 for fraction in law.bandwidth_fraction.values())
     measured = chip in ("l40s", "rtx_pro_6000")
     assert law.kind == ("fitted" if measured else "derived")
-
-
-def test_the_catalog_joins_the_files(catalog: Catalog) -> None:
-    assert set(catalog.chips) == set(CHIPS)
-    for chip in catalog.chips.values():
-        assert chip.system in catalog.systems
-        efficiency = catalog.efficiencies[chip.efficiency]
-        assert efficiency.hbm_bytes_per_s == pytest.approx(
-            chip.memories[0].bytes_per_s, rel=0.05, nan_ok=True
-        )
-        for dtype, peak in efficiency.peak_flops_per_s.items():
-            assert peak == pytest.approx(chip.peak_flops_per_s[dtype], rel=0.05), (chip.id, dtype)
-    assert "generic" in catalog.backends
-    assert load_catalog() is catalog
-
-
-def test_an_unknown_chip_is_answered_with_near_spellings(catalog: Catalog) -> None:
-    with pytest.raises(InputError) as caught:
-        catalog.chip("h100_smx")
-    assert "did you mean h100_sxm?" in str(caught.value)
-    assert "dse catalog chips list" in str(caught.value)
-    assert "mi300x" not in str(caught.value)
-
-
-def test_every_price_row() -> None:
-    table = load_prices()
-    for row in table.rows:
-        assert 0.05 < row.usd_per_chip_hour < 100, row
-        assert row.date[:2] == "20", row
-    keys = [(row.chip, row.basis) for row in table.rows]
-    assert keys == sorted(keys)
-    for basis in table.bases():
-        for price in table.select(basis).values():
-            assert min(r.usd_per_chip_hour for r in price.rows) <= price.usd_per_chip_hour
-            assert price.newest_date in {row.date for row in price.rows}
-
-
-def test_three_year_rental_covers_the_quickstart_and_shows_its_placeholders() -> None:
-    prices = load_prices().select("rental_3yr")
-    assert set(QUICKSTART) <= set(prices)
-    assert prices["h100_sxm"].usd_per_chip_hour == 1.3
-    assert prices["h100_sxm"].notes == ()
-    for chip, predecessor in (("b300_sxm", "b200_sxm"), ("gb300_nvl72", "gb200_nvl72")):
-        assert "1.2 times" in prices[chip].notes[0]
-        expected = 1.2 * prices[predecessor].usd_per_chip_hour
-        assert prices[chip].usd_per_chip_hour == pytest.approx(expected)
-
-
-def test_every_purchase_row() -> None:
-    rows = load_purchases()
-    assert len(rows) == 58
-    assert {row.chip for row in rows} <= set(CHIPS)
-    for row in rows:
-        assert 100 < row.usd_per_chip < 5e6, row
-        assert row.date[:2] == "20", row
-    assert [(row.chip, row.kind) for row in rows] == sorted((row.chip, row.kind) for row in rows)
-
-
-def test_every_price_is_of_a_chip() -> None:
-    assert {row.chip for row in load_prices().rows} <= set(CHIPS)
-    assert len(load_prices().rows) == 210
-
-
-def test_a_superseded_price_is_kept_and_not_used() -> None:
-    table = load_prices()
-    aws = [row for row in table.rows if row.chip == "h100_sxm" and "p5.48xlarge" in row.provider]
-    assert {row.usd_per_chip_hour for row in aws} == {12.2875, 10.0775, 6.88}
-    used = table.select("on_demand")["h100_sxm"].rows
-    assert {row.usd_per_chip_hour for row in aws} & {row.usd_per_chip_hour for row in used} == {
-        6.88
-    }
-
-
-@pytest.fixture
-def copied(tmp_path: Path) -> Path:
-    return shutil.copytree(hardware_dir(), tmp_path / "hardware")
-
-
-def test_a_chip_of_the_users_own(copied: Path, tmp_path: Path) -> None:
-    text = (copied / "chips" / "h100_sxm.yaml").read_text(encoding="utf-8")
-    mine = tmp_path / "mine.yaml"
-    mine.write_text(text.replace("id: h100_sxm", "id: mine"), encoding="utf-8")
-    assert load_catalog(chips=[mine]).chip("mine").capacity_bytes == 81559 * 2**20
-    assert "mine" not in load_catalog().chips
-    mine.write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=r"mine\.yaml:1: id: 'h100_sxm' is the id of .* too"):
-        load_catalog(copied, chips=[mine])
-
-
-@pytest.mark.parametrize("field", ["system", "efficiency"])
-def test_a_dangling_reference_is_refused(copied: Path, field: str) -> None:
-    path = copied / "chips" / "h200_sxm.yaml"
-    text = path.read_text(encoding="utf-8")
-    line = next(line for line in text.splitlines() if line.startswith(f"{field}:"))
-    path.write_text(text.replace(line, f"{line}x"), encoding="utf-8")
-    number = text.splitlines().index(line) + 1
-    with pytest.raises(InputError) as caught:
-        load_catalog(copied)
-    assert f"{path}:{number}: {field}: read" in str(caught.value)
-    assert "did you mean" in str(caught.value)
-
-
-def test_the_digest_sees_every_byte_and_name(copied: Path, tmp_path: Path) -> None:
-    digest = catalog_digest(copied)
-    assert digest == catalog_digest(hardware_dir())
-    prices = copied / "prices.csv"
-    prices.write_bytes(prices.read_bytes() + b"\n")
-    assert catalog_digest(copied) != digest
-    prices.write_bytes(prices.read_bytes()[:-1])
-    assert catalog_digest(copied) == digest
-    prices.rename(copied / "prices2.csv")
-    assert catalog_digest(copied) != digest
-    prices.with_name("prices2.csv").rename(prices)
-    (copied / MEASUREMENTS / "of_my_own.csv").write_text("model\n", encoding="utf-8")
-    assert catalog_digest(copied) == digest
 
 
 def test_figures_keep_the_vendors_words_and_the_conflicts() -> None:

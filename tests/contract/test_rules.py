@@ -25,8 +25,8 @@ from dse.problem.objective import PhysicsProblem, pose
 from dse.problem.trained import of_terms
 from dse.problem.words import verdict
 from dse.questions.check.answer import Load, check, subject_of
-from dse.questions.check.words import answer as check_sentence
-from dse.questions.check.words import rule_lines
+from dse.questions.check.present import answer as check_sentence
+from dse.questions.check.present import rule_lines
 from dse.questions.estimate.point import Estimate, estimate
 from dse.questions.export import STACKS, export_arguments, export_command
 from dse.questions.fleet import subjects as fleet_subjects

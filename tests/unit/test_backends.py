@@ -33,6 +33,22 @@ def test_overlapped_host_work_hides_behind_the_device() -> None:
     np.testing.assert_allclose(apart - step[1], 64 * 2e-5, rtol=0.05)
 
 
+def test_a_step_with_prompts_is_launched_by_the_hand_that_works_on_requests() -> None:
+    """Where the host is the slower, what a launch takes is added to its work on requests; behind a
+    slow device neither is seen."""
+    bound = replace(BACKEND, host_s_per_request=1e-2, host_s_per_step=0.0, gap_s_per_step=0.0)
+    tpot = [
+        metrics(replace(bound, launch_s=launch)).values["tpot_s"][0] for launch in (0.0, 1e-5, 2e-5)
+    ]
+    assert tpot[0] < tpot[1] < tpot[2]
+    np.testing.assert_allclose(tpot[2] - tpot[0], 2.0 * (tpot[1] - tpot[0]), rtol=0.05)
+    free = replace(bound, host_s_per_request=0.0)
+    quick, hidden = (
+        metrics(replace(free, launch_s=launch)).values["tpot_s"][0] for launch in (0.0, 1e-6)
+    )
+    assert quick == hidden
+
+
 def test_without_window_caches_every_layer_keeps_the_whole_length() -> None:
     kept, whole = (
         metrics(replace(BACKEND, window_cache=own), "gpt-oss-120b").performance.memory

@@ -11,8 +11,7 @@ import pytest
 from dse.catalog import load_catalog
 from dse.errors import InputError, NothingFeasible
 from dse.questions.basket.answer import basket
-from dse.questions.basket.present import basket_answer
-from dse.questions.basket.words import document, lead
+from dse.questions.basket.present import basket_answer, document, lead
 from dse.render.markdown import escape
 from dse.schema.study import load_study
 

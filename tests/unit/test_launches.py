@@ -103,7 +103,7 @@ def test_drafts_shorten_a_token_by_less_than_what_they_gain() -> None:
         ({"engine": "vllm 0.15.1", "model": "gpt-oss-120b", "chip": "b200_sxm"}, "fp8"),
         ({"engine": "vllm", "model": "gpt-oss-120b", "chip": "b200_sxm"}, ""),
         ({"engine": "vllm 0.15.1", "model": "gpt-oss-120b"}, ""),
-        ({"engine": "trtllm 1.2.0rc2", "model": "gpt-oss-120b"}, "bf16"),
+        ({"engine": "trtllm 1.2.0rc2", "model": "gpt-oss-120b"}, ""),
         ({"engine": "sglang 0.5.9", "chip": "b200_sxm", "weight_dtype": "fp8"}, "fp8"),
         ({"engine": "sglang 0.5.9", "chip": "b200_sxm", "weight_dtype": "bf16"}, ""),
         ({"engine": "vllm", "model": "llama-3-70b", "chip": "b200_sxm", "kv_dtype": "bf16"}, ""),
@@ -115,6 +115,15 @@ def test_the_cache_is_that_of_the_script_unless_the_row_says_it(
     (text,) = estimated(IX | change).assumed
     assert ("by its script KV cache" in text) == bool(cache)
     assert not cache or f"by its script KV cache {cache}" in text
+
+
+def test_four_bit_experts_of_tensorrt_llm_have_a_wide_cache_on_hopper_alone() -> None:
+    """Its overview says so (docs/source/developer-guide/perf-overview.md: kv_cache_config)."""
+    row = {"engine": "TensorRT-LLM v1.2", "model": "gpt-oss-120b", "serving": "offline"}
+    row |= {"metric": "output_tokens_per_s", "tp": "1", "n_chips": "1", "concurrency": ""}
+    found = estimated(row, row | {"chip": "b200_sxm"}, row | {"kv_dtype": "fp8"}).assumed
+    assert ["KV cache bf16" in text for text in found] == [True, False, False]
+    assert "KV cache fp8" in found[1]
 
 
 def test_early_launch_is_on_by_default_from_release_1_2_on() -> None:

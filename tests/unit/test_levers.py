@@ -8,7 +8,7 @@ import pytest
 
 import dse
 from dse.catalog import load_catalog
-from dse.questions.levers.answer import FIGURES, Asked, levers_of, unit_prices
+from dse.questions.levers.ask import FIGURES, Asked, levers_of, unit_prices
 from tests.cli.conftest import dse as command
 
 CATALOG = load_catalog()

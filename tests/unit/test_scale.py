@@ -16,7 +16,7 @@ from dse.errors import InputError, NothingFeasible
 from dse.problem.instances import Subject, evaluated, subject_of
 from dse.questions.estimate.point import estimate
 from dse.questions.scale.experts import expert_answer, expert_domain
-from dse.questions.scale.pipeline import pipeline_latency
+from dse.questions.scale.pools import pipeline_latency
 from dse.questions.scale.sizes import (
     DIVIDED,
     Point,

@@ -17,9 +17,8 @@ from dse.errors import InputError, StorageError
 from dse.search import Budget, Evaluator, Record, choose_engine, search
 from dse.search import evaluator as evaluator_module
 from dse.search.checkpoint import Checkpoint
-from dse.search.interrupt import uninterrupted
 from dse.search.pareto_local import leap, sample
-from dse.search.record import active_axes
+from dse.search.record import active_axes, uninterrupted
 from dse.search.samplers import GENERATION, POPULATION, AskTell, best, nsga2_sampler
 from dse.search.storage import open_storage
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dse.answer.answer import Answer, Cell, Column, Table
 from dse.answer.numbers import number
+from dse.answer.sentences import Sources
 from dse.catalog import Catalog
 from dse.economics.priced import price_tables
 from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputError
-from dse.questions.catalog.tables import figure_row, figure_table
 from dse.schema.catalog import is_chip_file
 from dse.schema.chip import Chip
 from dse.schema.costs import BASIS as OWNED
@@ -24,6 +24,9 @@ from dse.schema.loader import did_you_mean
 from dse.schema.own_chip import read_own_chip, template
 from dse.schema.owning import lacks_for_owning
 from dse.schema.tiers import tier_words, tiers_of
+
+if TYPE_CHECKING:
+    from dse.schema.chip import Figure
 
 # What a list can be sorted by, and the key of its rows.
 SORTS = {
@@ -348,4 +351,41 @@ def derive_chip(
         headline=f"{out}: {own.chip.id}",
         sentences=[*changes, *rests],
         document={"id": own.chip.id, "file": str(out), "changes": changes},
+    )
+
+
+# Figures with their sources, as chips and racks show them.
+
+_KEYS = ("name", "value", "unit", "text", "source", "date", "kind", "quote", "note")
+
+
+def figure_row(figure: Figure) -> dict[str, Any]:
+    """A figure in a document."""
+    row = {key: getattr(figure, key) for key in _KEYS}
+    others = [figure_row(other) for other in figure.alternatives]
+    return row | {"value": number(figure.value), "alternatives": others}
+
+
+def figure_table(
+    figures: Sequence[Mapping[str, Any]], not_chosen: Sequence[Mapping[str, Any]] = ()
+) -> Table:
+    """Rows of `figure_row`: every figure, what other sources say below it, and the sources by
+    number."""
+    lines, sources = [], Sources()
+    for figure in figures:
+        lines.append((figure["name"], figure))
+        lines += [("  elsewhere", other) for other in figure["alternatives"]]
+    lines += [(f"{figure['name']}, not used", figure) for figure in not_chosen]
+    return Table.of(
+        "figures",
+        "Figures",
+        [{**figure, "figure": name} for name, figure in lines],
+        (
+            Column("figure", "figure"),
+            Column("text", "value", right=True),
+            Column("kind", "kind"),
+            Column("date", "date", of=lambda one: str(one["date"])),
+            Column("source", "source", of=lambda one: sources(one["source"])),
+        ),
+        sources,
     )

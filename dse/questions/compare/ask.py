@@ -31,8 +31,8 @@ from dse.schema.own_prices import last_day
 from dse.schema.plan_reader import shipped_plans
 from dse.schema.rediscovery import case_of, load_case, resolve_case, shipped_cases
 from dse.schema.study import chip_files_of, load_study, resolve_space, shipped_spaces
+from dse.study.definition import space_file_of
 from dse.study.folder import STUDY, read_json
-from dse.study.reopen import space_file_of
 from dse.study.run import run
 
 Kind = Literal["studies", "merged", "plans", "dates", "chips", "by chip", "design", "model"]

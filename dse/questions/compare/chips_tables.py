@@ -14,7 +14,7 @@ from dse.answer.plots import marks, metric_axis, scaled
 from dse.answer.sentences import listed
 from dse.problem.words import SHOWN, heading
 from dse.questions.compare.chips_words import estimated, hypothetical_lines, lead
-from dse.questions.compare.roofs import roof_figures
+from dse.questions.compare.pictures import roof_figures
 
 Json = Mapping[str, Any]
 NAMES = {

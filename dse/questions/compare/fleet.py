@@ -12,7 +12,7 @@ from dse.answer.numbers import significant
 from dse.questions.compare.pictures import chips_figure, price_figure
 from dse.questions.compare.prices import by_how_much, moved, moves_words, pair_columns, price_pairs
 from dse.questions.compare.studies import side_names
-from dse.questions.compare.words import changed_answer, unlike
+from dse.questions.compare.tables import changed_answer, unlike
 from dse.study.folder import FLEET, STUDY, read_json
 
 Json = Mapping[str, Any]

@@ -13,17 +13,25 @@ import yaml
 
 from dse import __version__
 from dse.answer.answer import Answer, Notes
-from dse.catalog import Catalog
+from dse.catalog import Catalog, load_catalog
+from dse.errors import InputError
 from dse.files import write_text
 from dse.physics.parameters import parameters
-from dse.problem.loads import whole
+from dse.problem.loads import loads_of, whole
+from dse.questions.estimate.again import estimate_again
+from dse.questions.estimate.ask import estimate
 from dse.questions.estimate.point import Estimate
 from dse.questions.export import megatron
-from dse.questions.export.classes import as_published, class_notes
 from dse.questions.export.files import argument_list, config_text, script
 from dse.questions.export.flags import Flags, flags_of, nested, stated
-from dse.questions.export.legal import refuse_illegal
-from dse.questions.export.point import Point, point_of, refused
+from dse.questions.export.point import (
+    Point,
+    as_published,
+    class_notes,
+    point_of,
+    refuse_illegal,
+    refused,
+)
 from dse.questions.export.stacks import DECODE, PREFILL, STACKS
 from dse.record import record
 from dse.rules.case import Case
@@ -31,8 +39,11 @@ from dse.rules.kinds import MEGATRON
 from dse.rules.registry import broken_rows, judge
 from dse.schema.architectures import TRANSFORMERS, Written, write_config
 from dse.schema.model import Model
+from dse.schema.model_catalog import load_model
+from dse.schema.own_config import model_of
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
 from dse.space.candidates import CandidateBatch, Floats
+from dse.study.folder import FRONT, find_item, read_study
 
 CONFIG, ARGUMENTS = "config.json", "megatron.sh"
 
@@ -287,3 +298,90 @@ def _batch(model: Model, axes: Mapping[str, Floats]) -> CandidateBatch:
     """The shape with degrees, those that are not given 1."""
     deployment = {**{axis: np.ones(1) for axis in DEPLOYMENT_AXES}, **axes}
     return batch_of([model], np.zeros(1, dtype=np.intp), [None], ["bf16"], deployment)
+
+
+# `dse.export`: a shape or a point in the words of another tool.
+
+FORMATS = ("hf", "megatron", *STACKS)
+DEGREES = {"tp": "tensor", "pp": "pipeline", "dp": "data", "ep": "expert"}
+
+
+def export(
+    subject: Any,
+    point: str | int | None = None,
+    *,
+    format: str,
+    chip: str | None = None,
+    context: int | None = None,
+    architecture: str | None = None,
+    checkpoint: str | None = None,
+    catalog: Catalog | None = None,
+    **options: Any,
+) -> Export:
+    """The files that another tool reads, by name in `files`.
+
+        dse.export("llama-3-70b", format="hf").files["config.json"]
+        dse.export(study, "knee", format="vllm").files["serve.sh"]
+
+    With a `point`, `subject` is what `dse.run` returned or a folder of it; else a model as in
+    `dse.estimate`, on `chip` and with that function's arguments as `options` (of a shape, hf or
+    megatron, tp, pp, dp and ep alone). `context` is the sequence length of a shape. Raises
+    InputError for what cannot be read, and for what the tool refuses.
+    """
+    if format not in FORMATS:
+        raise InputError(f"read {format!r}", field="--format", accepted=", ".join(FORMATS))
+    catalog = catalog or load_catalog()
+    folder = None if point is None else Path(getattr(subject, "folder", subject))
+    if format in STACKS:
+        if folder is not None:
+            catalog = catalog.over(read_study(folder)[0])
+            answer = estimate_again(folder, str(point), catalog)
+        elif chip is None:
+            raise InputError(
+                "--chip is missing", accepted="an id that `dse catalog chips list` prints"
+            )
+        else:
+            catalog, chip = catalog.with_chip(chip)
+            options = {"backend": format, **options}
+            answer = estimate(subject, chip, catalog=catalog, **options).point
+            assert answer is not None
+        return export_command(
+            answer, format, catalog, checkpoint=checkpoint, architecture=architecture
+        )
+    return export_shape(
+        *(of_study(folder, str(point)) if folder is not None else (subject, None, options)),
+        format=format,
+        context=context,
+        architecture=architecture,
+        served=folder is not None,
+    )
+
+
+def export_shape(
+    model: str | Path | Mapping[str, Any] | Model,
+    longest: int | None,
+    degrees: Mapping[str, int],
+    *,
+    format: str,
+    context: int | None,
+    architecture: str | None,
+    served: bool,
+) -> Export:
+    """hf and megatron: the shape, without a prediction. `degrees` are tp, pp, dp and ep, 1 where
+    they are left out."""
+    found, context = load_model(model), context or longest
+    if format == "hf":
+        return export_config(found, architecture=architecture, context=context)
+    if context is None:
+        raise InputError("--context is missing", accepted="the sequence length of training")
+    named = {name: degrees.get(flag, 1) for flag, name in DEGREES.items()}
+    return export_arguments(found, named, context, served=served)
+
+
+def of_study(folder: Path, point: str) -> tuple[Model, int, dict[str, int]]:
+    """(the shape of a point, its longest request, the degrees it is served with)."""
+    study, item = read_study(folder)[0], find_item(folder, point)
+    model = model_of(item["model"], f"{folder / FRONT}")
+    longest = max(load["prompt_tokens"] + load["output_tokens"] for load in loads_of(study))
+    degrees = {flag: int(item["deployment"][f"{name}_parallel"]) for flag, name in DEGREES.items()}
+    return model, int(longest), degrees

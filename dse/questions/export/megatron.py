@@ -187,7 +187,8 @@ def _feed_forward(shape: Shape) -> Flags:
         return flags
     first = shape.count("mlp")
     layers = _pattern(i >= first for i in range(shape.layers)) if first else None
-    return flags + flags_of(EXPERTS, {**shape.experts(shared="width"), "sparse_layers": layers})
+    sizes = {name: int(value) for name, value in shape.one("moe").sizes.items()}
+    return flags + flags_of(EXPERTS, {**sizes, "sparse_layers": layers})
 
 
 def _latent(shape: Shape) -> Flags:
@@ -203,7 +204,7 @@ def _grouped(shape: Shape, whole: Facts) -> Flags:
         *("gqa", "delta_net", "mlp", "moe", "positions"),
         optional=(*gate, "expert_hidden_size", "expert_bias"),
     )
-    sizes, window, types = shape.heads(bias=(0, 1), windows="any")
+    sizes, window, types = shape.heads()
     every = _frequency(types) if window and FULL in types else None
     flags = flags_of(GROUPED, {**whole, **sizes, "window": window, "full_every": every})
     if not shape.of("delta_net"):

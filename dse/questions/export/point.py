@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dse.catalog import Catalog
 from dse.errors import InputError
@@ -12,18 +13,18 @@ from dse.physics.speculative import drafts_of
 from dse.physics.workload import POISSON, Workload
 from dse.problem.describe import violations
 from dse.problem.evaluate import Metrics
+from dse.questions.check.degrees import nearest_degrees
 from dse.questions.estimate.point import Estimate
 from dse.questions.estimate.running import cap_of
-from dse.questions.export.classes import as_published
-from dse.questions.export.legal import refuse_illegal
 from dse.questions.export.stacks import PREFILL, Stack
 from dse.rules.case import servers_on
 from dse.rules.families import UNKNOWN, family_of
-from dse.rules.registry import rebind
-from dse.schema.architectures import Written, write_config
+from dse.rules.registry import RULES, rebind, row_words
+from dse.schema.architectures import ARCHITECTURES, TRANSFORMERS, Written, note_of, write_config
 from dse.schema.backend import Backend
 from dse.schema.chip import GENERIC, Chip
 from dse.schema.model import Model
+from dse.schema.model_catalog import load_models
 from dse.space.candidates import CandidateBatch
 
 # Chips of a host: a box has those of its scale-up domain; one of a rack is a tray of it, four chips
@@ -316,3 +317,70 @@ def refused(stack: Stack, reason: str, read: str) -> InputError:
         field="--format",
         accepted="another format or another deployment",
     )
+
+
+# The class of transformers that a model is published as, and what is said where another is written.
+
+
+def as_published(model: Model) -> Model:
+    """The model with the class that it is published as and what drafts for it. A point of a study
+    has lost these, and is the
+    catalog's model where name and layers are the same."""
+    if model.architecture is not None:
+        return model
+    for known in load_models().values():
+        if known.name == model.name and known.blocks == model.blocks:
+            return replace(model, architecture=known.architecture, drafted_by=known.drafted_by)
+    return model
+
+
+def class_notes(written: Written) -> tuple[str, ...]:
+    """What a reader has to know of the class that is written."""
+    name, published = written.architecture, written.published
+    if published is None:
+        return ()
+    if published == name:
+        note = note_of(name)
+        return (note,) if note else ()
+    why = "is not taken here"
+    if published not in ARCHITECTURES:
+        why = f"is not written here (transformers {TRANSFORMERS})"
+    return (
+        f"published as {published}, which {why}: {name} has the same layers and sizes, not its "
+        "norms, biases, activation or weights' names; its checkpoint keeps its own config.json",
+    )
+
+
+# What a stack refuses is not exported: the rules of `dse.rules`, with the message of each.
+
+FLAGS = {
+    "tensor_parallel": "--tp",
+    "pipeline_parallel": "--pp",
+    "expert_parallel": "--ep",
+}
+
+
+def refuse_illegal(
+    broken: Sequence[Mapping[str, Any]], batch: CandidateBatch, stack: str, version: str
+) -> None:
+    """Raises InputError, with the messages of the rules that the one candidate of `batch` breaks
+    where `stack` (a name of `dse.rules.kinds`) is named, and with the degrees nearest by that it
+    takes. `broken` are rows of `dse.rules.registry`."""
+    if not broken:
+        return
+    near: list[str] = []
+    if any(RULES[row["constraint"]].stacks for row in broken):
+        near = [
+            _words(change)
+            for change in nearest_degrees(batch, stack)
+            if any(getattr(batch, axis)[0] != degree for axis, degree in change.items())
+        ]
+    raise InputError(
+        f"{stack} {version} refuses it: it {'; '.join(map(row_words, broken))}",
+        field="deployment",
+        accepted=f"nearest: {', or '.join(near)}" if near else "another shape or deployment",
+    )
+
+
+def _words(change: Mapping[str, int]) -> str:
+    return " ".join(f"{FLAGS[axis]} {degree}" for axis, degree in change.items())

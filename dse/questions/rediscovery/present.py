@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from dse.answer.answer import Answer, Block, Notes, Section, Table, table_of
+from dse.answer.answer import Answer, Block, Notes, Table, table_of
 from dse.questions.rediscovery.answer import Rediscovery
 from dse.questions.rediscovery.caveats import of_all
 from dse.questions.rediscovery.path import Step
@@ -66,12 +66,6 @@ def designs_answer(answers: Sequence[Rediscovery], command: str = "") -> Answer:
         document={"cases": [document(found) for found in answers]},
         words=WORDS,
     )
-
-
-def design_section(found: Rediscovery) -> Section:
-    """All that is said of one design, under its title."""
-    found_out = Notes("What was found", lead(found))
-    return Section(found.case.title, [found_out, *design_blocks(found)], (looked_at(found),))
 
 
 def design_blocks(found: Rediscovery) -> list[Block]:

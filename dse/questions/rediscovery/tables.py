@@ -9,9 +9,8 @@ from dse.answer.answer import Cell, Column, Figure, Table, side_by_side
 from dse.answer.numbers import times
 from dse.answer.palette import BLUE, plain
 from dse.answer.plots import bars, names_axis, upright
-from dse.questions.rediscovery.answer import Rediscovery
+from dse.questions.rediscovery.answer import Rediscovery, Variant
 from dse.questions.rediscovery.expert import Place
-from dse.questions.rediscovery.variants import Variant
 from dse.questions.rediscovery.words import (
     KINDS,
     NAMES,

@@ -8,12 +8,11 @@ from typing import Any
 
 from dse.answer.numbers import NONE, dollars, plain, show, significant, times
 from dse.quality import LAWS
-from dse.questions.rediscovery.answer import Rediscovery
+from dse.questions.rediscovery.answer import Rediscovery, Variant
 from dse.questions.rediscovery.caveats import memory, outside
 from dse.questions.rediscovery.front import Distance
 from dse.questions.rediscovery.path import Step
 from dse.questions.rediscovery.table import DEGREES
-from dse.questions.rediscovery.variants import Variant
 
 LEVEL = 0.05  # a price within it of the front's is level with the front
 SMALL = 0.02  # a change of less is not named

@@ -11,8 +11,7 @@ from dse.problem.loads import load_row, one_load
 from dse.problem.mix import Share, alone
 from dse.questions.estimate.point import assumptions
 from dse.questions.scale.experts import ExpertGroup, expert_domain
-from dse.questions.scale.pipeline import Stages, pipeline_latency
-from dse.questions.scale.pools import Pooled, pooled
+from dse.questions.scale.pools import Pooled, Stages, pipeline_latency, pooled
 from dse.questions.scale.sizes import (
     Ceiling,
     Point,

@@ -17,8 +17,8 @@ from dse.blocks.operators import Role
 from dse.errors import InputError
 from dse.problem.evaluate import Metrics, evaluate
 from dse.problem.instances import MEMORY, Subject, batch_at
-from dse.questions.scale.fabric import one_domain
 from dse.questions.scale.sizes import rows_of
+from dse.questions.scale.uniform import one_domain
 from dse.space.candidates import Floats
 from dse.space.deployments import Deployments, sizes_up_to, with_redundant_experts
 

@@ -8,7 +8,7 @@ from typing import Any
 from dse import units
 from dse.answer.answer import Answer, Cell, Column, Table
 from dse.problem.racks import rack_answer, stops_sentence
-from dse.questions.catalog.tables import figure_row, figure_table
+from dse.questions.catalog.chips import figure_row, figure_table
 from dse.schema.rack import load_rack, resolve_rack
 
 SIZES = (8, 16, 32, 64, 72, 96, 128, 144, 192, 256, 288, 384, 512, 576, 768, 1024, 1152)

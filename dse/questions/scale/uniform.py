@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dse.physics.jitter import with_jitter
 from dse.physics.machines import Machines
 from dse.problem.instances import Subject, evaluated
-from dse.questions.scale.fabric import faster_links
 from dse.questions.scale.sizes import Point, Progress, ceiling, divisions, instance_sizes, rows_of
 
 JITTERS_S = (0.0, 1e-6, 3e-6, 10e-6, 30e-6, 100e-6, 300e-6)
@@ -122,3 +121,37 @@ def evenness(
             jitter_elasticity=[math.log2(ratio) for ratio in base / even],
         )
     return rows
+
+
+# The same chips on another fabric, for comparisons at one point.
+
+PER_BYTE = ("s_per_byte", "reduce_s_per_byte", "gather_s_per_byte", "dispatch_s_per_byte")
+
+
+def one_domain(machines: Machines) -> Machines:
+    """In a scale-up domain that holds any group, whose collectives are those of the largest group
+    of the real one (only their share of bytes grows)."""
+    fabric = machines.fabric
+    endless = np.full_like(fabric.domain, np.inf)
+    return replace(machines, fabric=replace(fabric, domain=endless, networks=()))
+
+
+def faster_links(machines: Machines, factor: float) -> Machines:
+    """With `factor` times the bandwidth of every link, inside the domain and between domains."""
+    fabric = machines.fabric
+    networks = tuple(
+        replace(network, **{name: getattr(network, name) / factor for name in PER_BYTE})
+        for network in fabric.networks
+    )
+    return replace(
+        machines,
+        fabric=replace(
+            fabric,
+            link_bytes_per_s=fabric.link_bytes_per_s * factor,
+            pair_bytes_per_s=fabric.pair_bytes_per_s * factor,
+            all_reduce=fabric.all_reduce.scaled(1.0, factor),
+            all_gather=fabric.all_gather.scaled(1.0, factor),
+            all_to_all=fabric.all_to_all.scaled(1.0, factor),
+            networks=networks,
+        ),
+    )

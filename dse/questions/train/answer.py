@@ -19,9 +19,7 @@ from dse.physics.training.memory import MOMENT_BYTES
 from dse.physics.training.passes import Pass
 from dse.physics.training.plan import MEMORY_PARTS, OPTIMIZERS, RECOMPUTES, SCHEDULES
 from dse.problem.describe import number
-from dse.problem.training.assumed import assumptions
-from dse.problem.training.energy import mean_watts
-from dse.problem.training.intervals import interval_words, train_intervals
+from dse.problem.training.figures import assumptions, interval_words, mean_watts, train_intervals
 from dse.problem.training.search import Evaluated, Ranked, Trainer
 from dse.problem.training.trainer import shape_of, trainer_of
 from dse.quality.laws import training_flops

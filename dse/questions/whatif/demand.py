@@ -25,8 +25,13 @@ from dse.problem.objective import PhysicsProblem
 from dse.problem.pools import Kinds
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.load import Demand, check_idle_once
-from dse.schema.owning import lacks_for_owning, lacks_power, power_at_meter
-from dse.schema.server import LARGEST_DOMAIN, server_of
+from dse.schema.owning import (
+    LARGEST_DOMAIN,
+    lacks_for_owning,
+    lacks_power,
+    power_at_meter,
+    server_of,
+)
 from dse.space.candidates import Floats
 
 TOTAL = "usd_per_million_total_tokens"

@@ -36,8 +36,8 @@ from dse.schema.derive import derive
 from dse.schema.loader import did_you_mean
 from dse.schema.own_config import config_of, model_of
 from dse.space.studied import count_deployments, deployments
+from dse.study.definition import reopened
 from dse.study.folder import FRONT
-from dse.study.reopen import reopened
 from dse.study.trials import Trials, Tried, gap
 
 Json = Mapping[str, Any]

@@ -282,8 +282,9 @@ def describe(problem: Demanded, ids: Ids, asked: tuple[str, ...] = ()) -> list[d
         return []
     index = problem.space.unrank(np.asarray(ids, dtype=np.int64))
     batch, metrics = problem.batch(index), problem.metrics(index)
-    busy = metrics if problem.demand is None else problem.busy.metrics(index)
-    kinds = problem.kinds(batch, index)
+    busy, kinds = metrics, None
+    if problem.demand is not None:
+        busy, kinds = problem.busy.metrics(index), problem.kinds(batch, index)
     names = dict.fromkeys(
         [
             *(one.metric for one in problem.objectives),
@@ -303,7 +304,7 @@ def describe(problem: Demanded, ids: Ids, asked: tuple[str, ...] = ()) -> list[d
         if problem.model is None:
             shape = short_shape(config_of(model_at(batch, i, "", None)))
         load, intervals = None, describe_metrics(busy, i, batch)["intervals"]
-        if problem.demand is not None:
+        if kinds is not None:
             load, intervals = at_demand(problem, kinds, busy, i, intervals)
         found.append(
             {

@@ -14,8 +14,8 @@ from dse.questions.whatif.demand import Demanded, demanded, in_servers
 from dse.schema.load import Demand, read_demand
 from dse.schema.metrics import Limit, parse_constraint
 from dse.schema.study import Space, Study, load_study
+from dse.study.definition import reopened
 from dse.study.folder import STUDY
-from dse.study.reopen import reopened
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,12 +68,9 @@ class Shape:
             for name in sorted(set(block.sizes) - set(BLOCK_SIZES[block.kind]) - set(optional)):
                 raise Cannot(f"it has no {OPTIONAL_WORDS.get(name, name)}")
 
-    def heads(
-        self, *, bias: tuple[int, ...] = (0,), windows: str = "none"
-    ) -> tuple[Sizes, int, list[str]]:
-        """(sizes, window, layer types) of grouped-query layers that differ by their window alone.
-        `bias`: what query, key and value may have; `windows`: none, all (of the layers or of none)
-        or any."""
+    def heads(self) -> tuple[Sizes, int, list[str]]:
+        """(sizes, window, layer types) of grouped-query layers that differ by their window
+        alone."""
         blocks = self.of("gqa")
         if not blocks:
             raise Cannot(f"it has {WORDS['gqa']}, and the shape has none", near=False)
@@ -81,33 +78,13 @@ class Shape:
         seen = {int(block.sizes["window"]) for block in blocks}
         if any({**b.sizes, "window": 0} != {**blocks[0].sizes, "window": 0} for b in blocks):
             raise Cannot("its layers have heads of one size, and those of the shape differ")
-        if sizes["qkv_bias"] not in bias:
-            has = "no bias" if sizes["qkv_bias"] else "a bias"
-            raise Cannot(f"it has {has} of query, key and value, unlike the shape")
         if sizes["v_head_dim"] != sizes["head_dim"]:
             raise Cannot("its keys and values have heads of one size")
         window = max(seen)
-        if windows == "none" and window:
-            raise Cannot("it has no sliding window")
         if len(seen) > 2 or (len(seen) == 2 and 0 not in seen):
             raise Cannot(f"it has windows of one length, and the shape {sorted(seen)}")
-        if windows == "all" and len(seen) > 1:
-            raise Cannot("its window is on all layers or on none, and the shape's on some")
         full = sum(block.count for block in blocks if not block.sizes["window"])
         return sizes, window, spread(self.count("gqa"), full, FULL, SLIDING)
-
-    def experts(self, *, shared: str) -> Sizes:
-        """Sizes of the sparse layers. `shared`: none, count (as wide as a number of routed ones;
-        `shared_experts`), or width (of any width)."""
-        sizes = {name: int(value) for name, value in self.one("moe").sizes.items()}
-        width, beside = sizes["expert_intermediate_size"], sizes["shared_intermediate_size"]
-        if shared == "none" and beside:
-            raise Cannot("it has no shared experts")
-        if shared == "count" and beside % width:
-            raise Cannot(
-                f"its shared experts are as wide as routed ones, {width}, and the shape's {beside}"
-            )
-        return {**sizes, "shared_experts": beside // width}
 
     def dense_width(self) -> int:
         """Width of the dense layers; of a shape without any, a width that no layer has."""

@@ -1,0 +1,66 @@
+"""A small space of two chips to ask what-if questions of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dse.catalog import load_catalog
+from dse.questions.whatif.breakeven import COST
+from dse.questions.whatif.inputs import apply, inputs_of, read_change
+from dse.questions.whatif.solve import all_points, solve
+from dse.questions.whatif.subject import Subject, of_study
+
+SPACE = """\
+name: pair
+workload: {{prompt_tokens: {prompt}, output_tokens: {output}, serving: continuous}}
+price_basis: rental_3yr
+model: llama-3-8b
+deployment:
+  chip: [{chips}]
+  replicas: 1
+  tensor_parallel: [1, 2, 4]
+  weight_dtype: [bf16, fp8]
+  kv_dtype: bf16
+  concurrency: [1, 4, 16, 64, 256]
+objectives: {{usd_per_million_total_tokens: minimize, tpot_s: minimize}}
+constraints: [ttft_s <= 2 s, tpot_s <= 20 ms]
+"""
+POISSON = """\
+name: arrivals
+workloads:
+  - {name: chat, prompt_tokens: 500, output_tokens: 200, serving: poisson, requests_per_second: 3}
+  - {name: code, prompt_tokens: 2000, output_tokens: 100, serving: poisson, requests_per_second: 1}
+price_basis: rental_3yr
+model: llama-3-8b
+deployment: {chip: [h100_sxm], replicas: 1, tensor_parallel: [1, 2], weight_dtype: fp8,
+  kv_dtype: bf16, concurrency: 1}
+objectives: {usd_per_million_total_tokens: minimize, tpot_s: minimize}
+"""
+PAIR = {"prompt": 1000, "output": 200, "chips": "h100_sxm, mi300x"}
+
+
+def asked_of(folder: Path, text: str) -> Subject:
+    file = folder / "space.yaml"
+    file.write_text(text, encoding="utf-8")
+    return of_study(str(file), load_catalog())
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory):
+    """(asked, points, before) of two chips."""
+    asked = asked_of(tmp_path_factory.mktemp("pair"), SPACE.format(**PAIR))
+    points = all_points(asked.problem, "auto", 0)
+    return asked, points, solve(asked.problem, points, COST)
+
+
+def chip_of(solved) -> str:
+    index = solved.problem.space.unrank(np.array([solved.winner_id]))
+    return solved.problem.machines.ids[solved.problem.batch(index).chip[0]]
+
+
+def changed(subject, *texts: str):
+    known = inputs_of(subject)
+    return apply(subject, [read_change(text, known) for text in texts])
