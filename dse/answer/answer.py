@@ -30,6 +30,7 @@ Markdown, HTML, JSON, CSV and XLSX each have one renderer (`dse.render`), which 
    A column's `kind` is a metric or a key of `numbers.KINDS`; without one its cells are words (or
    numbers that are printed as they are). A cell that is already text stays as it is in any column.
    None is a dash. Units stand in the cells, so titles need none.
+   Columns that are `first` are the small table of the first screen.
    `on_console=False` keeps a long table for the page and the files.
 4. `questions/VERB/figures.py` returns `Figure`s: a plotly dictionary and what it shows in words.
    A colour "ink" or "grid" follows the page's own, light or dark. Escape names with `plain_label`.
@@ -39,8 +40,9 @@ Markdown, HTML, JSON, CSV and XLSX each have one renderer (`dse.render`), which 
               blocks=(*figures, *tables), rests=assumed, document=document, command=command)
 
    `asked` is one line: model, workload, limits, price basis; without it the console begins with
-   the headline. `rests` is what the answer rests on,
-   `certainty` how sure it is. `data` are tables for CSV alone, where it holds more than is shown.
+   the headline. `names=catalog.names` gives a page makers' names for ids. `rests` is what the
+   answer rests on, `certainty` how sure it is. `data` are tables for CSV alone, where it holds
+   more than is shown.
    `words` explains terms of this question; `GLOSSARY` (dse/answer/glossary.py) the common ones.
    A page lists those that it uses. `Section` groups blocks under a heading, `Notes` is text,
    `Facts` says one thing by its facts, `Explorer` is a front to look around in,
@@ -81,7 +83,9 @@ class Column:
     """One column: `key` names it in CSV and in the rows, `title` on paper. `kind` is a metric or a
     key of `numbers.KINDS`; empty: words. `right` aligns it; None: where it has a kind. `bar`: a
     page draws its shares as bars behind the numbers. `of` takes the value from an item of
-    `Table.of`; None: its attribute or entry `key`."""
+    `Table.of`; None: its attribute or entry `key`. Those that are `first` stand beside the picture
+    of the first screen, of a table that has no room there. `code`: what a command takes, as it is
+    typed."""
 
     key: str
     title: str
@@ -90,6 +94,8 @@ class Column:
     explain: str = ""
     bar: bool = False
     of: Callable[[Any], Cell] | None = None
+    first: bool = False
+    code: bool = False
 
     @property
     def aligned_right(self) -> bool:
@@ -150,10 +156,14 @@ class Table:
         return cls(name, caption, columns, rows, notes, on_console, shaded)
 
     @property
-    def fits_beside(self) -> bool:
-        """Whether it has room beside a picture on one screen."""
+    def beside(self) -> Table | None:
+        """What has room beside a picture on one screen: the first rows of its `first` columns,
+        without any the whole table; None where that has no room."""
+        if few := [one for one in self.columns if one.first]:
+            return Table(f"{self.name}-first", "", few, self.rows[:BESIDE_ROWS])
         widths = [max(map(len, cells)) for cells in zip(self.titles, *self.texts(), strict=True)]
-        return 0 < len(self.rows) <= BESIDE_ROWS and sum(widths) + 2 * len(widths) <= BESIDE_WIDTH
+        fits = 0 < len(self.rows) <= BESIDE_ROWS and sum(widths) + 2 * len(widths) <= BESIDE_WIDTH
+        return self if fits else None
 
     @property
     def titles(self) -> list[str]:
@@ -321,7 +331,8 @@ class Answer:
     in SI units. A notebook shows the sentence, the first table and the first picture. Texts are
     plain: each renderer escapes them for its own format. `memo` makes one page of it for who
     decides, which `write` puts beside the page. `sheets` are tables of the workbook alone, whose
-    cells may be formulas over each other.
+    cells may be formulas over each other. `names` are the makers' names of chips by their ids: a
+    page says the names, other formats the ids, which commands take.
     """
 
     question: str
@@ -339,6 +350,7 @@ class Answer:
     opening: Opening | None = None
     memo: Callable[[], Answer] | None = None
     sheets: Sequence[Table] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def _all(self) -> Iterator[Block]:
         """Every block, those of a section after it."""
@@ -370,7 +382,8 @@ class Answer:
         beside it and the first line on how sure the answer is. None without a picture."""
         if self.opening or not self.figures:
             return self.opening
-        beside = next((one for one in self.tables if one.on_console and one.fits_beside), None)
+        small = (one.beside for one in self.tables if one.on_console)
+        beside = next((one for one in small if one), None)
         sure = f"How sure: {self.certainty[0]}" if self.certainty else ""
         return Opening(self.asked, self.headline, self.figures[0], beside, sure)
 

@@ -28,6 +28,7 @@ GLOSSARY: dict[str, str] = {
     "arithmetic intensity",
     "memory bandwidth": "bytes that a chip reads from or writes to its own memory in a second",
     "requests in flight": "requests that are being answered at one time, over all chips",
+    "in flight": "being answered at one time, over all chips",
     "running requests": "requests that memory admits at one time",
     "chip-hour": "one chip for one hour",
     "operator": "one step of the computation, such as a matrix product or attention",
@@ -58,6 +59,8 @@ GLOSSARY: dict[str, str] = {
     "seed": "the number that fixes what a search draws at random",
     "trials recorded": "designs stored in the study, which optuna-dashboard can open",
     "data digest": "a fingerprint of the hardware figures that were used",
+    "kernel laws": "formulas from the size of an operation to the share of a chip's peak that its "
+    "software reaches",
     "granularity": "how finely experts are cut: hidden size against the width of one",
     "activation ratio": "share of the experts that a token uses",
     "sparse": "a mixture of experts: each token passes through a few of the experts only",

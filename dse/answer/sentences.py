@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
+
+from dse.schema.metrics import METRICS
+from dse.schema.prices import PRICE_TIERS
+
+# Words of the command line and of files, for which a page has none or others.
+_FIELDS = {
+    " (`used_after_end`)": "",
+    " (--as-of)": "",
+    ", bought bought": ", bought",
+    " <= ": " at most ",
+    " >= ": " at least ",
+    " &lt;= ": " at most ",
+    " &gt;= ": " at least ",
+}
 
 
 def listed(words: Sequence[str], last: str = "and") -> str:
@@ -13,11 +28,50 @@ def listed(words: Sequence[str], last: str = "and") -> str:
 
 
 def with_names(text: str, names: Mapping[str, str]) -> str:
-    """`text` with the names for their ids; an id inside a longer word stays."""
-    if not names:
-        return text
-    ids = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
-    return re.sub(rf"(?<![\w-])({ids})(?![\w-])", lambda found: names[found[1]], text)
+    """`text` with the names for their ids; an id inside a longer word, a path or the name of an
+    input (`chip.h100_sxm.price`) stays."""
+    return _words(tuple(names)).sub(lambda found: names[found[1]], text) if names else text
+
+
+@cache
+def _words(ids: tuple[str, ...]) -> re.Pattern[str]:
+    either = "|".join(sorted(map(re.escape, ids), key=len, reverse=True))
+    return re.compile(rf"(?<![\w./=-])({either})(?![\w/-]|[.]\w)")
+
+
+def spoken(text: str, names: Mapping[str, str]) -> str:
+    """A text of a page: the makers' names of chips for their ids, and what a basis of prices or a
+    metric means in place of its name."""
+    text = with_names(_INPUT.sub(lambda found: _input_words(*found.groups()), text), names)
+    if "_" in text or " on spot" in text:
+        text = _ON.sub(lambda found: f" {PRICE_TIERS[found[1]].after}", text)
+        text = _BASIS.sub(lambda found: f"the basis of {PRICE_TIERS[found[1]].alone}", text)
+        text = with_names(text, _IDS)
+    for field, words in _FIELDS.items():
+        text = text.replace(field, words)
+    return text
+
+
+def _input_words(of: str, whose: str | None, name: str) -> str:
+    """`memory bandwidth of h100_sxm` of `chip.h100_sxm.memory_bandwidth`, an input of a question,
+    whose ids are yet to be named."""
+    what = name.replace("_", " ")
+    if of == "limit":
+        what = f"limit on {METRICS[name].label if name in METRICS else what}"
+    whose = "every chip" if (of, whose) == ("chip", "all") else whose
+    return f"{what} of {whose}" if whose else what
+
+
+# What may be changed of a study, by the names that the command line takes.
+_INPUT = re.compile(
+    r"(?<![\w./-])(chip|workload|limit|costs)\.(?:([\w-]+)\.)?(?!yaml|csv)([a-z]\w*)(?!\w|[.]\w)"
+)
+_EITHER = "|".join(sorted(PRICE_TIERS, key=len, reverse=True))
+_ON = re.compile(rf",? (?:rent )?on ({_EITHER})(?![\w-])")
+_BASIS = re.compile(rf"(?:the )?basis ({_EITHER})(?![\w-])")
+_IDS = {basis: tier.alone for basis, tier in PRICE_TIERS.items() if "_" in basis} | {
+    name: row.label for name, row in METRICS.items() if "_" in name
+}
 
 
 class Sources(Sequence[str]):

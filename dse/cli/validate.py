@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
 from dse.cli.options import efficiency_option, json_option, read_catalog
@@ -45,4 +47,5 @@ def command(
     if cross_validate:
         document |= held_out(rows, data, catalog, Progress())
     answer = validate_answer(document, rows, data, command_line())
+    answer = replace(answer, names=catalog.names)
     deliver(answer, out=out, as_json=as_json)

@@ -127,7 +127,7 @@ def _of(
     return Evidence(
         chip=chip,
         basis=basis,
-        tier=PRICE_TIERS[basis][0] if basis in PRICE_TIERS else basis,
+        tier=PRICE_TIERS[basis].how if basis in PRICE_TIERS else basis,
         usd_per_chip_hour=paid,
         quotes=len(rows),
         providers=len(providers),

@@ -191,6 +191,13 @@ def chips_words(deployment: Mapping[str, Any]) -> str:
     )
 
 
+def served_words(deployment: Mapping[str, Any], held: bool = True) -> str:
+    """`8 × h200_sxm with fp8 weights, 64 requests in flight`, the last where that is held: what a
+    headline says of a deployment."""
+    flight = f", {_in_flight(deployment)} requests in flight" if held else ""
+    return f"{chips_words(deployment)} with {in_weights(deployment)} weights{flight}"
+
+
 def on_chip(deployment: Mapping[str, Any]) -> str:
     """`h200_sxm`, or, of pools on two kinds of chip, `b200_sxm -> gb200_nvl72`, prefill first."""
     return _of_pools(deployment, "chip")

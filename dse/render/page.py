@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.resources import files
 from itertools import groupby
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -15,6 +17,9 @@ from markupsafe import Markup, escape
 from dse.answer.answer import Answer, Block, Column, Section, Table
 from dse.answer.glossary import GLOSSARY
 from dse.answer.numbers import kind_of
+from dse.answer.palette import plain
+from dse.answer.sentences import spoken, with_names
+from dse.schema.loader import Lazy
 
 # The bundle of plotly.js that draws scatters and bars, as published, without maps and surfaces.
 PLOTLY = "plotly-basic.min.js"
@@ -41,17 +46,20 @@ SILENT = re.compile('class="(glossary|bar)"')
 def answer_html(answer: Answer) -> str:
     """The page of an answer: the sentences, the pictures, the tables, what it rests on, the command
     and the words that it uses, each explained at its first use and once in a list."""
-    figures = {figure.name: figure.plotly for figure in answer.figures}
+    names = answer.names
+    drawn = Lazy(names, lambda one: plain(names[one]))
+    figures = {one.name: _told(one.plotly, partial(spoken, names=drawn)) for one in answer.figures}
     first = answer.first_screen
     shown = () if first is None else (first.figure, first.table)
     explorer = answer.explorer
-    data = {} if explorer is None else {"front": explorer.data}
+    data = {"front": _told(explorer.data, partial(with_names, names=names))} if explorer else {}
     scripts = ("common.js", "parallel.js", "explorer.js", "answer.js")
     text = (
         environment()
         .get_template("answer.html")
         .render(
             answer=answer,
+            title=spoken(answer.title, names),
             first=first,
             blocks=_without(answer.blocks, shown),
             plotly=template_text(PLOTLY) if figures or explorer else "",
@@ -60,13 +68,23 @@ def answer_html(answer: Answer) -> str:
             style=template_text("report.css"),
         )
     )
+    escaped = Lazy(names, lambda one: str(escape(names[one])))
     glossary = {**GLOSSARY, **answer.words}
-    explainer = Explainer(glossary)
+    explainer = Explainer(glossary, partial(spoken, names=escaped))
     start, end = text.index("<header>"), text.index("</main>")
     marked = explainer.page(text[start:end])
     words = {term: glossary[term] for term in glossary if term.lower() in explainer.seen}
     listed = environment().get_template("words.html").render(glossary=words) if words else ""
     return text[:start] + marked + listed + text[end:]
+
+
+def _told(value: Any, say: Callable[[str], str]) -> Any:
+    """A JSON value with its texts as `say` has them; keys stay."""
+    if isinstance(value, str):
+        return say(value)
+    if isinstance(value, Mapping):
+        return {key: _told(one, say) for key, one in value.items()}
+    return [_told(one, say) for one in value] if isinstance(value, list | tuple) else value
 
 
 def answer_cell(answer: Answer) -> str:
@@ -163,9 +181,13 @@ def environment() -> Environment:
 
 
 class Explainer:
-    """Marks the first use of each glossary word on a page with its meaning."""
+    """Marks the first use of each glossary word on a page with its meaning. `say` gives the words
+    that a page has for a text."""
 
-    def __init__(self, glossary: Mapping[str, str] = GLOSSARY) -> None:
+    def __init__(
+        self, glossary: Mapping[str, str] = GLOSSARY, say: Callable[[str], str] = str
+    ) -> None:
+        self.say = say
         terms = sorted(glossary, key=len, reverse=True)
         self.pattern = re.compile(
             r"\b(" + "|".join(re.escape(str(escape(term))) for term in terms) + r")\b",
@@ -184,8 +206,11 @@ class Explainer:
         inside: list[str] = []
         for i, part in enumerate(parts):
             if not part.startswith("<"):
-                parts[i] = part if inside else self._marked(part)
+                said = part if "code" in inside or not part.strip() else self.say(part)
+                parts[i] = said if inside else self._marked(said)
                 continue
+            tag_itself, label, words = part.partition("aria-label=")
+            parts[i] = tag_itself + label + self.say(words)
             tag = part.strip("</>").split()[0]
             if part.startswith("</"):
                 if inside and inside[-1] == tag:

@@ -172,6 +172,14 @@ class Catalog:
     costs: Costs = NO_COSTS
 
     @property
+    def names(self) -> Mapping[str, str]:
+        """The makers' names of chips and systems by id: `H100 SXM5 80GB`, `HGX H100, 8 GPUs`."""
+        known, systems = self.chips, self.systems
+        return Lazy(
+            (*known, *systems), lambda one: known[one].label if one in known else systems[one].name
+        )
+
+    @property
     def digest(self) -> str:
         """Identifies what the catalog was read from: the data digest of a study."""
         return self.source.digest()

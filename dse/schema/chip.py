@@ -121,8 +121,9 @@ class Chip:
 
     @property
     def label(self) -> str:
-        """`H100 SXM5 80GB`: its maker's name, less what stands in brackets."""
-        return re.sub(r" [(].*[)]", "", self.name)
+        """`H100 SXM5 80GB`: its maker's name, less what stands in brackets. `GB200 NVL72 GPU`: one
+        of the chips of a rack, not a rack."""
+        return re.sub(r" [(].*[)]", "", re.sub(r"(NVL\d\d+.*) [(]per .*[)]", r"\1 GPU", self.name))
 
     def figure(self, name: str) -> Figure | None:
         return next((figure for figure in self.figures if figure.name == name), None)

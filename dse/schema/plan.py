@@ -210,7 +210,7 @@ class Plan:
 
 
 # Quarters for which a rent on a basis is signed; a basis that is not here must say so itself.
-TERMS = {basis: n for basis, (_, n, _) in PRICE_TIERS.items() if n is not None}
+TERMS = {basis: t.quarters for basis, t in PRICE_TIERS.items() if t.quarters is not None}
 DAY_S = 86400.0
 LENGTHS, RATES = ("prompt_tokens", "output_tokens"), ("requests_per_second", "tokens_per_day")
 FROM_TRACE = (*RATES, *LENGTHS, "peak_over_average", "prefix_hit_rate")  # what a trace stands for

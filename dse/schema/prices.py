@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dse.data import hardware_dir
 from dse.errors import InputError
@@ -27,22 +27,43 @@ from dse.schema.reader import (
 
 # Bases that are computed (`dse.economics.tco`): no row of a file is on them.
 COMPUTED = ("owned_tco",)
-# How a chip is had on a basis, the quarters that a rent on it is signed for, where it is known, and
-# what comes after the chip in a sentence.
-PRICE_TIERS: dict[str, tuple[str, int | None, str]] = {
-    "spot": ("spot", 1, "on the spot market"),
-    "on_demand": ("on demand", 1, "on demand"),
-    "on_demand_marketplace": ("on demand, market", 1, "on demand at a marketplace"),
-    "provider_average": ("on demand, by provider", None, "on demand"),
-    "market_index": ("index of rents", None, "at the index of rents"),
-    "capacity_block": ("days to months", 1, "for days to months"),
-    "rental_1yr": ("one year", 4, "for one year"),
-    "reserved_1yr": ("one year", 4, "for one year"),
-    "rental_3yr": ("three years", 12, "for three years"),
-    "reserved_3yr": ("three years", 12, "for three years"),
-    "owned_tco_neocloud": ("owned by a provider", None, "from a provider"),
-    "owned_tco_hyperscaler": ("owned by a hyperscaler", None, "from a hyperscaler"),
-    "owned_tco": ("owned, by parts", None, "bought"),
+
+
+class PriceTier(NamedTuple):
+    """How a chip is had on a basis; `quarters` that a rent on it is signed for, where it is known;
+    in words `after` the chip's name in a sentence, and `alone`."""
+
+    how: str
+    quarters: int | None
+    after: str
+    alone: str
+
+
+_HOUR, _YEAR, _THREE = "rent by the hour", "one-year rent", "three-year rent"
+PRICE_TIERS = {
+    "spot": PriceTier("spot", 1, "on the spot market", "spot market"),
+    "on_demand": PriceTier("on demand", 1, "on demand", _HOUR),
+    "on_demand_marketplace": PriceTier(
+        "on demand, market", 1, "on demand at a marketplace", f"{_HOUR} at a marketplace"
+    ),
+    "provider_average": PriceTier(
+        "on demand, by provider", None, "on demand", f"{_HOUR}, mean of providers"
+    ),
+    "market_index": PriceTier("index of rents", None, "at the index of rents", "index of rents"),
+    "capacity_block": PriceTier(
+        "days to months", 1, "for days to months", "rent for days to months"
+    ),
+    "rental_1yr": PriceTier("one year", 4, "for one year", _YEAR),
+    "reserved_1yr": PriceTier("one year", 4, "for one year", _YEAR),
+    "rental_3yr": PriceTier("three years", 12, "for three years", _THREE),
+    "reserved_3yr": PriceTier("three years", 12, "for three years", _THREE),
+    "owned_tco_neocloud": PriceTier(
+        "owned by a provider", None, "from a provider", "chips owned by a provider"
+    ),
+    "owned_tco_hyperscaler": PriceTier(
+        "owned by a hyperscaler", None, "from a hyperscaler", "chips owned by a hyperscaler"
+    ),
+    "owned_tco": PriceTier("owned, by parts", None, "bought", "owned chips"),
 }
 # A row whose note starts so is kept for the record and priced with nothing.
 SUPERSEDED = "superseded"

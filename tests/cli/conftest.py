@@ -17,6 +17,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from dse.answer.sentences import spoken
+from dse.catalog import load_catalog
 from dse.cli import main
 
 
@@ -97,6 +99,11 @@ def space(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+def on_page(text: str) -> str:
+    """A text of an answer as a page says it: chips by their makers' names."""
+    return spoken(text, load_catalog().names)
 
 
 def unmarked(page: str) -> str:

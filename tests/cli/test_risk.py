@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dse.data import search_spaces_dir
-from tests.cli.conftest import Said, dse, fits, sheets, unmarked
+from tests.cli.conftest import Said, dse, fits, on_page, sheets, unmarked
 
 
 def risk(*arguments: object) -> Said:
@@ -108,8 +108,10 @@ def test_the_files_say_what_the_document_says(space: Callable[..., Path], tmp_pa
         assert float(row["chance_first"]) == pytest.approx(one["chance_first"])
         assert float(row["high"]) == pytest.approx(one["interval"][1])
     assert not any("{" in cell for row in rows for cell in row.values())
-    page = (out / "risk.html").read_text("utf-8")
-    assert html.escape(found["answer"][0]) in unmarked(page)
+    page = unmarked((out / "risk.html").read_text("utf-8"))
+    advice = found["answer"][0].partition(": ")[2]
+    assert html.escape(advice) in page
+    assert f"Take {on_page(found['advised'])}, served on 1 × {on_page(found['advised'])}" in page
     assert 'id="margin"' in page
     assert {"answer", "choices", "measure next", "prices"} <= set(sheets(out / "risk.xlsx"))
 

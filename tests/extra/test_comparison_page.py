@@ -39,6 +39,6 @@ def test_roofs_are_drawn_and_the_page_fits(browser: Browser, page: str, width: i
     assert browser.run("document.querySelectorAll('.plot .scatterlayer .lines').length") >= 6
     assert browser.run("document.documentElement.scrollWidth") <= width
     legend = "[...document.querySelectorAll('.legendtext')].map((t) => t.textContent)"
-    assert "hypothetical_h200_sxm_hbm_bandwidth_2x" in browser.run(legend)
+    assert "hypothetical H200 SXM 141GB" in browser.run(legend)
     assert not browser.problems
     assert all(url.startswith(("file:", "data:")) for url in browser.requests)

@@ -25,6 +25,8 @@ from dse.answer.answer import (
     long_table,
     table_of,
 )
+from dse.answer.palette import plain
+from dse.answer.sentences import spoken
 from dse.errors import StorageError
 
 HOSTILE = '<img src=x onerror="alert(1)">|`*'
@@ -157,3 +159,63 @@ def test_a_closed_pipe_is_no_error_and_the_files_are_there(tmp_path: Path) -> No
         assert said.wait(120) == 0
     assert (tmp_path / "out" / "scale.html").stat().st_size > 1000
     assert json.loads((tmp_path / "out" / "scale.json").read_text())["model"] == "Llama-3-8B"
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("Rent 24 h100_sxm on rental_3yr (in quarter 1)", "Rent 24 H100 for three years (in q"),
+        ("an hour of h100_sxm (rental_3yr) is", "an hour of H100 (three-year rent) is"),
+        ("no price on the basis on_demand.", "no price on the basis of rent by the hour."),
+        ("ttft_s <= 2 s", "time to first token at most 2 s"),
+        ("chip.h100_sxm.price +60%", "price of H100 +60%"),
+        ("chip.all.memory_bandwidth", "memory bandwidth of every chip"),
+        ("workload.chat.prompt_tokens", "prompt tokens of chat"),
+        ("limit.tpot_s", "limit on time per output token"),
+        ("from h100_sxm.", "from H100."),
+        ("hardware/chips/h100_sxm.yaml", "hardware/chips/h100_sxm.yaml"),
+        ("hardware/costs.yaml", "hardware/costs.yaml"),
+        ("my_h100_sxm_2", "my_h100_sxm_2"),
+        ("limit.METRIC of any metric", "limit.METRIC of any metric"),
+    ],
+)
+def test_a_page_says_names_and_words_for_ids(written: str, said: str):
+    assert spoken(written, {"h100_sxm": "H100"}).startswith(said)
+
+
+def test_names_are_on_the_page_and_ids_in_files_and_commands():
+    dots = {"data": [{"name": "h100_sxm", "x": [1]}], "layout": {}}
+    table = Table(
+        "chips",
+        "Chips",
+        (Column("chip", "chip"), Column("flag", "flag", code=True)),
+        [{"chip": "h100_sxm", "flag": "chip.h100_sxm.price"}],
+    )
+    answer = Answer(
+        question="sample",
+        title="On h100_sxm",
+        headline="Take h100_sxm.",
+        blocks=(Figure("h100_sxm", "Dots of h100_sxm", dots, "h100_sxm alone"), table),
+        command="dse estimate --chip h100_sxm",
+        document={"chip": "h100_sxm"},
+        data=(table,),
+        names={"h100_sxm": HOSTILE},
+    )
+    page = answer.to_html()
+    assert "<img src=x" not in page
+    assert "<code>chip.h100_sxm.price</code>" in page
+    body = re.sub(r"<code.*?</code>", "", page[page.index("<title>") : page.index("</main>")])
+    assert "h100_sxm" not in body.replace('id="h100_sxm"', "")
+    assert "h100_sxm" in answer.to_text()
+    assert "h100_sxm" in answer.to_csv()
+    data = json.loads(page.partition('id="page-data">')[2].partition("</script>")[0])
+    assert data["figures"]["h100_sxm"]["data"][0]["name"] == plain(HOSTILE)
+
+
+def test_a_wide_table_stands_beside_the_picture_by_its_first_columns():
+    wide = [Column(f"c{k}", "a title that is long " * 2, first=k < 2) for k in range(4)]
+    table = Table("wide", "Wide", wide, [{f"c{k}": k for k in range(4)}] * 20)
+    assert table.beside is not None
+    assert [one.key for one in table.beside.columns] == ["c0", "c1"]
+    assert 0 < len(table.beside.rows) < 20
+    assert Table("wide", "Wide", [Column("c", "t" * 90)], table.rows).beside is None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dse.accuracy.claims.claim import Claim
 from dse.accuracy.claims.judge import VERDICTS, Case, Finding
 from dse.answer.answer import Answer, Column, Commands, Figure, Section, Table
+from dse.answer.bars import share_bars
 from dse.answer.numbers import show_as
 from dse.answer.palette import BLUE, VERMILION, plain
 from dse.answer.plots import bars, names_axis, upright
@@ -69,10 +70,15 @@ def claims_answer(judged: Judged, command: str = "") -> Answer:
         title="Claims",
         headline=f"Of {len(rows)} parts of {len(judged)} claims: {tally}.",
         sentences=["Each rule stands beside its number: dse claims check N prints both."],
-        blocks=[Table("claims", "Verdicts", columns, rows)],
+        blocks=[_tally(counts, len(rows)), Table("claims", "Verdicts", columns, rows)],
         document=[document(claim, findings) for claim, findings in judged],
         command=command,
     )
+
+
+def _tally(counts: Mapping[str, int], parts: int) -> Figure:
+    shares = {verdict: counts[verdict] / parts for verdict in VERDICTS if counts[verdict]}
+    return share_bars("verdicts", "Parts of claims by verdict", "the parts", shares)
 
 
 def claim_answer(claim: Claim, findings: Sequence[Finding], command: str = "") -> Answer:

@@ -24,6 +24,7 @@ from dse.schema.calibration import KINDS
 from dse.schema.dtypes import DTYPES
 from dse.space.candidates import Floats
 
+SEEN = 5e-4  # regret that is not printed as 0.0%
 MOST = 12  # rows of the front that a table shows
 DENSE = "dense_equivalent_parameters"
 WORDS = {
@@ -36,13 +37,16 @@ WORDS = {
 def basket_answer(found: Basket, command: str = "") -> Answer:
     """The shape that costs least over each chip's own best, and what it gives away."""
     said, made = lead(found), document(found)
+    drawn = [_own_figure(found), _level_figure(found)]
+    if not any(found.regret[row].max() >= SEEN for _, row in _columns_of(found)):
+        drawn.reverse()  # where each chip's own best shape is as good everywhere, it shows nothing
     return Answer(
         question="compare",
         title=made["title"],
         asked=f"{made['title']}: {facts(found)}",
         headline=said[0],
         sentences=[*said[1:], MEANING],
-        blocks=(_own_figure(found), _level_figure(found), *tables(found)),
+        blocks=(*drawn, *tables(found)),
         command=command,
         document=made,
         data=(_data(found),),
@@ -137,8 +141,14 @@ def _level_table(found: Basket) -> Table:
         "The least worst regret where every chip's own best must be as good",
         changed,
         (
-            Column("predicted_loss", "loss at most", "predicted_loss", of=lambda one: one.loss),
-            *_regret_columns(found, lambda one: one.regret),
+            Column(
+                "predicted_loss",
+                "loss at most",
+                "predicted_loss",
+                of=lambda one: one.loss,
+                first=True,
+            ),
+            *(replace(one, first=True) for one in _regret_columns(found, lambda one: one.regret)),
             Column(
                 "shape",
                 "shape for all, where they differ",

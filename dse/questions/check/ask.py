@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,4 +62,4 @@ def check(
     subject = subject_of(catalog, found, chip, degrees, load, **dtypes)
     document = check_subject(subject)
     document["nearest"] = nearest(subject, catalog.backends[subject.chip.backend])
-    return check_answer(document, load)
+    return replace(check_answer(document, load), names=catalog.names)

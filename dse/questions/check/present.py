@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dse.answer.answer import Answer, Block, Cell, Column, Notes, Table
+from dse.answer.answer import Answer, Block, Cell, Column, Figure, Notes, Table
+from dse.answer.bars import share_bars
 from dse.answer.numbers import count, show_as, tenths
 from dse.answer.sentences import listed
 from dse.problem.words import SHORT_DEGREES
@@ -17,6 +18,7 @@ NOTHING_NEAR = (
     "All of this software accepts no shape near it. The search changes up to three sizes, each by "
     "at most half."
 )
+ADDED = "time that the shape wastes, as a share of the step"
 PHASES = {"prefill": "tokens", "decode": "requests"}
 
 
@@ -31,7 +33,9 @@ def check_answer(document: dict[str, Any], load: Load) -> Answer:
         blocks.append(near)
     elif not document["ok"]:
         blocks.append(Notes("Nearest shapes", [NOTHING_NEAR]))
-    blocks += [gemm_table(document, phase) for phase in PHASES if document[phase] is not None]
+    known = [phase for phase in PHASES if document[phase] is not None]
+    blocks += [_products(document, phase) for phase in known]
+    blocks += [gemm_table(document, phase) for phase in known]
     return Answer(
         question="check",
         title=f"{document['model']} on {document['chip']}: what refuses the shape, what it wastes",
@@ -55,13 +59,20 @@ def degree_table(document: dict[str, Any]) -> Table:
     return Table("degrees", "Degrees by software", [Column(key, key) for key in keys], rows)
 
 
+def _products(document: dict[str, Any], phase: str) -> Figure:
+    """What each product takes of a step."""
+    rows = [row for row in document["gemms"] if row["phase"] == phase]
+    title = f"What the products take of a {phase} step"
+    return share_bars(phase, title, "the step", {row["name"]: row["share"] for row in rows})
+
+
 def gemm_table(document: dict[str, Any], phase: str) -> Table:
     """The products of one phase; shares are of its step. Columns of what was not judged are left
     out."""
     step, fills, prefill = document[phase], document["fills"], phase == "prefill"
     tiles, filled = fills == "tiles", fills == "matrix_unit" or (fills is not None and prefill)
     columns = (
-        (Column("name", "product"), True),
+        (Column("name", "product", first=True), True),
         (Column("rows", "M", right=True), True),
         (Column("n", "N", "count"), True),
         (Column("k", "K", "count"), True),
@@ -70,9 +81,9 @@ def gemm_table(document: dict[str, Any], phase: str) -> Table:
         (Column("tile_efficiency", "tiles" if tiles else "unit", "share"), filled),
         (Column("wave_efficiency", "waves", "share"), prefill and tiles),
         (Column("row_efficiency", "rows", "share"), fills == "matrix_unit"),
-        (Column("share", "share", "share"), True),
+        (Column("share", "share", "share", first=True), True),
         (Column("misaligned_share", "misaligned", "share"), fills is not None),
-        (Column("added_share", "added", "share"), fills is not None),
+        (Column("added_share", "added", "share", explain=ADDED, first=True), fills is not None),
     )
     title = f"Products of a {phase} step of {step['rows']:,.0f} {PHASES[phase]} on one chip"
     return Table(

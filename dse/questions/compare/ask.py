@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +25,7 @@ from dse.questions.estimate.ask import DEFAULTS
 from dse.questions.fleet.ask import fleet
 from dse.questions.rediscovery import rediscover
 from dse.questions.rediscovery.present import design_answer, designs_answer
-from dse.schema.loader import load_yaml
+from dse.schema.loader import Lazy, load_yaml
 from dse.schema.model_catalog import load_model, resolve_model
 from dse.schema.own_prices import last_day
 from dse.schema.plan_reader import shipped_plans
@@ -88,6 +89,24 @@ def compare(
     if kind != "chips" and (point or model is not None):
         given = "model" if model is not None else next(iter(point))
         raise InputError(f"{given} does not go with {SAID[kind]}", accepted="chips")
+    made = _compared(kind, what, as_of, law, model, out, catalog, progress, command, point)
+    names = catalog.names
+    known = Lazy((*made.names, *names), lambda chip: made.names.get(chip) or names[chip])
+    return replace(made, names=known)
+
+
+def _compared(
+    kind: Kind,
+    what: Sequence[Any],
+    as_of: Sequence[str],
+    law: str | None,
+    model: Any,
+    out: str | Path | None,
+    catalog: Catalog,
+    progress: Say,
+    command: str,
+    point: dict[str, Any],
+) -> Answer:
     if kind == "merged":
         folders = [Path(str(getattr(one, "folder", one))) for one in what]
         return merged_answer(merge_studies(folders), command)

@@ -95,7 +95,14 @@ def chips_answer(document: dict[str, Any], command: str = "") -> Answer:
         ),
         words=WORDS,
         opening=first,
+        names={one["id"]: _maker(one) for one in document["chips"]},
     )
+
+
+def _maker(chip: Json) -> str:
+    """`hypothetical H100 SXM5 80GB`."""
+    known = chip["name"].partition(" (")[0].removesuffix(", hypothetical")
+    return f"hypothetical {known}" if chip["hypothetical"] else known
 
 
 def _speed(points: Sequence[Json]) -> Figure:

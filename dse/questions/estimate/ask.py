@@ -119,13 +119,13 @@ def estimate(
         from dse.questions.estimate.again import estimate_again
 
         _refuse_beside_study(flags)
-        found = estimate_again(folder, str(chip), catalog, keep=detail, law=law)
+        found = estimate_again(folder, str(chip), catalog, keep=True, law=law)
         if found.prefill is not None:
             return pools_answer(found)
         return point_answer(found, detail=detail, by_batch=energy_by_batch)
     if serving == "disaggregated":
         return pools_answer(_pools(catalog, flags))
-    found = point_of(catalog, flags, keep=detail)
+    found = point_of(catalog, flags, keep=True)
     return point_answer(found, detail=detail, by_batch=energy_by_batch)
 
 
@@ -154,7 +154,7 @@ def _pools(catalog: Catalog, flags: dict[str, Any]) -> Estimate:
     first = {axis: flags[f"prefill_{axis}"] or 1 for axis in ("tp", "dp", "ep")}
     first["pp"] = flags["prefill_pp"] or flags["pp"]
     first |= {"chip": flags["prefill_chip"] or flags["chip"], "replicas": flags["prefill_workers"]}
-    decode = point_of(catalog, flags | {"replicas": flags["decode_workers"]})
+    decode = point_of(catalog, flags | {"replicas": flags["decode_workers"]}, keep=True)
     return replace(decode, prefill=point_of(catalog, flags | first))
 
 
@@ -200,7 +200,7 @@ def fewest_chips(
         kv_dtype=flags["kv_dtype"],
         offload=offload_of(flags, catalog, chip),
     )
-    return fit_answer(document)
+    return replace(fit_answer(document), names=catalog.names)
 
 
 def _needed(flags: Mapping[str, Any]) -> None:

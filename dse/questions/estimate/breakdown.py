@@ -6,12 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from dse.answer.answer import Figure
+from dse.answer.bars import share_bars
+from dse.answer.numbers import bytes_, time
 from dse.physics.intervals import interval
 from dse.physics.ledger import Entry, Ledger
 from dse.problem.evaluate import MEMORY_PARTS, Metrics
 from dse.record import record
 from dse.schema.calibration import KINDS
 
+MOST = 8  # operators of a decode step that stand alone in its picture
 BOUNDS = ("compute", "memory", "network", "fixed")
 
 
@@ -50,6 +54,27 @@ def _by_operator(ledger: Ledger, i: int) -> dict[str, _Work]:
             before.peak_s + float(entry.peak_s[i]),
         )
     return table
+
+
+def where_figures(metrics: Metrics) -> tuple[Figure, Figure]:
+    """Where a decode step of candidate 0 goes, the longest operators first, and the memory of a
+    chip. `metrics` kept their entries."""
+    where = breakdown(metrics, 0)
+    step, held = where["decode_step_s"], where["capacity_bytes"]
+    rows = sorted(where["breakdown"], key=lambda row: -row["decode_s"])
+    shares = {row["operator"]: row["decode_s"] / step for row in rows[:MOST] if row["decode_s"]}
+    if rest := sum(row["decode_s"] for row in rows[MOST:]):
+        shares["others"] = rest / step
+    parts = {row["part"].replace("_", " "): row["bytes"] / held for row in where["memory"]}
+    parts = {part.replace("kv", "KV"): share for part, share in parts.items() if share}
+    takes = f"Where a decode step of {time(step)} goes"
+    if "breakdown_of" in where:
+        takes += f" ({where['breakdown_of']})"
+    holds = f"What a chip's memory of {bytes_(held)} holds"
+    return (
+        share_bars("decode-step", takes, "the step", shares),
+        share_bars("memory-bar", holds, "the memory", parts),
+    )
 
 
 def breakdown(metrics: Metrics, i: int) -> dict[str, Any]:

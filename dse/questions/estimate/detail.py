@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dse.answer.answer import Block, Cell, Column, Notes, Table
-from dse.answer.bars import memory_parts, share_bars
+from dse.answer.bars import memory_parts
 from dse.answer.numbers import plain, power, ratio, share, show
 from dse.problem.words import SHORT
 from dse.questions.estimate.breakdown import breakdown
@@ -25,15 +25,7 @@ def detail_blocks(
     """What the document gets, and its blocks; `found` must have kept its entries."""
     where = breakdown(found.metrics, 0)
     energy = energy_breakdown(found.metrics, 0)
-    decode = {row["operator"]: row["decode_s"] for row in where["breakdown"]}
-    whole = sum(decode.values())
     blocks: list[Block] = [
-        share_bars(
-            "decode step",
-            "Where a decode step goes",
-            "the decode step",
-            {name: seconds / whole for name, seconds in decode.items() if seconds},
-        ),
         operator_table(where),
         memory_table(where),
         Notes("Money", [_money(document)]),

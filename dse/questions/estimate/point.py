@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,6 +79,7 @@ class Estimate:
     own_law: Mapping[str, Any] | None = None  # `dse.problem.own_law.describe_own_law`
     running: tuple[str, ...] = ()  # how the requests of one pool run
     priced: tuple[Mapping[str, Any], ...] = ()  # `dse.economics.evidence.evidence_rows`
+    names: Mapping[str, str] = field(default_factory=dict)  # the makers' names of chips
 
     @property
     def conditions(self) -> dict[str, Any]:
@@ -200,6 +202,7 @@ def estimate(
         load,
         running=tuple(running),
         priced=tuple(evidence_rows(catalog, [(chip, price_basis)])),
+        names=catalog.names,
     )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from dse.answer.answer import Answer, Block, Cell, Column, Table, table_of
+from dse.answer.answer import Answer, Block, Cell, Column, Figure, Opening, Table, table_of
 from dse.answer.numbers import show
 from dse.economics.evidence import evidence_words
 from dse.economics.priced import price_tables
@@ -13,6 +14,7 @@ from dse.problem.loads import held
 from dse.problem.price_words import average_load_words
 from dse.problem.quality import quality_words
 from dse.problem.words import (
+    KNOWN,
     LINES,
     MIX,
     OF_ARRIVALS,
@@ -23,6 +25,7 @@ from dse.problem.words import (
     pool_heading,
     violation_words,
 )
+from dse.questions.estimate.breakdown import where_figures
 from dse.questions.estimate.energy import energy_by_batch
 from dse.questions.estimate.point import Estimate
 from dse.record import record
@@ -35,6 +38,16 @@ WORKLOAD_COLUMNS = (
     "usd_per_million_input_tokens",
     "usd_per_million_output_tokens",
     "usd_per_million_total_tokens",
+)
+# Of one point, beside the picture.
+FEW = (
+    "ttft_s",
+    "tpot_s",
+    "output_tokens_per_s",
+    "usd_per_million_total_tokens",
+    "joules_per_output_token",
+    "running_requests",
+    "memory_bytes_per_chip",
 )
 # The same where requests of one arrive at random.
 ARRIVAL_COLUMNS = (
@@ -68,14 +81,15 @@ class PointAnswer(Answer):
 def point_answer(
     found: Estimate, *, detail: bool = False, by_batch: bool = False, command: str = ""
 ) -> PointAnswer:
-    """The answer of one point. `detail` adds where time, memory, money and energy go (of an
-    estimate that kept its entries), `by_batch` tokens per joule by requests in flight."""
+    """The answer of one point that kept its entries. `detail` adds where time, memory, money and
+    energy go, `by_batch` tokens per joule by requests in flight."""
     estimated = found.as_json()
     document = dict(estimated)
     first, *rest = _lead(estimated)
     loads = estimated.get("workloads", ())
     blocks: list[Block] = [workload_table(loads)] if estimated["workload"] is None else []
-    blocks.append(metric_table(estimated))
+    step, memory = where_figures(found.metrics)
+    blocks += [memory, metric_table(estimated)]
     if detail:
         from dse.questions.estimate.detail import detail_blocks
 
@@ -97,13 +111,14 @@ def point_answer(
         own = own_law_words(estimated)
     else:
         own = []
-    asked, *others = heading(estimated)
+    asked = "; ".join(heading(estimated))
     return PointAnswer(
         question="estimate",
         title=f"{estimated['model']} on {estimated['deployment']['chips']:,} x "
         f"{estimated['deployment']['chip']}",
-        asked="; ".join((asked, *others)),
+        asked=asked,
         headline=first,
+        opening=_opening(estimated, asked, step),
         sentences=[*rest, *quality_words(estimated), *own],
         blocks=blocks,
         certainty=[known_words(estimated)],
@@ -111,6 +126,7 @@ def point_answer(
         command=command,
         document=document,
         data=(data_table(estimated),),
+        names=found.names,
         point=found,
     )
 
@@ -123,19 +139,31 @@ def pools_answer(found: Estimate, command: str = "") -> PointAnswer:
     assert found.prefill is not None
     document = pools(found.prefill, found)
     first, *rest = _lead(document)
+    asked, (step, memory) = "; ".join(pool_heading(document)), where_figures(found.metrics)
     return PointAnswer(
         question="estimate",
         title=f"{document['model']}, prefill and decode on pools of their own",
-        asked="; ".join(pool_heading(document)),
+        asked=asked,
         headline=first,
+        opening=_opening(document, asked, step),
         sentences=rest,
-        blocks=[metric_table(document)],
+        blocks=[memory, metric_table(document)],
         rests=document["assumed"],
         command=command,
         document=document,
         data=(data_table(document),),
+        names=found.names,
         point=found,
     )
+
+
+def _opening(document: Mapping[str, Any], asked: str, step: Figure) -> Opening:
+    few = metric_table(document, [name for name in FEW if document.get(name) is not None])
+    few = replace(few, caption="", columns=few.columns[:3])
+    known = document["provenance"].get("tpot_s")
+    sure = "How sure: the truth is expected within the 80% interval in four of five cases"
+    sure += f"; the time per output token is {known} ({KNOWN[known]})." if known in KNOWN else "."
+    return Opening(asked, _lead(document)[0], step, few, sure)
 
 
 def _lead(document: Mapping[str, Any]) -> list[str]:
@@ -171,8 +199,8 @@ def _shown(document: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def metric_table(document: Mapping[str, Any]) -> Table:
-    """Every metric worth a line: its value, interval and how it is known."""
+def metric_table(document: Mapping[str, Any], metrics: Sequence[str] = ()) -> Table:
+    """Every metric worth a line, or those given: its value, interval and how it is known."""
 
     def interval(metric: str) -> str:
         ends = document["intervals"].get(metric) or ()
@@ -181,7 +209,7 @@ def metric_table(document: Mapping[str, Any]) -> Table:
     return Table.of(
         "metrics",
         "What is predicted",
-        _shown(document),
+        metrics or _shown(document),
         (
             Column("metric", "metric", of=lambda metric: EVERY[metric].label),
             Column(

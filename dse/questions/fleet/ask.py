@@ -8,20 +8,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from dse.answer.answer import BESIDE_ROWS, Answer, Opening, table_of
+from dse.answer.answer import Answer, Opening, table_of
 from dse.catalog import Catalog, load_catalog
 from dse.economics.tco import with_basis
 from dse.errors import InputError, InputErrors
 from dse.questions.fleet.answer import Refusal, Solution, answered
-from dse.questions.fleet.cash import carbon_words, finance, finance_words, stock_words
+from dse.questions.fleet.cash import (
+    carbon_words,
+    cash_figure,
+    finance,
+    finance_words,
+    stock_words,
+)
 from dse.questions.fleet.changes import Progress, Steps
 from dse.questions.fleet.document import chip_rows, document
 from dse.questions.fleet.figures import figures
 from dse.questions.fleet.futures import for_level, with_served
-from dse.questions.fleet.memo import memo
-from dse.questions.fleet.tables import data_table, orders, tables
+from dse.questions.fleet.memo import memo, order_table
+from dse.questions.fleet.tables import data_table, tables
 from dse.questions.fleet.untried import with_untried
-from dse.questions.fleet.words import WORDS, asked_words, assumptions, lead, price_check
+from dse.questions.fleet.words import WORDS, asked_words, assumptions, lead, sure_words
 from dse.questions.fleet.workbook import sheets
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.deployed import OPTIONS, Choices, full, prefill_of
@@ -85,7 +91,8 @@ def fleet(
     catalog = catalog or load_catalog()
     if plan is not None:
         found = load_plan(find_plan(str(plan)) if isinstance(plan, str | Path) else plan, catalog)
-        return _answer(_solved(found, catalog, service_level, seed, progress), command)
+        made = _answer(_solved(found, catalog, service_level, seed, progress), command)
+        return replace(made, names=catalog.names)
     catalog = with_basis(catalog, price_basis)
     chips, refused = _chips([chip] if isinstance(chip, str) else chip, catalog, price_basis)
     one: dict[str, Any] = {
@@ -126,7 +133,8 @@ def fleet(
         read = replace(read, assumed=(*read.assumed, words))
     solved = _solved(read, catalog, service_level, seed, progress)
     left_out = [Refusal(NAME, name, str(model), reason) for name, reason in refused.items()]
-    return _answer(replace(solved, refused=(*solved.refused, *left_out)), command)
+    made = _answer(replace(solved, refused=(*solved.refused, *left_out)), command)
+    return replace(made, names=catalog.names)
 
 
 def _solved(
@@ -169,9 +177,10 @@ def _answer(found: Solution, command: str) -> Answer:
     made["finance"] = money
     asked, drawn = asked_words(found.plan), figures(found, made)
     first = None
-    if drawn and len(chips) <= BESIDE_ROWS:
-        sure = " ".join(price_check(found))
-        first = Opening(asked, sentences[0], drawn[-1], orders(chips), sure)
+    if drawn:
+        picture = drawn[0] if found.plan.quarters == 1 and drawn[1:] else cash_figure(made)
+        ordered = order_table(found, made)
+        first = Opening(asked, sentences[0], picture, ordered, sure_words(found))
     # The options that were weighed are for the workbook alone.
     return Answer(
         question="fleet",

@@ -1,4 +1,4 @@
-"""The pictures of `dse fleet`: chips and dollars by quarter, arrivals against what is served."""
+"""The pictures of `dse fleet`: chips by quarter, arrivals against what is served."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def figures(found: Solution, document: Json) -> list[Figure]:
     if len(kept := [row for row in document["fleets"] if row["chips"]]) > 1:
         made.append(_tokens(kept))
     chips = [chip.chip for chip in found.plan.chips]
-    return [*made, _chips(chips, document["by_quarter"]), _money(document["by_quarter"])]
+    return [*made, _chips(chips, document["by_quarter"])]
 
 
 def _chips(chips: Sequence[str], quarters: Sequence[Json]) -> Figure:
@@ -38,21 +38,6 @@ def _chips(chips: Sequence[str], quarters: Sequence[Json]) -> Figure:
         "Chips that are on",
         {"data": traces, "layout": layout("chips that are on")},
         "Chips that are on by quarter, stacked by chip.",
-    )
-
-
-def _money(quarters: Sequence[Json]) -> Figure:
-    traces = []
-    parts = ("rent", "capital charge", "upkeep", "electricity")
-    for k, name in enumerate(parts):
-        values = [one[f"{name.partition(' ')[0]}_usd"] for one in quarters]
-        if any(values):
-            traces.append(bar(name, values, [dollars(value) for value in values], k))
-    return Figure(
-        "money",
-        "Cost",
-        {"data": traces, "layout": layout("dollars a quarter")},
-        "Dollars by quarter: rent, capital charge, upkeep, electricity.",
     )
 
 

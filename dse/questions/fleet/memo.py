@@ -1,10 +1,8 @@
-"""The decision memo of a fleet: one page for who signs. It names chips as their makers do, and no
-field or basis of a file."""
+"""The decision memo of a fleet: one page for who signs."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +10,6 @@ from typing import Any
 from dse.answer.answer import Answer, Column, Facts, Figure, Notes, Opening, Section, Table
 from dse.answer.numbers import dollars, percent, share, significant, tenths, time
 from dse.answer.palette import VERMILION, plain
-from dse.answer.sentences import with_names
 from dse.economics.fleet import divisible, solve
 from dse.economics.fleet_cost import Option, count
 from dse.physics.intervals import UNKNOWN
@@ -23,63 +20,47 @@ from dse.questions.fleet.document import divided
 from dse.questions.fleet.figures import bar, layout, level
 from dse.questions.fleet.words import NOT_SAID, lead, percentile_words, price, price_check
 from dse.schema.plan import BUY, RENT, DemandClass, Plan
-from dse.schema.prices import PRICE_TIERS
 
 Json = Mapping[str, Any]
-_FIELDS = {" (`used_after_end`)": "", " (--as-of)": "", ", bought bought": ", bought"}
 ROWS = 8  # of the table of orders
-
-
-def spoken(text: str, names: Mapping[str, str]) -> str:
-    """A sentence with the makers' names of chips, and what a basis means in place of its name."""
-    text = with_names(text, names)
-    for basis in sorted(PRICE_TIERS, key=len, reverse=True):
-        words = PRICE_TIERS[basis][2]
-        text = re.sub(rf",? (?:rent )?(?:on {basis}|\({basis}\))(?![\w-])", f" {words}", text)
-        text = re.sub(rf"(?<![\w-]){basis}(?![\w-])", words, text)
-    for field, words in _FIELDS.items():
-        text = text.replace(field, words)
-    return text
 
 
 def memo(found: Solution, document: Json) -> Answer:
     """The page; `document` is that of the whole answer, whose plan is kept."""
 
-    def say(text: str) -> str:
-        return spoken(text, found.names)
-
     drawn = [_errors(found), *_power(found, document)]
     return Answer(
         question="memo",
         title=f"Decision memo: {found.plan.title}",
-        headline=say(lead(found)[0]),
+        headline=lead(found)[0],
         document=document,
         asked="",
+        names=found.names,
         blocks=(
             _facts(found, document),
             Section("If the throughput is off, and power", drawn),
-            Notes("What it rests on", [say(text) for text in _rests(found, document)]),
-            Notes("When to decide otherwise", [say(text) for text in _otherwise(found, document)]),
-            Section("Ask each vendor to show, before you sign", [_proof(found, say)]),
+            Notes("What it rests on", _rests(found, document)),
+            Notes("When to decide otherwise", _otherwise(found, document)),
+            Section("Ask each vendor to show, before you sign", [_proof(found)]),
         ),
         opening=Opening(
             asked="",
-            headline=say(lead(found)[0]),
+            headline=lead(found)[0],
             figure=cash_figure(document),
-            table=_orders(found, document, say),
-            sure=" ".join(map(say, price_check(found))),
+            table=order_table(found, document),
+            sure=" ".join(price_check(found)),
         ),
     )
 
 
-def _orders(found: Solution, document: Json, say: Any) -> Table:
+def order_table(found: Solution, document: Json) -> Table:
     """What to order, by when, and the cash of each order, the rest of the cash in a row below."""
     rows = []
     for row in commitments(found, document)[:ROWS]:
         way = "buy" if row["way"] == BUY else f"rent, {_years(row['term_quarters'])}"
         rows.append(
             {
-                "what": f"{row['chips']:,} {say(row['chip'])}",
+                "what": f"{row['chips']:,} {row['chip']}",
                 "way": way,
                 "by": f"quarter {row['order_quarter']}",
                 "from": f"quarter {row['first_quarter']}",
@@ -278,7 +259,7 @@ def _ordered(found: Solution, factor: float) -> tuple[dict[str, int] | None, str
     chips: dict[str, int] = {}
     for (label, _), split in mix.orders.items():
         servers, offer = math.ceil(split - 1e-6), plan.offer(label)
-        name = found.names.get(offer.chip, offer.chip) + (", bought" if offer.way == BUY else "")
+        name = offer.chip + (", bought" if offer.way == BUY else "")
         chips[name] = chips.get(name, 0) + servers * plan.chip(offer.chip).server
     return chips, dollars(counted.signed_usd)
 
@@ -303,7 +284,7 @@ def _power(found: Solution, document: Json) -> list[Figure]:
     ]
 
 
-def _proof(found: Solution, say: Any) -> Table:
+def _proof(found: Solution) -> Table:
     """What each vendor is to show: what serves, at which rate, within which limits."""
     low, _ = _interval(found)
     ratio = {row.offer.chip: row for row in found.entries if row.usd_at and not row.reason}
@@ -326,7 +307,7 @@ def _proof(found: Solution, say: Any) -> Table:
         return option.requests_per_s * row.offer.usd / row.usd_at
 
     def on(option: Option) -> str:
-        return say(divided(option).replace(" x ", " ", 1))
+        return divided(option).replace(" x ", " ", 1)
 
     columns = (
         Column("on", "machine", of=on),

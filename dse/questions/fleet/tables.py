@@ -61,12 +61,6 @@ def data_table(chips: Sequence[Mapping[str, Cell]]) -> Table:
     return Table("data", "Chips and dollars by quarter", CHIPS, chips)
 
 
-def orders(chips: Sequence[Mapping[str, Cell]]) -> Table:
-    """What is ordered and what runs, by quarter, in five columns."""
-    shown = ("quarter", "chip", "ordered_chips", "serving_chips", "usd")
-    return Table("orders", "", [column for column in CHIPS if column.key in shown], chips)
-
-
 def _rounded(key: str, title: str) -> Column:
     return Column(key, title, "count", of=lambda row: round(row[key]))
 

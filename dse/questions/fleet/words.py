@@ -118,6 +118,14 @@ def _hedged(found: Solution, one: Hedged) -> list[str]:
     return [*words, f"If all comes as predicted: {what[:1].lower()}{what[1:]}"]
 
 
+def sure_words(found: Solution) -> str:
+    """How sure the order is, and what would change it."""
+    if found.hedged is not None:
+        return " ".join(price_check(found))
+    served = [f"{text.partition(' (`')[0]}." for text in _served(found)]
+    return f"How sure: {' '.join([*served, *price_check(found), *_changes(found)[:1]])}"
+
+
 def _served(found: Solution) -> list[str]:
     """How many futures the order serves where no service level is asked."""
     if found.served is None:

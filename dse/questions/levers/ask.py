@@ -77,6 +77,7 @@ def levers(
             "unit_prices": prices,
         },
         command=command,
+        names=catalog.names,
     )
 
 

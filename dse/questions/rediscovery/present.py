@@ -15,6 +15,7 @@ from dse.questions.rediscovery.tables import (
     known_table,
     shape_table,
     summary,
+    variant_figure,
     variant_table,
 )
 from dse.questions.rediscovery.words import law_words, lead, looked_at, standing, step_words
@@ -37,7 +38,7 @@ def design_answer(found: Rediscovery, command: str = "") -> Answer:
         f"{case.study.price_basis}",
         headline=said[0],
         sentences=[*said[1:], looked_at(found)],
-        blocks=design_blocks(found),
+        blocks=(variant_figure(found), *design_blocks(found)),
         rests=(law_words(found),),
         command=command,
         document=document(found),

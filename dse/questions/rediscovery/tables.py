@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dse.answer.answer import Cell, Column, Table, side_by_side
+from dse.answer.answer import Cell, Column, Figure, Table, side_by_side
 from dse.answer.numbers import times
+from dse.answer.palette import BLUE, plain
+from dse.answer.plots import bars, names_axis, upright
 from dse.questions.rediscovery.answer import Rediscovery, Variant
 from dse.questions.rediscovery.expert import Place
 from dse.questions.rediscovery.words import (
@@ -123,8 +125,8 @@ def variant_table(found: Rediscovery) -> Table:
         "The same with one assumption changed",
         [as_said, *found.variants],
         (
-            Column("with", "with", of=lambda one: one.words),
-            Column("cost_ratio", "cost at equal quality", right=True, of=cost),
+            Column("with", "with", of=lambda one: one.words, first=True),
+            Column("cost_ratio", "cost at equal quality", right=True, of=cost, first=True),
             Column(
                 "nats", "loss above the front", right=True, of=lambda one: nats(one.distance.nats)
             ),
@@ -135,6 +137,32 @@ def variant_table(found: Rediscovery) -> Table:
                 of=lambda one: one.distance.dominating,
             ),
         ),
+    )
+
+
+def variant_figure(found: Rediscovery) -> Figure:
+    """What the design costs over the front, as the case says and with one assumption changed."""
+    known = [("as the case says", found.distance.cost_ratio)]
+    known += [(one.words, one.distance.cost_ratio) for one in found.variants if one.front_size]
+    rows = [
+        (plain(words.partition(" (")[0].partition(":")[0].replace("`", "")), ratio)
+        for words, ratio in known
+        if ratio is not None
+    ][::-1]
+    names = [words for words, _ in rows]
+    title = "cost, times that of the front"
+    layout = {
+        "height": 110 + 46 * len(rows),
+        "xaxis": {"title": {"text": title}},
+        "yaxis": names_axis(names),
+        "shapes": [upright(1.0)],
+    }
+    return Figure(
+        "variants-plot",
+        "What it costs over the front, with one assumption changed",
+        {"data": [bars(title, [ratio for _, ratio in rows], names, BLUE)], "layout": layout},
+        "A bar for each assumption. At the dashed line it costs what the front does; left of it, "
+        "less.",
     )
 
 

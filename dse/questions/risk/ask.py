@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -82,4 +83,4 @@ def risk(
         robust=robust,
         measurements=tuple(measure_next(uncertain, drawn, robust, progress)),
     )
-    return risk_answer(found, command)
+    return replace(risk_answer(found, command), names=terms.names)

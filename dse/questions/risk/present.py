@@ -13,7 +13,7 @@ from dse.economics.priced import price_documents, price_parts
 from dse.problem.words import DEPLOYMENT_KEY, HELD_KEY, SHORT, SHOWN
 from dse.questions.risk.answer import Risk
 from dse.questions.risk.document import document
-from dse.questions.risk.words import MEANING, is_held
+from dse.questions.risk.words import MEANING, advice, is_held
 
 Json = Mapping[str, Any]
 MOST = 6  # measurements that are shown
@@ -37,7 +37,8 @@ def risk_answer(found: Risk, command: str = "") -> Answer:
     made = document(found)
     steps = made["measure_next"][0]["commands"] if made["measure_next"] else []
     asked, several = f"{made['title']}: {made['asked']}", len(made["choices"]) > 1
-    first = Opening(asked, made["answer"][0], _margin(made), _often(made)) if several else None
+    said = advice(found, in_full=True)
+    first = Opening(asked, said, _margin(made), _often(made)) if several else None
     blocks: list[Block] = [_choices(found, made)]
     if made["measure_next"]:
         blocks.append(_measurements(made))

@@ -13,6 +13,7 @@ from dse.problem.loads import held
 from dse.problem.words import (
     load_words,
     mix_words,
+    served_words,
     short_deployment,
 )
 from dse.questions.risk.answer import Risk, quality_limits
@@ -31,7 +32,7 @@ def lead(found: Risk) -> list[str]:
     """The answer: what to take, how sure that is, what being wrong costs, what to measure."""
     robust, names = found.robust, [item.name for item in found.uncertain.items]
     chance, take = robust.chance_first, robust.least_regret
-    words = [_advice(found, names)]
+    words = [advice(found)]
     words += unsold_sentences(found.unsold, [found.uncertain.items[take].chip])
     if len(names) == 1:
         return [*words, "There is no other choice."]
@@ -52,13 +53,15 @@ def lead(found: Risk) -> list[str]:
     return [*words, _measure(found)] if found.measurements else words
 
 
-def _advice(found: Risk, names: list[str]) -> str:
-    """The choice of least expected regret, and the chance that another is better."""
+def advice(found: Risk, *, in_full: bool = False) -> str:
+    """The choice of least expected regret, and the chance that another is better; `in_full` names
+    its deployment in words, not in short."""
+    names = [item.name for item in found.uncertain.items]
     robust = found.robust
     take, now = robust.least_regret, robust.predicted
     item, chance = found.uncertain.items[take], tenths(robust.chance_first[take])
     said = (
-        f"Take {item.chip}, served on {deployment(found, item, item.best)}: "
+        f"Take {item.chip}, served on {deployment(found, item, item.best, in_full)}: "
         f"{priced(found.objective, number(robust.nominal[take]))} at the prediction"
     )
     if take == now:
@@ -118,10 +121,11 @@ def measured(found: Risk, one: Measurement) -> str:
     return f"serving on {deployment(found, item, one.row)}"
 
 
-def deployment(found: Risk, item: Choice, row: int) -> str:
-    """A row of a choice in short, with its shape where several are compared."""
+def deployment(found: Risk, item: Choice, row: int, in_full: bool = False) -> str:
+    """A row of a choice in short or in words, with its shape where several are compared."""
     shape = f" ({item.shape})" if item.shape else ""
-    return short_deployment(item.deployments[row], held=is_held(found)) + shape
+    said = served_words if in_full else short_deployment
+    return said(item.deployments[row], is_held(found)) + shape
 
 
 def is_held(found: Risk) -> bool:

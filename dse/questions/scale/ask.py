@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -115,7 +116,8 @@ def scale(
         return subject(first or name) if flags["disaggregated"] else None
 
     answers = [scaled(subject(name), asked, progress, before(name)) for name in chips]
-    return _answer(answers, with_stages=pipeline, command=command)
+    made = _answer(answers, with_stages=pipeline, command=command)
+    return replace(made, names=catalog.names)
 
 
 def _refuse(model: Model, flags: Mapping[str, Any]) -> None:

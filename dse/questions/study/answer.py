@@ -119,6 +119,7 @@ def study_answer(folder: StudyFolder) -> Answer:
         command=study.get("command") or "",
         words=GLOSSARY,
         opening=opening(folder),
+        names=study.get("chips") or {},
     )
 
 

@@ -55,8 +55,10 @@ def how_sure(folder: StudyFolder, brief: bool = False) -> str:
     if not found or found["start"]["probability"] is None:
         return ""
     start = found["start"]
+    alike = brief and found["wish"] == WISHED and len(folder.objectives) > 1
     said = (
-        f"; with quality, speed and prices varied within their errors, {IT} is the best in "
+        f"; with {'each objective counting alike, and ' * alike}quality, speed and prices varied "
+        f"within their errors, {IT} is the best in "
         f"{start['probability']:.0%} of cases"
     )
     if found["wish"] != WISHED:

@@ -92,7 +92,8 @@ def train(
         said = f"{amount:.4g} tokens, those that {found.name} was trained on: none were given"
         answer = replace(answer, assumed=(said, *answer.assumed))
     why = None if observed_mfu is None else observed(answer, catalog, written(observed_mfu))
-    return train_answer(answer, only_memory=only_memory, why=why)
+    made = train_answer(answer, only_memory=only_memory, why=why)
+    return replace(made, names=catalog.names)
 
 
 # The answer of `dse train`: its sentences, picture and tables.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,8 @@ def whatif(
         rack_w=_rack_power(rack_power),
     )
     _check(questions)
-    return whatif_answer(answer(subject, questions, progress), command)
+    made = whatif_answer(answer(subject, questions, progress), command)
+    return replace(made, names=subject.catalog.names)
 
 
 def _ranks(subject: Subject, *asked: Any) -> bool:
@@ -113,7 +115,7 @@ def require(
     folder = Path(_space(study))
     names = tuple(dict.fromkeys(vary))
     found = required(folder, name, known, names, space=space, margin=share, progress=progress)
-    return require_answer(found, command)
+    return replace(require_answer(found, command), names=known.names)
 
 
 def _space(study: Any) -> Any:

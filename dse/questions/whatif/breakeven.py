@@ -276,11 +276,11 @@ def _price_table(even: Json) -> Table:
     if even["infeasible_chips"]:
         notes.append(f"Nothing feasible: {', '.join(even['infeasible_chips'])}.")
     columns = (
-        Column("chip", "chip"),
+        Column("chip", "chip", first=True),
         Column("deployed", "deployed", of=lambda row: words(row["point"])),
-        Column("cost", "per million tokens", "dollars"),
-        Column("usd_per_chip_hour", "now", "dollars"),
-        Column("break_even_usd_per_chip_hour", "break-even", "dollars"),
+        Column("cost", "$/M total", "dollars", first=True),
+        Column("usd_per_chip_hour", "now", "dollars", first=True),
+        Column("break_even_usd_per_chip_hour", "break-even", "dollars", first=True),
         Column("change", "change", "change"),
         Column("against", "with"),
     )

@@ -309,9 +309,10 @@ def _crossing(
     return _between(ends[0], ends[1], right)
 
 
-def sentences(document: Json) -> list[str]:
+def sentences(document: Json, brief: bool = False) -> list[str]:
+    """`brief`: of the winner alone, not of the front."""
     metric = document["objective"]
-    found = [_scenario_words(row, metric) for row in document["scenarios"]]
+    found = [_scenario_words(row, metric, brief) for row in document["scenarios"]]
     return found + [_sweep_words(row, metric) for row in document["sweeps"]]
 
 
@@ -334,7 +335,7 @@ def blocks(document: Json) -> list[Block]:
     return found + [_sweep_table(k, row, metric) for k, row in enumerate(sweeps)]
 
 
-def _scenario_words(row: Json, metric: str) -> str:
+def _scenario_words(row: Json, metric: str, brief: bool) -> str:
     front, winner, old = row["front"], row["winner"], row["old_winner"]
     if winner is None:
         return f"With {row['name']}, nothing is feasible: {row['infeasible_because']}."
@@ -352,7 +353,8 @@ def _scenario_words(row: Json, metric: str) -> str:
         if old["feasible"]:
             was = show(metric, old["metrics"][metric])
             then = f"in its place the old one would be at {was}; "
-    found = f"With {row['name']}, {who} at {value}, {by}; {then}{moved}."
+    rest = then.removesuffix("; ") if brief else f"{then}{moved}"
+    found = f"With {row['name']}, {who} at {value}, {by}{'; ' if rest else ''}{rest}."
     times = row["demand_of_as_many_requests"]
     if times is None:
         return found
@@ -375,7 +377,7 @@ def _sweep_words(row: Json, metric: str) -> str:
         else show(metric, steps[k]["objective"]) + taking(steps[k]["winner"])
         for k in (0, -1)
     )
-    found = f"{row['input']} from {steps[0]['words']} to {steps[-1]['words']}: {values}"
+    found = f"With {row['input']} from {steps[0]['words']} to {steps[-1]['words']}: {values}"
     changes = [one for one in row["switches"] if one["chip"]]
     if not row["switches"]:
         return f"{found}; the winner stays {words(steps[0]['winner'])}."
@@ -410,11 +412,11 @@ def _scenario_table(document: Json) -> Table:
     latencies = ("tpot_s",) if held else ("tpot_s", "ttft_s")
     shown = [name for name in latencies if name in document["winner"]["metrics"]]
     columns = (
-        Column("name", ""),
+        Column("name", "", first=True),
         Column("winner", "winner", of=lambda one: words(one["winner"])),
         *held,
-        *metric_columns(document["objective"], *shown),
-        Column("change", "change", "change"),
+        *metric_columns(document["objective"], *shown, first=1),
+        Column("change", "change", "change", first=True),
         Column("size", "front", "count"),
     )
     notes = (HELD_NOTE,) if held else ()
@@ -450,8 +452,8 @@ def _sweep_table(k: int, row: Json, metric: str) -> Table:
         notes.append("Deployments are whole: the lead may change more than once between two lines.")
     title = row["input"].replace(".", " ") if held else row["input"]  # which may wrap
     columns = (
-        Column("words", title, right=True),
-        Column("objective", named(metric), metric),
+        Column("words", title, right=True, first=True),
+        Column("objective", named(metric), metric, first=True),
         *held,
         Column("winner", "winner", of=lambda one: words(one["winner"]) + one["mark"]),
     )
@@ -507,7 +509,7 @@ def _sweep_figure(k: int, row: Json, metric: str, hourly: bool = False) -> Figur
         if one["chip"]
     ]
     shown = [end for end in ends if end is not None]
-    unit = "B tokens/day" if of_demand else row["unit"]
+    unit = "B tokens/day" if of_demand else row["unit"].replace("usd", "USD")
     unit = "factor" if steps[0]["value"] is None else unit
     upwards = {"title": {"text": "USD an hour"}} if hourly else metric_axis(metric)
     layout = {

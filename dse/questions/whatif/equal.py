@@ -17,8 +17,11 @@ from typing import Any
 import numpy as np
 
 from dse import units
-from dse.answer.answer import Block, Column, Table
+from dse.answer.answer import Block, Column, Figure, Table
+from dse.answer.labels import axis_title
 from dse.answer.numbers import priced, tenths
+from dse.answer.palette import BLUE, plain
+from dse.answer.plots import bars, names_axis, scaled
 from dse.catalog import Catalog
 from dse.errors import InputError
 from dse.problem.evaluate import Metrics
@@ -294,7 +297,26 @@ def sentence(row: Json) -> str:
 
 
 def blocks(row: Json, winner: Json) -> list[Block]:
-    return [_table(row, winner), *_draws(row)]
+    return [_figure(row), _table(row, winner), *_draws(row)]
+
+
+def _figure(row: Json) -> Figure:
+    """A bar for each chip, the best on top."""
+    what = "output tokens/s" if row["metric"] == RATE else axis_title(row["metric"])
+    rows = row["rows"][::-1]
+    names, values = [plain(one["chip"]) for one in rows], [one["value"] for one in rows]
+    shown = values if row["metric"] == RATE else scaled(row["metric"], values)
+    layout = {
+        "height": 100 + 34 * len(rows),
+        "xaxis": {"title": {"text": plain(what)}},
+        "yaxis": names_axis(names),
+    }
+    return Figure(
+        f"equal-{row['kind']}",
+        f"At equal {row['kind']}: {level_words(row)}",
+        {"data": [bars(what, shown, names, BLUE)], "layout": layout},
+        f"Each chip by its {what} at equal {row['kind']}, the best on top.",
+    )
 
 
 def _table(row: Json, winner: Json) -> Table:
@@ -311,11 +333,11 @@ def _table(row: Json, winner: Json) -> Table:
         notes.append(f"No deployment: {', '.join(row['without'])}.")
     value = ("output tokens/s", "count") if more else (named(row["metric"]), row["metric"])
     columns = [
-        Column("chip", "chip"),
-        Column("value", *value),
-        Column("over_best", "to best", "change"),
+        Column("chip", "chip", first=True),
+        Column("value", *value, first=True),
+        Column("over_best", "to best", "change", first=True),
         Column("deployments", "deployments", "count"),
-        Column("chips", "chips", "count"),
+        Column("chips", "chips", "count", first=True),
         Column("deployed", "each" if more else "deployed", of=lambda one: words(one["point"])),
         Column(COST, "$/M total", COST, of=_busy_cost),
         Column("tpot_s", "per token", "tpot_s", of=lambda one: one["point"]["metrics"]["tpot_s"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from dse.answer.answer import Answer, Block, Column, Notes, Section, Table, long_table
@@ -11,7 +12,14 @@ from dse.economics.priced import price_parts
 from dse.problem.words import DEPLOYMENT_KEY, HELD_KEY
 from dse.questions.whatif import breakeven, change, equal, sensitivity
 from dse.questions.whatif.inputs import ARRIVALS
-from dse.questions.whatif.words import WORDS, Json, asked_words, demand_words, winner_words
+from dse.questions.whatif.words import (
+    WORDS,
+    Json,
+    asked_words,
+    demand_words,
+    in_full,
+    winner_words,
+)
 
 
 def whatif_answer(document: Mapping[str, Any], command: str = "") -> Answer:
@@ -19,7 +27,7 @@ def whatif_answer(document: Mapping[str, Any], command: str = "") -> Answer:
     said = sentences(document)
     how = [document["how"], *document["notes"], f"{DEPLOYMENT_KEY}{HELD_KEY}"]
     found = Notes("How it was found", [f"{text[0].upper()}{text[1:]}." for text in how])
-    return Answer(
+    made = Answer(
         question="whatif",
         title=f"What if: {document['title']}",
         asked=asked_words(document),
@@ -32,6 +40,19 @@ def whatif_answer(document: Mapping[str, Any], command: str = "") -> Answer:
         data=(long_table("data", _parts(document)),),
         words=WORDS,
     )
+    first = made.first_screen
+    return (
+        made if first is None else replace(made, opening=replace(first, headline=_lead(document)))
+    )
+
+
+def _lead(document: Json) -> str:
+    """The winner and the first answer, deployments in words."""
+    found = in_full(document)
+    even = found["break_even"]
+    answers = [*change.sentences(found, brief=True), *(breakeven.sentences(even) if even else [])]
+    answers += [equal.sentence(row) for row in found["equal"]]
+    return " ".join((winner_words(found), *answers[:1]))
 
 
 def sentences(document: Json) -> list[str]:
@@ -83,8 +104,8 @@ def _inputs_table(inputs: list[Json], demand: Json | None) -> Table:
         notes.append("Also demand=1B/day, input and output tokens, and peak_over_average.")
     return Table(
         "inputs",
-        "What --set and --sweep may change, and its value now",
-        (Column("input", "input"), Column("words", "now", right=True)),
+        "What may be changed with --set and --sweep, and its value now",
+        (Column("input", "input", code=True), Column("words", "now", right=True)),
         [row for row in inputs if row["now"] is not None],
         notes,
     )

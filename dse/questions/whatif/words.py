@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from dse import units
@@ -10,7 +11,7 @@ from dse.answer.answer import Column
 from dse.answer.glossary import GLOSSARY
 from dse.answer.numbers import dollars, percent, priced, show, tenths
 from dse.physics.workload import POISSON
-from dse.problem.words import load_words
+from dse.problem.words import load_words, served_words
 from dse.questions.whatif.solve import words
 from dse.schema.metrics import METRICS
 
@@ -45,6 +46,14 @@ def asked_words(document: Json) -> str:
     limits = ", ".join(document["limits"]) or "no limit"
     demand = f"demand: {document['demand']['words']}; " if document["demand"] else ""
     return f"{document['title']}: {loads}; {demand}{limits}; prices: {document['price_basis']}"
+
+
+def in_full(value: Any) -> Any:
+    """A document whose points say their deployment in words, not in short."""
+    if isinstance(value, Mapping):
+        own = {key: in_full(one) for key, one in value.items()}
+        return own | {"words": served_words(own["deployment"])} if "provenance" in own else own
+    return [in_full(one) for one in value] if isinstance(value, list) else value
 
 
 def winner_words(document: Json) -> str:
@@ -151,14 +160,15 @@ def held_columns(rows: Iterable[Json]) -> tuple[Column, ...]:
     )
 
 
-def metric_columns(*metrics: str) -> tuple[Column, ...]:
-    """Columns of metrics of the `winner` of a row."""
+def metric_columns(*metrics: str, first: int = 0) -> tuple[Column, ...]:
+    """Columns of metrics of the `winner` of a row, of which the `first` stand on a first screen."""
 
-    def of(name: str) -> Column:
-        return Column(name, named(name), name, of=lambda row: _metric(row["winner"], name))
+    def of(k: int, name: str) -> Column:
+        value = partial(_metric, name)
+        return Column(name, named(name), name, of=value, first=k < first)
 
-    return tuple(of(name) for name in dict.fromkeys(metrics))
+    return tuple(of(k, name) for k, name in enumerate(dict.fromkeys(metrics)))
 
 
-def _metric(point: Json | None, name: str) -> float | None:
-    return None if point is None else point["metrics"].get(name)
+def _metric(name: str, row: Json) -> float | None:
+    return None if row["winner"] is None else row["winner"]["metrics"].get(name)

@@ -27,23 +27,30 @@ function nameMarks(plot, { xaxis, yaxis }, traces) {
     h: wide * share(xaxis, x), v: high * share(yaxis, trace.y[i]), x: at(xaxis, x), y: at(yaxis, trace.y[i]),
     text: (trace.meta || [])[i], spare: true, large: trace.marker.size > 8,
   })));
-  return named(marks.filter((mark) => mark.large), marks.map(({ h, v }) => [h, v]), wide, high, 16, window.innerWidth < 560 ? 9 : 11);
+  return named(marks.filter((mark) => mark.large), marks.map(({ h, v }) => [h, v]), wide, high, 16, narrow() ? 9 : 11);
 }
 
 function draw() {
   for (const [id, figure] of Object.entries(page.figures)) {
     const traces = figure.data.map((trace) => ({ ...trace, ...edged(trace), ...coloured(trace, "line"), ...coloured(trace, "textfont") }));
     const shapes = (figure.layout.shapes || []).map((shape) => ({ ...shape, ...coloured(shape, "line") }));
-    // A phone has room for the names of axes alone.
-    const bare = (own) => (own && own.title && window.innerWidth < 560 ? { ...own, title: { text: own.title.text.replace(/, (lower|higher) is better$/, ""), font: { size: 11 } } } : own);
-    const legend = window.innerWidth < 560 && figure.layout.meta === "named" ? { legend: { ...LEGEND, font: { size: 10 } } } : {};
+    // A phone has room for the names of axes alone, and for short lines.
+    const phone = (own) => ({
+      ...own, tickfont: { size: 11 },
+      ...(own.title ? { title: { text: inLines(own.title.text.replace(/, (lower|higher) is better$/, "").replace(/<br>/g, " "), 34), font: { size: 11 } } } : {}),
+      ...(own.categoryarray ? { categoryarray: own.categoryarray.map((name) => inLines(name, 17)) } : {}),
+    });
+    const bare = (own) => (own && narrow() ? phone(own) : own);
+    if (figure.layout.yaxis && figure.layout.yaxis.categoryarray) for (const trace of traces) trace.y = trace.y.map((name) => inLines(name, 17));
+    if (narrow()) for (const trace of traces) if (trace.orientation === "h" && trace.textposition !== "inside") trace.textposition = "none";
+    const legend = narrow() && figure.layout.meta === "named" ? { legend: { ...LEGEND, font: { size: 10 } } } : {};
     const annotations = figure.layout.meta === "named" ? nameMarks(element(id), figure.layout, figure.data) : [];
     const drawn = react(element(id), traces, { ...figure.layout, xaxis: bare(figure.layout.xaxis), yaxis: bare(figure.layout.yaxis), shapes, annotations, ...legend });
     if (figure.layout.meta === "fit") drawn.then(fitText);
   }
 }
 
-for (const table of document.querySelectorAll("table:not(#rows, #table-opening)")) copyButton(table, () => tableText(table));
+for (const table of document.querySelectorAll("table:not(#rows, .opening table)")) copyButton(table, () => tableText(table));
 draw();
 // A click on a decision, in the picture or in its table, shows the design.
 const opening = page.figures["opening-plot"];

@@ -16,15 +16,19 @@ const make = (tag, text, parent) => {
 };
 
 // Lines of at most `width` characters, for titles that Plotly would cut off.
-const wrap = (text, width) => {
+const broken = (text, width) => {
   const lines = [""];
   for (const word of text.split(" ")) {
     const last = lines.length - 1;
     if (lines[last] && (lines[last] + " " + word).length > width) lines.push(word);
     else lines[last] += (lines[last] ? " " : "") + word;
   }
-  return lines.map(plain).join("<br>");
+  return lines;
 };
+const wrap = (text, width) => broken(text, width).map(plain).join("<br>");
+// The same of a text that is plain already, on a phone.
+const narrow = () => window.innerWidth < 560;
+const inLines = (text, width) => (narrow() ? broken(text, width).join("<br>") : text);
 
 const axis = (own) => ({
   gridcolor: style("--grid"), zerolinecolor: style("--grid"), linecolor: style("--line"),

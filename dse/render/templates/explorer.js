@@ -80,7 +80,6 @@ const spread = (column) => {
   return values.length ? values.reduce((a, b) => Math.max(a, b)) / values.reduce((a, b) => Math.min(a, b)) : 1;
 };
 
-const narrow = () => window.innerWidth < 560;
 
 function drawFront() {
   const shown = thinned(state.rows, data.drawn_points);
