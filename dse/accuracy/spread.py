@@ -104,9 +104,10 @@ def spread_of_kinds(frame: pd.DataFrame) -> dict[str, tuple[float, float]]:
 
 def narrowest(logs: pd.Series, weights: pd.Series) -> list[float]:
     """[low, high] of the logarithms: of all intervals that hold INSIDE of the weight, the one that
-    is narrowest in the ratio itself."""
+    is narrowest in the ratio itself; made to hold the prediction, 0, where it does not."""
     tried = [[weighted_quantile(logs, weights, s) for s in (b, b + INSIDE)] for b in BELOW]
-    return min(tried, key=lambda ends: float(np.exp(ends[1]) - np.exp(ends[0])))
+    low, high = min(tried, key=lambda ends: float(np.exp(ends[1]) - np.exp(ends[0])))
+    return [min(low, 0.0), max(high, 0.0)]
 
 
 def weighted_quantile(values: pd.Series, weights: pd.Series, share: float) -> float:

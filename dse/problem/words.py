@@ -208,6 +208,12 @@ def in_weights(deployment: Mapping[str, Any]) -> str:
     return _of_pools(deployment, "weight_dtype")
 
 
+def copies_words(deployment: Mapping[str, Any]) -> str:
+    """`8 copies, ` of a model that several instances hold; empty of one, and of separate pools."""
+    copies = 1 if pools_of(deployment) else round(deployment.get("replicas") or 1)
+    return f"{copies:,} copies, " if copies > 1 else ""
+
+
 def _of_pools(deployment: Mapping[str, Any], name: str) -> str:
     parts = (one[name] for one in pools_of(deployment) or (deployment,))
     return " -> ".join(dict.fromkeys(parts))

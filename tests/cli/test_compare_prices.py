@@ -21,7 +21,7 @@ from dse.questions.compare.ask import kind_of
 from dse.questions.compare.studies import compare
 from dse.questions.compare.tables import lead, tables
 from dse.study.folder import FLEET, FRONT, STUDY, read_json
-from tests.cli.conftest import Said, dse, fits
+from tests.cli.conftest import Said, dse, fits, on_page
 from tests.cli.test_fleet import PLAN
 
 HEADER = "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
@@ -276,7 +276,9 @@ def test_the_files_hold_the_same_answer(pair: tuple[Path, Path], tmp_path: Path)
         assert found == printed[status]
     assert len(rows) == printed["front_a"] + len(printed["entered"])
     page = (out / "compare.html").read_text(encoding="utf-8")
-    assert page.index("moves from h200_sxm to h100_sxm") < page.index("<h2>In pictures</h2>")
+    assert page.index(on_page("moves from h200_sxm to h100_sxm")) < page.index(
+        "<h2>In pictures</h2>"
+    )
     assert "An 8B model &lt;on&gt; rented chips" in page
     assert "<on>" not in page
     assert "mail of june" in page

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cli.conftest import dse, fits, sheets, unmarked
+from tests.cli.conftest import dse, fits, on_page, sheets, unmarked
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_the_files_say_what_the_document_says(requests: Path, tmp_path: Path) ->
     assert {row["chip"] for row in rows} == {one["chip"] for one in found["orders"]}
     assert not any("{" in cell for row in rows for cell in row.values())
     page = (out / "fleet.html").read_text("utf-8")
-    assert html.escape(found["answer"][0]) in unmarked(page)
+    assert html.escape(on_page(found["answer"][0])) in unmarked(page)
     assert 'id="arrivals-requests"' in page
     names = {"answer", "fleets", "classes", "demand", "options"}
     assert names <= set(sheets(out / "fleet.xlsx"))

@@ -23,7 +23,7 @@ def test_the_first_sentence_says_the_start_and_how_sure_it_is(tmp_path: Path) ->
     )
     page = Page(tmp_path / "report.html")
     assert "chance best" in page.text
-    assert "Start (point 25)" in page.text
+    assert "Start: decision 1 (point 25)" in page.text
     first = page.text[: page.text.index("One design at a time")]
     assert "decision 2 or a design near it is the best in 62% of cases" in first
 

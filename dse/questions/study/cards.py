@@ -46,7 +46,7 @@ def _card(folder: StudyFolder, chosen: Chosen) -> Facts:
         "Against the start": _trade(folder, chosen),
     }
     return Facts(
-        f"{capital(chosen.label)} (point {chosen.item['point']})",
+        _title(folder, chosen),
         [(what, " ".join(said)) for what, said in rows.items() if said],
         strong=[(label(name).text, show(name, chosen.metrics[name])) for name in folder.wanted],
         command=chosen.item["command"],
@@ -55,6 +55,14 @@ def _card(folder: StudyFolder, chosen: Chosen) -> Facts:
         bars=[*_step_bar(chosen), *_memory_bar(chosen)],
         folded=FOLDED,
     )
+
+
+def _title(folder: StudyFolder, chosen: Chosen) -> str:
+    """`Best: lowest predicted loss (point 5)`, `Start, knee: decision 1 (point 75)`."""
+    decisions = folder.study.get("decisions")
+    found = ["decision 1"] if chosen is folder.start and decisions else _extremes(folder, chosen)
+    why = f": {', '.join(found)}" if found else ""
+    return f"{capital(chosen.label)}{why} (point {chosen.item['point']})"
 
 
 def _step_bar(chosen: Chosen) -> list[Bar]:
@@ -94,14 +102,19 @@ def _memory_bar(chosen: Chosen) -> list[Bar]:
 
 def _why(folder: StudyFolder, chosen: Chosen) -> list[str]:
     """What the point is the best in."""
-    best = [
-        f"{extreme(objective)} on the front"
-        for objective in folder.objectives
-        if chosen.metrics[objective["metric"]] == _best(folder, objective)
-    ]
+    best = [f"{one} on the front" for one in _extremes(folder, chosen)]
     named = ((START, chosen is folder.start), (KNEE, "knee" in chosen.names))
     reasons = [*best, *(why for why, holds in named if holds)]
     return [f"{capital('; '.join(reasons))}."] if reasons else []
+
+
+def _extremes(folder: StudyFolder, chosen: Chosen) -> list[str]:
+    """The objectives in which no design of the front is better."""
+    return [
+        extreme(objective)
+        for objective in folder.objectives
+        if chosen.metrics[objective["metric"]] == _best(folder, objective)
+    ]
 
 
 def _best(folder: StudyFolder, objective: Json) -> float:
@@ -138,7 +151,7 @@ def _gives(folder: StudyFolder, metrics: Json) -> list[str]:
             amount = show("dense_equivalent_parameters", size)
             sentence += f" (dense-equivalent {amount} parameters)"
         near = beside(folder, metrics["predicted_loss"])
-        law = f" by the law {metrics['quality_law']}" if "quality_law" in metrics else ""
+        law = f" by the quality law {metrics['quality_law']}" if "quality_law" in metrics else ""
         said.append(f"{sentence}{law}{f', {near} by the same law' if near else ''}.")
         if metrics.get("overtraining_ratio") is not None:
             said.append(overtraining_words(metrics))

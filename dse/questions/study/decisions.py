@@ -90,12 +90,15 @@ def against_next(folder: StudyFolder) -> str:
     parts = []
     for objective in folder.objectives:
         m = objective["metric"]
-        by = f"× {significant(here[m] / there[m], 2)}"
-        if not objective["log"]:
-            by = f"{here[m] - there[m]:+.4f}" if m == "predicted_loss" else by
-        parts.append(f"{label(m).text} {by}")
+        parts.append(f"{significant(here[m] / there[m], 2)} times its {label(m).text}")
+        if m == "predicted_loss":
+            apart, compute = here[m] - there[m], other.get("compute_multiple")
+            parts[-1] = f"a loss {abs(apart):.4f} {'lower' if apart < 0.0 else 'higher'}"
+            if compute:
+                times = significant(max(compute, 1.0 / compute), 2)
+                parts[-1] += f" (worth {times} times the training)"
     which = first["decision"], other["decision"]
-    return f"Decision {which[0]} against decision {which[1]}: {', '.join(parts)}."
+    return f"Decision {which[0]} against decision {which[1]}: {listed(parts)}."
 
 
 def first_turns(folder: StudyFolder) -> str:
@@ -108,7 +111,7 @@ def first_turns(folder: StudyFolder) -> str:
         return ""
     said = [
         f"{label(m).text}{'' if k else ' counts'} {significant(turn['factor'], 2)} times"
-        f"{'' if k else ' as much'} ({'' if k else 'decision '}{turn['decision']})"
+        f"{'' if k else ' as much'} (then decision {turn['decision']})"
         for k, (m, turn) in enumerate(sorted(nearest.items(), key=lambda one: one[1]["factor"]))
     ]
     return f"Another decision is the best if {listed(said, 'or')}."

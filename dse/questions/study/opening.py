@@ -12,7 +12,7 @@ from dse.answer.labels import BASES, axis_title, label
 from dse.answer.numbers import show
 from dse.answer.palette import PALETTE, SYMBOLS, VERMILION, plain
 from dse.answer.sentences import listed, with_names
-from dse.problem.words import brief_shape, given_name, in_weights, on_chip
+from dse.problem.words import brief_shape, copies_words, given_name, in_weights, on_chip
 from dse.questions.study.chosen import Json, StudyFolder
 from dse.questions.study.decisions import (
     IT,
@@ -24,10 +24,11 @@ from dse.questions.study.decisions import (
 from dse.questions.study.explorer import DRAWN, thin
 from dse.questions.study.landmarks import landmark_words
 from dse.questions.study.systems import system_answers
-from dse.questions.study.words import capital, found_words, start_words
+from dse.questions.study.words import capital, found_words, span, start_words
 
 EDGE = 0.01  # share of the front at either end of an axis that need not be drawn
 MARGIN = 0.07  # of an axis, at either end
+MOST_AHEAD = 3  # published models that look better than the first decision
 NEAR = 0.5  # of the front's range, to which an axis is drawn out for published models
 Point = tuple[float, float]
 Marked = tuple[str, Json, float | None]
@@ -76,7 +77,7 @@ def _design(folder: StudyFolder, item: Json) -> str:
     named = _system(folder, item)
     alone = named == _named(folder, str(d.get("chip")))
     where = f"{d['chips']} × {named}" if alone else named
-    served = f"{where} {in_weights(d)}, {round(d['concurrency']):,} in flight"
+    served = f"{where} {in_weights(d)}, {copies_words(d)}{round(d['concurrency']):,} in flight"
     if len({brief_shape(one) for one in folder.items}) == 1:
         return served
     sizes = [show(name, metrics.get(name)) for name in ("total_parameters", "active_parameters")]
@@ -114,8 +115,17 @@ def _sure(folder: StudyFolder) -> str:
         return f"How sure: {found_words(folder)}"
     first = folder.study["decisions"]["families"][0]["decision"]
     found = found.replace(IT, f"decision {first} or a design near it")
-    said = (f"How sure: {found}{others_likely(folder)}.", first_turns(folder), against_next(folder))
-    return " ".join(filter(None, said))
+    said = [f"How sure: {found}{others_likely(folder)}.", _ends(folder)]
+    return " ".join(filter(None, [*said, against_next(folder), first_turns(folder)]))
+
+
+def _ends(folder: StudyFolder) -> str:
+    """The 80% intervals of the first decision's objectives, without a loss, whose errors are
+    common to all designs; empty without one."""
+    intervals = folder.start.metrics.get("intervals", {})
+    known = [m for m in folder.wanted if m in intervals and label(m).kind != "nats"]
+    said = [f"{label(m).text} {span(m, intervals[m])}" for m in known]
+    return f"In 80% of cases {listed(said)}." if said else ""
 
 
 def asked_words(folder: StudyFolder) -> str:
@@ -179,7 +189,8 @@ def _figure(folder: StudyFolder, marked: Sequence[Marked]) -> Figure:
         for name, axis in zip(("xaxis", "yaxis"), axes, strict=True)
     }
     outside = sum(not inside(_at(item["metrics"], of)) for item in folder.items)
-    shows = _shows(folder, outside, [one["name"] for one in models if one not in shown])
+    absent = [one["name"] for one in models if one not in shown]
+    shows = " ".join(filter(None, (_shows(folder, outside, absent), _undrawn(folder, shown, of))))
     return Figure("opening-plot", "", {"data": data, "layout": layout | {"meta": "named"}}, shows)
 
 
@@ -207,11 +218,32 @@ def _shows(folder: StudyFolder, outside: int, absent: Sequence[str]) -> str:
     if known:
         by = label(known[0]["best_in"]).text
         said += (
-            f" Diamonds: published models, predicted in the same way, each where its {by} is least."
+            f" Diamonds: published models, predicted in the same way (which sees neither data nor "
+            f"post-training), each where its {by} is least."
         )
     if outside or absent:
         parts = [f"{outside} designs"] * bool(outside) + list(absent)
         said += f" Outside the picture: {', '.join(parts)}."
+    return said
+
+
+def _undrawn(folder: StudyFolder, models: Sequence[Json], of: Axes) -> str:
+    """What the picture does not show, and the published models that look better for it."""
+    hidden = [m for m in folder.wanted if m not in of]
+    if not hidden:
+        return ""
+    start = folder.start.metrics
+    better = [
+        f"{' and '.join(show(m, one['metrics'].get(m)) for m in hidden)} for {one['name']}"
+        for one in models
+        if all((one["metrics"].get(m) or math.inf) <= start[m] for m in of)
+    ]
+    names = listed([label(m).text for m in hidden])
+    said = f"Not drawn: {names}, in which a mark that looks beaten may win."
+    if better:
+        said += (
+            f" Of published models that look better than decision 1: {listed(better[:MOST_AHEAD])}."
+        )
     return said
 
 

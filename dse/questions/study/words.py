@@ -20,6 +20,7 @@ from dse.problem.words import (
     MOST_TOKENS,
     brief_shape,
     chips_words,
+    copies_words,
     given_name,
     in_weights,
     mix_words,
@@ -76,10 +77,9 @@ def start_words(folder: StudyFolder, *, translated: bool = False) -> str:
     d = folder.start.item["deployment"]
     parts = priced_chips(folder, d)
     price = f", ${significant(sum(n * usd for n, usd in parts))} an hour" if parts else ""
-    return (
-        f"Start with {brief_shape(folder.start.item)} on {chips_words(d)} "
-        f"({in_weights(d)} weights{price}): {', '.join(map(amount, folder.wanted))}"
-    )
+    on = f"{chips_words(d)} ({copies_words(d)}{in_weights(d)} weights{price})"
+    amounts = ", ".join(map(amount, folder.wanted))
+    return f"Start with {brief_shape(folder.start.item)} on {on}: {amounts}"
 
 
 def found_words(folder: StudyFolder) -> str:
