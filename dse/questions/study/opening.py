@@ -12,7 +12,7 @@ from dse.answer.labels import BASES, axis_title, label
 from dse.answer.numbers import show
 from dse.answer.palette import PALETTE, SYMBOLS, VERMILION, plain
 from dse.answer.sentences import listed, with_names
-from dse.problem.words import brief_shape, copies_words, given_name, in_weights, on_chip
+from dse.problem.words import brief_shape, given_name, in_weights, on_chip
 from dse.questions.study.chosen import Json, StudyFolder
 from dse.questions.study.decisions import (
     IT,
@@ -77,7 +77,7 @@ def _design(folder: StudyFolder, item: Json) -> str:
     named = _system(folder, item)
     alone = named == _named(folder, str(d.get("chip")))
     where = f"{d['chips']} × {named}" if alone else named
-    served = f"{where} {in_weights(d)}, {copies_words(d)}{round(d['concurrency']):,} in flight"
+    served = f"{where} {in_weights(d)}, {round(d['concurrency']):,} in flight"
     if len({brief_shape(one) for one in folder.items}) == 1:
         return served
     sizes = [show(name, metrics.get(name)) for name in ("total_parameters", "active_parameters")]
@@ -212,14 +212,13 @@ def _numbered(
 
 def _shows(folder: StudyFolder, outside: int, absent: Sequence[str]) -> str:
     known = folder.study.get("landmarks") or ()
-    of = [label(one["metric"]).text for one in folder.objectives]
-    together = f"{listed(of)} together" if of[1:] else of[0]
-    said = f"Each mark is a design that no other beats in {together}; numbers are the decisions."
+    several = "all objectives together" if folder.objectives[1:] else "the objective"
+    said = f"Each mark is a design that no other beats in {several}; numbers are the decisions."
     if known:
         by = label(known[0]["best_in"]).text
         said += (
-            f" Diamonds: published models, predicted in the same way (which sees neither data nor "
-            f"post-training), each where its {by} is least."
+            f" Diamonds: published models by the same laws, blind to data and post-training, each "
+            f"where its {by} is least."
         )
     if outside or absent:
         parts = [f"{outside} designs"] * bool(outside) + list(absent)
@@ -239,12 +238,8 @@ def _undrawn(folder: StudyFolder, models: Sequence[Json], of: Axes) -> str:
         if all((one["metrics"].get(m) or math.inf) <= start[m] for m in of)
     ]
     names = listed([label(m).text for m in hidden])
-    said = f"Not drawn: {names}, in which a mark that looks beaten may win."
-    if better:
-        said += (
-            f" Of published models that look better than decision 1: {listed(better[:MOST_AHEAD])}."
-        )
-    return said
+    seen = f" (published: {listed(better[:MOST_AHEAD])})" if better else ""
+    return f"Not drawn: {names}, in which a mark that looks beaten may win{seen}."
 
 
 def _at(metrics: Json, of: Axes) -> Point:
