@@ -39,6 +39,12 @@ FLAGS = (
     "--remote-debugging-pipe",
 )
 TIMEOUT_S = 60.0
+DRAWN = """new Promise((done) => {
+  const data = document.getElementById("page-data");
+  const drawn = () => !data || document.documentElement.dataset.drawn;
+  const look = () => (drawn() ? done() : setTimeout(look, 20));
+  look();
+})"""
 HOSTILE = "<script>alert(1)</script>"
 
 
@@ -138,7 +144,8 @@ class Browser:
         self.settle()
 
     def settle(self) -> None:
-        """Waits until Plotly's promises and two frames are over."""
+        """Waits until every picture is drawn, Plotly's promises and two frames are over."""
+        self.run(DRAWN)
         self.run("new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r)))")
 
     def run(self, expression: str) -> Any:

@@ -30,8 +30,9 @@ function nameMarks(plot, { xaxis, yaxis }, traces) {
   return named(marks.filter((mark) => mark.large), marks.map(({ h, v }) => [h, v]), wide, high, 16, narrow() ? 9 : 11);
 }
 
-function draw() {
-  for (const [id, figure] of Object.entries(page.figures)) {
+const names = Object.keys(page.figures);
+function draw(ids) {
+  for (const [id, figure] of ids.map((name) => [name, page.figures[name]])) {
     const traces = figure.data.map((trace) => ({ ...trace, ...edged(trace), ...coloured(trace, "line"), ...coloured(trace, "textfont") }));
     const shapes = (figure.layout.shapes || []).map((shape) => ({ ...shape, ...coloured(shape, "line") }));
     // A phone has room for the names of axes alone, and for short lines.
@@ -51,7 +52,12 @@ function draw() {
 }
 
 for (const table of document.querySelectorAll("table:not(#rows, .opening table)")) copyButton(table, () => tableText(table));
-draw();
+draw(names.slice(0, 1));
+later.push(() => draw(names.slice(1)));
+const finish = () => {
+  for (const one of later.splice(0)) one();
+  document.documentElement.dataset.drawn = "all";
+};
 // A click on a decision, in the picture or in its table, shows the design.
 const opening = page.figures["opening-plot"];
 if (opening && actions.pick) {
@@ -60,8 +66,9 @@ if (opening && actions.pick) {
   const customdata = opening.data.filter((trace) => trace.mode === "markers+text").reverse().flatMap((trace) => trace.customdata);
   document.querySelectorAll("#table-opening tbody tr").forEach((row, k) => row.addEventListener("click", () => actions.pick(customdata[k])));
 }
-draws.push(draw);
-const drawAll = () => { for (const one of draws) one(); };
+draws.push(() => draw(names));
+const drawAll = () => { finish(); for (const one of draws) one(); };
 printing(drawAll);
 redrawing(drawAll);
+requestAnimationFrame(() => setTimeout(finish));
 })();

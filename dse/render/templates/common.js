@@ -2,6 +2,8 @@
 const config = { displayModeBar: false };
 // What draws the page again: on paper, in another width or another colour scheme.
 const draws = [];
+// What waits until the first picture is on the screen.
+const later = [];
 // What parts of a page do for one another: `pick(point)` shows a design of the front.
 const actions = {};
 const element = (id) => document.getElementById(id);

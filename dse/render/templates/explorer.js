@@ -360,15 +360,17 @@ function drawAll() {
 const wholeTable = () => tsv([["point", ...tableColumns.map((column) => column.label)],
   ...sorted().map((row) => [data.point[row], ...tableColumns.map((column) => column.values[row] ?? "")])]);
 
-buildControls();
-if (location.hash.includes("=")) recall();
-showControls();
-state.offered = all.filter(offered);
-state.rows = state.offered;
-drawTable();
-drawSelected();
-copyButton(element("rows"), wholeTable);
-drawAll();
-draws.push(() => { drawTable(); drawAll(); });
-element("front-plot").on("plotly_click", clicked);
+later.push(() => {
+  buildControls();
+  if (location.hash.includes("=")) recall();
+  showControls();
+  state.offered = all.filter(offered);
+  state.rows = state.offered;
+  drawTable();
+  drawSelected();
+  copyButton(element("rows"), wholeTable);
+  drawAll();
+  draws.push(() => { drawTable(); drawAll(); });
+  element("front-plot").on("plotly_click", clicked);
+});
 })();
