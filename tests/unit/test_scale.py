@@ -227,6 +227,17 @@ def test_twice_the_replicas_give_twice_the_tokens_at_one_cost(case: tuple[str, s
     assert max(row.of_best for row in once.values()) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("case", [DENSE, SPARSE])
+def test_the_size_past_which_replication_wins_counts_the_chips_left_idle(case: tuple[str, str]):
+    one, found = subject(*case), rows(*case)
+    for demand in (64, 72, 100):
+        chosen = replica_size(found, demand)
+        by_size = {row.chips: row for row in replication(one, found, demand)}
+        assert chosen in by_size
+        most = max(row.output_tokens_per_s for row in by_size.values())
+        assert by_size[chosen].output_tokens_per_s > 0.985 * most
+
+
 def test_chips_left_over_are_paid_for():
     one, found = subject(*DENSE), rows(*DENSE)
     even, odd = ({r.chips: r for r in replication(one, found, n)} for n in (16, 20))

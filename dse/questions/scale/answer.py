@@ -121,10 +121,10 @@ def scaled(
         )
 
     rows = sizes_of(subject)
-    found, chosen = ceiling(rows), replica_size(rows)
+    found, chosen = ceiling(rows), replica_size(rows, asked.demand)
     even = None
     if subject.experts and subject.one.routing_skew is None:
-        even = replica_size(sizes_of(with_routing_skew(subject, 0.0)))
+        even = replica_size(sizes_of(with_routing_skew(subject, 0.0)), asked.demand)
     return Scaled(
         subject=subject,
         asked=asked,

@@ -351,10 +351,19 @@ class Replicas:
     of_best: float
 
 
-def replica_size(rows: Sequence[Size]) -> int | None:
+def replica_size(rows: Sequence[Size], demand: int = 0) -> int | None:
     """The size past which replication wins: the smallest whose tokens per second and chip within
-    the limits come within 1% of the most of any size. None where no size meets the limits."""
-    rates = [(row.chips, row.within.output_tokens_per_s_per_chip) for row in rows if row.within]
+    the limits come within 1% of the most of any size. With a `demand` chips that as many whole
+    instances leave idle count, too. None where no size meets the limits."""
+
+    def used(chips: int) -> float:
+        return demand // chips * chips / demand if chips <= demand else 1.0
+
+    rates = [
+        (row.chips, used(row.chips) * row.within.output_tokens_per_s_per_chip)
+        for row in rows
+        if row.within
+    ]
     most = max((rate for _, rate in rates), default=0.0)
     return next((chips for chips, rate in rates if rate >= (1.0 - EVEN) * most), None)
 
