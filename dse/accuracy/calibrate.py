@@ -80,12 +80,11 @@ class Problem(Posed):
         self, numbers: Floats, rows: NDArray[np.bool_], others: NDArray[np.bool_]
     ) -> None:
         spread, wider = self.spread(numbers, others)
-        stock, schedulers = self.stock, self.schedulers
+        stock = self.stock
+        names = list(map(class_of, self.table["metric"], self.table["serving"], self.schedulers))
         for row in np.flatnonzero(rows):
-            metric, serving = map(str, self.table[["metric", "serving"]].iloc[row])
-            name = class_of(metric, serving, schedulers[row])
             power = wider if stock[row] else 1.0
-            low, high = np.power(spread[name][KINDS[int(numbers[row, 4])]], power)
+            low, high = np.power(spread[names[row]][KINDS[int(numbers[row, 4])]], power)
             numbers[row, 1:3] = numbers[row, 0] * low, numbers[row, 0] * high
 
     @property

@@ -16,7 +16,7 @@ order does not depend on x, and the first turn is exact.) A share kept in few fu
 of all: it is raised until a count of other, many more futures reaches the level.
 
 Later decisions are split: instances, servers and racks that need not be whole. What whole instances
-lose of the margin in the first quarter is counted in some futures (`whole_loss`).
+lose of the margin in the first quarter is counted in some futures (`Counter.loss`).
 """
 
 from __future__ import annotations

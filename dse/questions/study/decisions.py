@@ -90,13 +90,13 @@ def against_next(folder: StudyFolder) -> str:
     parts = []
     for objective in folder.objectives:
         m = objective["metric"]
-        parts.append(f"{significant(here[m] / there[m], 2)} times its {label(m).text}")
-        if m == "predicted_loss":
-            apart, compute = here[m] - there[m], other.get("compute_multiple")
-            parts[-1] = f"a loss {abs(apart):.4f} {'lower' if apart < 0.0 else 'higher'}"
-            if compute:
-                times = significant(max(compute, 1.0 / compute), 2)
-                parts[-1] += f" (worth {times} times the training)"
+        if m != "predicted_loss":
+            parts.append(f"{significant(here[m] / there[m], 2)} times its {label(m).text}")
+            continue
+        apart, compute = here[m] - there[m], other.get("compute_multiple")
+        worth = significant(max(compute, 1.0 / compute), 2) if compute else ""
+        said = f"a loss {abs(apart):.4f} {'lower' if apart < 0.0 else 'higher'}"
+        parts.append(f"{said} (worth {worth} times the training)" if worth else said)
     which = first["decision"], other["decision"]
     return f"Decision {which[0]} against decision {which[1]}: {listed(parts)}."
 
