@@ -2,14 +2,15 @@
 
 Seconds of processor time (user and system) of whole processes, the median of seven runs: with this
 checkout and, in turn with it, another one of the project (`git worktree add ../before COMMIT`).
-"cold" is the first run of all: nothing of the shipped files is compiled yet. `--write` puts the
-table into docs/extending.md.
+"cold" is the first run of a checkout: nothing of its YAML files is compiled yet. The caption says
+how busy the machine was. `--write` puts the table into docs/extending.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,7 @@ COMMANDS = (
     "catalog models list",
     "catalog spaces list",
     "catalog prices list",
+    "catalog racks list",
     f"estimate --model {MODEL} --chip {CHIP}",
     f"check {MODEL} --chip {CHIP}",
     f"train {MODEL} --chip {CHIP} --chips 8 --tokens 1B",
@@ -34,6 +36,7 @@ COMMANDS = (
     "run tiny --fresh --out STUDY",
     "estimate STUDY knee",
     "export STUDY knee --format vllm --out FILES",
+    f"whatif STUDY --set chip.{CHIP}.price=-30%",
 )
 RUNS = 7
 
@@ -45,7 +48,7 @@ def seconds(command: str, checkout: Path, folder: Path, cold: bool = False) -> f
     caches = folder / ("cold" if cold else "warm")
     environment = {**os.environ, "PYTHONPATH": str(checkout), "XDG_CACHE_HOME": str(caches)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    before = os.times()
+    before = _used()
     with tempfile.TemporaryDirectory(dir=folder) as empty:
         if cold:
             environment["XDG_CACHE_HOME"] = empty
@@ -54,10 +57,15 @@ def seconds(command: str, checkout: Path, folder: Path, cold: bool = False) -> f
             check=True,
             cwd=folder,
             env=environment,
-            stdout=subprocess.DEVNULL,
+            capture_output=True,
         )
-    after = os.times()
-    return sum(after[2:4]) - sum(before[2:4])
+    return _used() - before
+
+
+def _used() -> float:
+    """Seconds of processor time of all processes that ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return children.ru_utime + children.ru_stime
 
 
 def measure(checkouts: Sequence[Path], runs: int) -> dict[str, list[float]]:
@@ -68,6 +76,7 @@ def measure(checkouts: Sequence[Path], runs: int) -> dict[str, list[float]]:
         for folder in folders:
             folder.mkdir()
         for command in COMMANDS:
+            print(f"dse {command}", file=sys.stderr)
             pairs = list(zip(checkouts, folders, strict=True))
             for checkout, folder in pairs:
                 seconds(command, checkout, folder)
@@ -91,7 +100,11 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
     checkouts = [*([asked.against.resolve()] if asked.against else []), ROOT]
-    found = table(measure(checkouts, asked.runs), asked.against is not None)
+    before = os.getloadavg()[0]
+    measured = measure(checkouts, asked.runs)
+    load = f"{before:.1f} before and {os.getloadavg()[0]:.1f} after, on {os.cpu_count()} cores"
+    found = f"Load of the machine: {load}; {asked.runs} rounds.\n\n"
+    found += table(measured, asked.against is not None)
     if asked.write:
         write("extending.md", "python -m benchmarks.commands", found)
     print(found)

@@ -4,6 +4,11 @@ An evaluation takes a point of `quickstart` from its index to every objective an
 search does: shape, parameters, prefill, decode and mixed step, collectives, memory, serving, cost,
 quality. What no objective or limit names (energy, the parts of each step) is left out. Points are
 drawn evenly from all branches of the space; one process, two threads.
+
+Beside it stands a bare NumPy kernel: for every point, operator and step, the passes over memory of
+the law of `dse.physics.ledger` and nothing else (no parameters, memory, rules, cost or quality),
+in place, on arrays of a chunk. What `evaluate` does less, it shares; what it does more, is the rest
+of the model.
 """
 
 from __future__ import annotations
@@ -11,17 +16,23 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dse.catalog import load_catalog
 from dse.problem.objective import PhysicsProblem, pose
+from dse.record import record
 from dse.schema.study import load_study, resolve_space
-from dse.search.evaluator import Evaluator
+from dse.search.evaluator import CHUNK, Evaluator
 
 POINTS = 400_000
 ROUNDS = 5
 THREADS = 2
+STEPS = 3  # a prompt alone, a decode step, a decode step with prompts
 
 
 def quickstart() -> PhysicsProblem:
@@ -29,23 +40,75 @@ def quickstart() -> PhysicsProblem:
     return pose(load_study(resolve_space("quickstart"), catalog), catalog)
 
 
-def operators(problem: PhysicsProblem) -> list[str]:
-    """Names of the operators that a dense and a sparse point run, in order."""
-    index = problem.space.sample(np.random.default_rng(0), 64)
+def operators(problem: PhysicsProblem) -> tuple[list[str], list[bool]]:
+    """Names of all operators in order; of those that most points run, whether each has arithmetic
+    beside what it moves."""
+    index = problem.space.unrank(np.arange(0, problem.space.size, problem.space.size // 400))
     entries = problem.metrics(index, keep=True).performance.detail.decode_ledger.entries
     assert entries is not None
-    return list(dict.fromkeys(entry.name for entry in entries))
+    most = [entry for entry in entries if (entry.seconds > 0.0).mean() > 0.5]
+    names = dict.fromkeys(entry.name for entry in entries)
+    return list(names), [bool(entry.flops.any()) for entry in most]
 
 
-def measure(problem: PhysicsProblem) -> list[float]:
-    """Evaluations a second of each round."""
-    index = problem.space.sample(np.random.default_rng(0), POINTS)
-    rates = []
+def kernel(n: int, computing: list[bool]) -> None:
+    """Every operator of the steps of n points by the ledger's law: (n,) in place."""
+    rows, seconds, sized = np.linspace(1.0, 2.0, n), np.zeros(n), np.full(n, 1e-9)
+    p = np.full(n, 3.0)
+    compute, memory, larger, busy = (np.empty(n) for _ in range(4))
+    for arithmetic in computing * STEPS:
+        np.multiply(rows, sized, out=memory)  # bytes
+        np.add(memory, sized, out=memory)
+        np.multiply(memory, sized, out=memory)  # seconds
+        np.copyto(busy, memory)
+        if arithmetic:
+            np.multiply(rows, sized, out=compute)
+            np.multiply(compute, sized, out=compute)
+            np.maximum(compute, memory, out=larger)
+            np.minimum(compute, memory, out=busy)
+            np.divide(busy, larger, out=busy)
+            np.power(busy, p, out=busy)
+            np.add(busy, 1.0, out=busy)
+            np.power(busy, sized, out=busy)
+            np.multiply(busy, larger, out=busy)
+        np.add(busy, sized, out=busy)  # fixed
+        np.multiply(busy, sized, out=busy)  # layers
+        np.add(seconds, busy, out=seconds)
+
+
+@record
+class Round:
+    """Evaluations a second, and processor seconds of one and of a point of the kernel."""
+
+    per_s: float
+    cpu_s: float
+    kernel_cpu_s: float
+
+
+def measure(problem: PhysicsProblem, computing: list[bool]) -> list[Round]:
+    """The search's evaluator, the evaluation alone and the kernel by turns."""
+    space = problem.space
+    index = space.sample(np.random.default_rng(0), POINTS)
+    ids = np.sort(space.rank(index))
+    chunks = [ids[i : i + CHUNK] for i in range(0, len(ids), CHUNK)]
+
+    def cpu_s(work: Callable[[NDArray[np.int64]], object]) -> float:
+        """Processor seconds a point."""
+        started = time.process_time()
+        with ThreadPoolExecutor(THREADS) as pool:
+            for _ in pool.map(work, chunks):
+                pass
+        return (time.process_time() - started) / len(ids)
+
+    rounds = []
     for _ in range(ROUNDS):
         evaluator = Evaluator(problem, threads=THREADS)
         evaluator.evaluate(index)
-        rates.append(evaluator.evaluations / evaluator.seconds)
-    return rates
+        per_s = evaluator.evaluations / evaluator.seconds
+        own = cpu_s(lambda part: problem.evaluate(space.unrank(part)))
+        bare = cpu_s(lambda part: kernel(len(part), computing))
+        rounds.append(Round(per_s, own, bare))
+    return rounds
 
 
 def main() -> None:
@@ -53,19 +116,30 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     problem = quickstart()
-    rates = measure(problem)
+    names, computing = operators(problem)
+    rounds = measure(problem, computing)
+    rates = [one.per_s for one in rounds]
+    cpu_s = float(np.median([one.cpu_s for one in rounds]))
+    kernel_cpu_s = float(np.median([one.kernel_cpu_s for one in rounds]))
     answer = {
         "evaluations_per_s": float(np.median(rates)),
         "rounds": rates,
+        "cpu_s_per_evaluation": cpu_s,
+        "kernel_cpu_s_per_point": kernel_cpu_s,
+        "over_kernel": cpu_s / kernel_cpu_s,
         "points": POINTS,
         "threads": THREADS,
-        "operators": operators(problem),
+        "operators": names,
         "max_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
     if asked.json:
         print(json.dumps(answer, indent=1))
         return
     print(f"{answer['evaluations_per_s']:,.0f} evaluations a second ({THREADS} threads)")
+    print(
+        f"{cpu_s * 1e6:.2f} us of a processor each; "
+        f"{kernel_cpu_s * 1e6:.2f} of a bare kernel (ratio {cpu_s / kernel_cpu_s:.2f})"
+    )
     print(f"rounds: {', '.join(f'{rate:,.0f}' for rate in rates)}")
     print(f"{len(answer['operators'])} operators: {', '.join(answer['operators'])}")
 

@@ -1,16 +1,18 @@
-"""What a fault costs a search: `python -m benchmarks.faults [--only NAME] [--write]`.
+"""What a fault costs: `python -m benchmarks.faults [--verbs] [--only NAME] [--write]`.
 
 Each row does one thing to a running `dse run tiny --seed 1`, or to two of them, and then gives the
 same command again. "lost" counts what the journal held before and does not hold after (trials of
 SQLite are counted); "waits" is how long the next process waits for the locks that were left;
 the front must be byte for byte that of an undisturbed run. A full and a read-only disk need root,
 who can mount a small one; PostgreSQL is stopped and started where it is installed
-(tests/extra/install.sh). `--write` puts the table into docs/workers.md.
+(tests/extra/install.sh). With `--verbs` each verb that writes files meets a full disk and Ctrl-C,
+and files that are not whole are counted. `--write` puts the table into docs/workers.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import signal
@@ -18,18 +20,30 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
-from dse.search.claims import Board
+from optuna.trial import TrialState
+
+from dse.search.claims import Board, worker_name
 from dse.search.journal import JournalFile
+from dse.search.record import UNITS
+from dse.search.storage import FAILURES, open_storage
+from tests.extra.conftest import PASSWORD, postgres_data, program
 from tools.written import markdown, write
 
 RUN = ("run", "tiny", "--seed", "1")
 # Code that runs before dse does.
 JUMPING = "import time; t=time.time; time.time=lambda: t()+86400*(int(t()*20)%3-1)"
+# Ctrl-C is heard once the command begins, by a job in the background of a shell, too: before, it
+# ends Python, which says so in its own way.
+DEAF = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+LISTENING = "signal.signal(signal.SIGINT, signal.default_int_handler)"
 ANOTHER = "import dse; dse.__version__='9.9.9'"
 Process = subprocess.Popen[str]
 
@@ -46,10 +60,11 @@ class Seen:
 
 def start(folder: Path, *words: str, before: str = "", arguments: Sequence[str] = RUN) -> Process:
     """`dse run` in a process of its own, after the code `before`."""
-    code = f"{before}\nfrom dse.cli import main; main()"
-    given = [*arguments, *(("--out", str(folder)) if arguments[0] == "run" else ()), *words]
+    out = ("--out", str(folder)) if arguments[0] == "run" and "--out" not in arguments else ()
+    code = f"{DEAF}\n{before}\nfrom dse.cli import main\n{LISTENING}\nmain()"
     return subprocess.Popen(  # noqa: S603 - commands of this file
-        [sys.executable, "-c", code, *given],
+        [sys.executable, "-c", code, *arguments, *out, *words],
+        cwd=folder if "--out" in arguments else None,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -111,12 +126,12 @@ def signalled(number: int) -> Callable[[Path, bytes], Seen]:
 
 
 @contextmanager
-def small_disk(folder: Path, options: str) -> Iterator[None]:
+def small_disk(folder: Path, options: str, size: int = 400 << 10) -> Iterator[None]:
     def mount(*words: str) -> None:
         subprocess.run(["mount", *words, str(folder)], check=True)  # noqa: S603, S607
 
     folder.mkdir(exist_ok=True)
-    mount("-t", "tmpfs", "-o", "size=400k", "tmpfs")
+    mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs")
     try:
         if options:
             mount("-o", f"remount,{options}")
@@ -165,26 +180,113 @@ def other_version(folder: Path, true: bytes) -> Seen:
     return again(folder, true, seen)
 
 
+def worker_of_other_version(folder: Path, true: bytes) -> Seen:
+    """It joins the study that a run has in SQLite."""
+    seen, url = Seen(), f"sqlite:///{folder / 'studies.db'}"
+    stored = ("--storage", url)
+    ended(start(folder / "s", *stored), seen, folder)
+    before = complete(url)
+    ended(start(folder, "tiny", *stored, before=ANOTHER, arguments=("worker",)), seen, folder)
+    ended(start(folder / "s", *stored), seen, folder)
+    seen.lost = len(before - complete(url))
+    seen.same = (folder / "s" / "front.csv").read_bytes() == true
+    return seen
+
+
+def complete(url: str) -> set[tuple[str, int]]:
+    """Studies and trials that a storage holds; none where there is no such yet."""
+    with suppress(*FAILURES):
+        storage, done = open_storage(url), (TrialState.COMPLETE,)
+        return {
+            (study.study_name, trial.number)
+            for study in storage.get_all_studies()
+            for trial in storage.get_all_trials(study._study_id, deepcopy=False, states=done)
+        }
+    return set()
+
+
 def killed_worker(folder: Path, true: bytes) -> Seen:
-    """Of two that share an enumeration through SQLite one is killed; the front is compared with
-    that of an enumeration by one process."""
-    seen, engine = Seen(), ("--engine", "exhaustive")
+    """Of two that share a larger enumeration through SQLite one is killed at its unit; the front
+    is compared with that of an enumeration by one process."""
+    seen, engine = Seen(), ("--engine", "exhaustive", "--seed", "1", "--no-prove")
+    run = ("run", "quickstart", *engine)
     alone = folder / "alone"
-    ended(start(alone, *engine), seen, folder)
+    ended(start(alone, arguments=run), seen, folder)
     url = f"sqlite:///{folder / 'studies.db'}"
-    first = start(folder / "s", *engine, "--storage", url)
-    second = start(folder, "tiny", "--storage", url, arguments=("worker",))
-    wait_until((folder / "studies.db").exists, second)
-    time.sleep(3.0)
-    board = Board(url, "tiny")
+    first = start(folder / "s", "--storage", url, arguments=run)
+    wait_until(lambda: bool(held(url, first)), first)
+    asked = ("worker", "quickstart", *engine[:4], "--storage", url)
+    second = start(folder, arguments=asked)
+    wait_until(lambda: bool(held(url, second)), second)
+    before, board = complete(url), Board(url, "quickstart")
     second.kill()
     ended(second, seen, folder)
+    if not held(url, second):
+        raise AssertionError("the worker was killed between two units")
     since = time.perf_counter()
     board.claim(())
     seen.waits_s = time.perf_counter() - since
+    if held(url, second):
+        raise AssertionError("the unit of the killed worker is not free")
     ended(first, seen, folder)
+    seen.lost = len(before - complete(url))
     names = [one / "front.csv" for one in (alone, folder / "s")]
     seen.same = names[0].read_bytes() == names[1].read_bytes()
+    return seen
+
+
+def held(url: str, worker: Process) -> set[int]:
+    """The units that a process is at."""
+    with suppress(*FAILURES):
+        storage, running = open_storage(url), (TrialState.RUNNING,)
+        return {
+            trial.user_attrs["unit"]
+            for study in storage.get_all_studies()
+            if study.study_name.endswith(UNITS)
+            for trial in storage.get_all_trials(study._study_id, deepcopy=False, states=running)
+            if trial.user_attrs.get("worker") == worker_name(worker.pid)
+        }
+    return set()
+
+
+def answers(server: str) -> None:
+    """Waits for a server that begins to listen before it has read what it keeps."""
+    psycopg = import_module("psycopg")
+    for _ in range(300):
+        with suppress(psycopg.OperationalError), psycopg.connect(f"{server}/postgres"):
+            return
+        time.sleep(0.1)
+
+
+def stopped_server(folder: Path, true: bytes) -> Seen:
+    """PostgreSQL is stopped while a run stores its trials there, and started again."""
+    psycopg = import_module("psycopg")  # where it is installed
+
+    initdb, postgres = program("initdb"), program("postgres")
+    assert initdb is not None
+    assert postgres is not None
+    seen = Seen()
+    with postgres_data(initdb) as run:
+        with run(postgres) as port:
+            server = f"postgresql://dse:{PASSWORD}@127.0.0.1:{port}"
+            url = f"{server}/studies"
+            answers(server)
+            with psycopg.connect(f"{server}/postgres", autocommit=True) as one:
+                one.execute("CREATE DATABASE studies")
+            first = start(folder / "s", "--storage", url)
+            wait_until(lambda: len(complete(url)) > 100, first)
+            before = complete(url)
+        ended(first, seen, folder)
+        with run(postgres):
+            answers(server)
+            since = time.perf_counter()
+            Board(url, "tiny").claim(())
+            seen.waits_s = time.perf_counter() - since
+            ended(start(folder / "s", "--storage", url), seen, folder)
+            seen.lost = len(before - complete(url))
+    seen.same = (folder / "s" / "front.csv").read_bytes() == true
+    if any(PASSWORD.encode() in path.read_bytes() for path in (folder / "s").iterdir()):
+        raise AssertionError("a password was written")
     return seen
 
 
@@ -197,7 +299,9 @@ FAULTS: Mapping[str, Callable[[Path, bytes], Seen]] = {
     "two runs in one folder": two_runs,
     "clock jumping by a day": jumping_clock,
     "a run of another version": other_version,
+    "a worker of another version": worker_of_other_version,
     "a worker killed (SQLite)": killed_worker,
+    "PostgreSQL stopped and started": stopped_server,
 }
 
 
@@ -209,8 +313,8 @@ def measure(names: Sequence[str]) -> list[list[str]]:
         ended(start(root / "true"), undisturbed, root)
         true = (root / "true" / "front.csv").read_bytes()
         for k, what in enumerate(names):
-            if what in ("disk full", "read-only") and os.geteuid() != 0:
-                rows.append([what, "not run: needs root", "", "", ""])
+            if reason := cannot(what):
+                rows.append([what, f"not run: {reason}", "", "", ""])
                 continue
             folder = root / str(k)
             folder.mkdir()
@@ -222,15 +326,132 @@ def measure(names: Sequence[str]) -> list[list[str]]:
     return rows
 
 
+def cannot(what: str) -> str:
+    if what in ("disk full", "read-only") and os.geteuid() != 0:
+        return "needs root"
+    if what.startswith("PostgreSQL") and not (program("initdb") and find_spec("psycopg")):
+        return "tests/extra/install.sh and dse[postgres] install it"
+    return ""
+
+
+# Verbs that write, on a disk that is full and stopped by Ctrl-C. STUDY is a finished study.
+POINT = ("--model", "llama-3-8b", "--chip", "h100_sxm")
+VERBS: Mapping[str, tuple[str, ...]] = {
+    "run, again": ("run", "tiny", "--seed", "1", "--out", "out"),
+    "estimate": ("estimate", *POINT, "--out", "out"),
+    "estimate --points": ("estimate", "--points", "POINTS", "--out", "out/points.csv"),
+    "export": ("export", "STUDY", "best", "--format", "vllm", "--out", "out"),
+    "whatif": ("whatif", "STUDY", "--set", "chip.h100_sxm.price=-20%", "--out", "out"),
+    "fleet": ("fleet", *POINT, "--demand", "1B/day", "--out", "out"),
+    "check": ("check", "llama-3-8b", "--chip", "h100_sxm", "--out", "out"),
+    "compare": ("compare", "h100_sxm", "h200_sxm", "--out", "out"),
+    "catalog chips derive": (
+        *("catalog", "chips", "derive", "--from", "h200_sxm"),
+        *("--set", "hbm_bandwidth=1.5x", "--out", "out/fast.yaml"),
+    ),
+}
+STOPS = 8
+
+
+def whole(path: Path) -> bool:
+    """Whether a file ends as its kind does."""
+    content = path.read_bytes()
+    if path.suffix == ".json":
+        with suppress(ValueError):
+            return json.loads(content) is not None
+        return False
+    if path.suffix == ".xlsx":
+        return zipfile.is_zipfile(path) and zipfile.ZipFile(path).testzip() is None
+    return (
+        content.rstrip().endswith(b"</html>") if path.suffix == ".html" else content[-1:] == b"\n"
+    )
+
+
+def spoiled(out: Path, there: set[str]) -> int:
+    """Files that are not whole or that no run leaves, and files that lack others of their set."""
+    names = {path.name for path in out.iterdir()} if out.is_dir() else set()
+    bad = {name for name in names if name.startswith(".") or name not in there}
+    bad |= {name for name in names - bad if not whole(out / name)}
+    return len(bad) + len(names and there - names)
+
+
+def verbs(names: Sequence[str]) -> list[list[str]]:
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        ended(start(root / "study"), Seen(), root)
+        points = root / "points.csv"
+        points.write_text(
+            "model,chip,serving,metric,prompt_tokens,output_tokens\n"
+            + "llama-3-8b,h100_sxm,static,tpot_s,1024,128\n" * 2000,
+            encoding="utf-8",
+        )
+        places = {"POINTS": str(points), "STUDY": str(root / "study")}
+        for verb in names:
+            words = [places.get(word, word) for word in VERBS[verb]]
+            rows.append([verb, *faults_of(words, root)])
+            print("; ".join(rows[-1]), flush=True)
+    return rows
+
+
+def faults_of(words: Sequence[str], root: Path) -> list[str]:
+    """Exit codes on a full disk and after Ctrl-C at STOPS times, and the files spoiled."""
+    own, out = words[0] == "run", root / "out"
+    study = root / "study" if own else None
+
+    def fresh() -> None:
+        shutil.rmtree(out, ignore_errors=True)
+        if study is not None:
+            shutil.copytree(study, out)
+
+    def begin() -> Process:
+        return start(root, arguments=words)
+
+    fresh()
+    since = time.perf_counter()
+    ended(begin(), Seen(), root)
+    takes_s, there = time.perf_counter() - since, {path.name for path in out.iterdir()}
+    full, stopped, bad = Seen(), Seen(), 0
+    size = sum(-(-path.stat().st_size // 4096) * 4096 for path in out.iterdir())
+    if os.geteuid() == 0:
+        for part in (0.1, 0.4) if own else (0.3, 0.9):
+            shutil.rmtree(out)
+            with small_disk(out, "", int(size * (own + part))):
+                if study is not None:
+                    shutil.copytree(study, out, dirs_exist_ok=True)
+                ended(begin(), full, root)
+                bad += spoiled(out, there)
+    for k in range(STOPS):
+        fresh()
+        running = begin()
+        time.sleep(takes_s * (k + 1) / STOPS)
+        running.send_signal(signal.SIGINT)
+        ended(running, stopped, root)
+        bad += spoiled(out, there)
+    return [codes(full), codes(stopped), str(bad)]
+
+
+def codes(seen: Seen) -> str:
+    found = [word.partition(" ")[0] for word in seen.said]
+    return ", ".join(f"{found.count(code)} x {code}" for code in sorted(set(found)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=sorted(FAULTS), action="append")
+    parser.add_argument("--only", choices=[*FAULTS, *VERBS], action="append")
+    parser.add_argument("--verbs", action="store_true", help="verbs that write, and no search")
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
-    rows = measure(asked.only or list(FAULTS))
-    text = markdown(["fault", "exit codes", "lost", "waits", "front identical"], rows)
+    command = "python -m benchmarks.faults" + " --verbs" * asked.verbs
+    if asked.verbs:
+        text = markdown(
+            ["verb", "disk full", "Ctrl-C", "files spoiled"], verbs(asked.only or list(VERBS))
+        )
+    else:
+        rows = measure(asked.only or list(FAULTS))
+        text = markdown(["fault", "exit codes", "lost", "waits", "front identical"], rows)
     if asked.write:
-        write("workers.md", "python -m benchmarks.faults", text)
+        write("workers.md", command, text)
     print(text)
 
 

@@ -28,7 +28,9 @@ from dse.catalog import load_catalog
 from dse.pareto import Scale, additive_epsilon, hypervolume, non_dominated, share
 from dse.problem.objective import PhysicsProblem, pose
 from dse.schema.study import load_study, resolve_space
-from dse.search import Budget, Record, Result, search
+from dse.search.engine import Budget
+from dse.search.record import Record
+from dse.search.run import Result, search
 from dse.space.thin import thinned
 from tools.written import write
 

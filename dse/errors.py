@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-# A terminal acts on these, whoever wrote them; a new line and a tabulator are text.
-_CONTROL = {k: f"\\x{k:02x}" for k in (*range(32), *range(127, 160)) if chr(k) not in "\n\t"}
+import re
+
+# A terminal acts on these, or writes what follows from right to left, whoever wrote them; an end of
+# a line and a tabulator are text.
+ACTING = (
+    *(k for k in (*range(32), *range(127, 160)) if chr(k) not in "\n\r\t"),
+    *(0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)),
+)
+_ESCAPED = {k: f"\\x{k:02x}" if k < 256 else f"\\u{k:04x}" for k in (*ACTING, 13)}
+ACTS = re.compile(f"[{''.join(map(chr, ACTING))}]")
+
+
+def acting(text: str) -> str:
+    """The first character of a text that a terminal acts on, as U+001B; nothing without one."""
+    found = ACTS.search(text)
+    return f"U+{ord(found[0]):04X}" if found else ""
 
 
 def printable(text: str) -> str:
-    """The text with its control characters escaped."""
-    return text.translate(_CONTROL)
+    """The text with the characters escaped that a terminal acts on."""
+    return text.translate(_ESCAPED)
+
+
+class Doubt(UserWarning):
+    """A figure that can be read and is far from any of its kind: a unit has probably slipped."""
 
 
 class DseError(Exception):

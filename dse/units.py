@@ -5,7 +5,6 @@ Prefixes are decimal (GB = 1e9 bytes) unless written binary (GiB = 2**30 bytes);
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Sequence
@@ -161,6 +160,8 @@ def _why(unit: str, dimension: str) -> str:
     for other, units in _READ.items():
         if unit in units and other != dimension:
             return f"{_NOUN[other]}, not {_NOUN[dimension]}"
+    import difflib  # noqa: PLC0415 - for mistakes alone
+
     near = difflib.get_close_matches(unit, _READ[dimension], n=1)
     return f"unknown unit {unit!r}" + (f"; did you mean {near[0]}?" if near else "")
 

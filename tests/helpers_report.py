@@ -14,7 +14,7 @@ from dse.questions.study import write_report
 from dse.questions.study.chosen import StudyFolder
 
 SAMPLE = Path(__file__).parent / "data" / "study_sample"
-HOSTILE = "<script>alert(1)</script>|`]]>\u2028&amp;"
+HOSTILE = "<script>alert(1)</script>|`]]>&amp;"
 Json = dict[str, Any]
 
 

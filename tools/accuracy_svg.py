@@ -10,7 +10,7 @@ import pandas as pd
 from markupsafe import escape
 
 from dse.accuracy.words import NAMES, unit
-from dse.answer.palette import PALETTE
+from dse.answer.plots import PALETTE
 
 SIDE, LEFT, TOP, BELOW = 420, 62, 46, 48  # pixels: plot, and what is around it
 BAND = 0.2

@@ -22,7 +22,7 @@ from dse.accuracy.claims.judge import (
 )
 from dse.accuracy.claims.present import Judged
 from dse.answer.numbers import show_as
-from dse.answer.palette import BLUE, VERMILION
+from dse.answer.plots import BLUE, VERMILION
 from dse.files import write_text
 from dse.render.markdown import escape, table
 

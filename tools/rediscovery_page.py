@@ -12,9 +12,8 @@ from pathlib import Path
 from dse.catalog import load_catalog
 from dse.questions.rediscovery import rediscover
 from dse.questions.rediscovery.answer import Rediscovery
-from dse.questions.rediscovery.caveats import of_all
-from dse.questions.rediscovery.tables import cause_table, summary
-from dse.questions.rediscovery.words import changes_words, law_words
+from dse.questions.rediscovery.present import cause_table, summary
+from dse.questions.rediscovery.words import changes_words, law_words, of_all
 from dse.render.markdown import escape, table
 from dse.schema.rediscovery import load_case, resolve_case, shipped_cases
 

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 LIST = Path(__file__).with_suffix(".txt")
-_TIMED = "(?:seconds|evaluate|sample|store|proof|report|total)"
+_TIMED = "(?:seconds|evaluate|sample|store|proof|importance|report|total)"
 TIMES = re.compile(rf'("{_TIMED}": |{_TIMED} )[0-9.e-]+(?=[,\n]| s)')
 KEPT = (".csv", ".json", ".md", ".sh", ".py", ".yaml")
 

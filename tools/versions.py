@@ -34,6 +34,9 @@ COMMANDS = (
 def said(*words: object, check: bool = True) -> str:
     """What a command prints, run from `/` without this checkout."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    # Pyenv's own shims run none but the chosen versions.
+    pyenv = Path(environment.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/*/bin")
+    environment["PATH"] = os.pathsep.join([*map(str, pyenv), environment.get("PATH", "")])
     ended = subprocess.run(  # noqa: S603 - commands of this file
         [str(word) for word in words],
         cwd="/",

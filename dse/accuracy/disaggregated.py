@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from dse.accuracy.points import ROUNDS, batch_of_rows, placed
 from dse.accuracy.rows import NEEDED, NUMBERS, RANGE_RATIO, TEXTS, Row, number, read_row
@@ -159,12 +158,9 @@ def _pool(
     copies = np.array([pair.copies[POOLS.index(pool)] for pair in group.rows])
     batch = replace(batch, redundant_experts=copies)
     if pool == "decode":
-        batch = replace(batch, max_running_requests=_caps(group, load))
+        caps = np.array([pair.cap or load.cap for pair in group.rows])
+        batch = replace(batch, max_running_requests=caps)
     return batch, load
-
-
-def _caps(group: Group[Pair, None], load: Workload) -> NDArray[np.float64]:
-    return np.array([pair.cap or load.cap for pair in group.rows])
 
 
 def _columns(

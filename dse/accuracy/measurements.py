@@ -33,7 +33,8 @@ from dse.accuracy.training_fit import cross_validate_training
 from dse.accuracy.training_points import estimate_training
 from dse.catalog import MEASUREMENTS, Catalog, load_catalog
 from dse.data import hardware_dir
-from dse.errors import InputError, StorageError
+from dse.errors import InputError
+from dse.files import write_text
 from dse.schema.system import ON_PCIE
 
 TRAINING = "training.csv"
@@ -70,10 +71,7 @@ def estimate_file(points: Path, out: Path, catalog: Catalog | None = None) -> di
     cannot be written.
     """
     answer = estimate_table(read_points(points), catalog)
-    try:
-        answer.to_csv(out, index=False, lineterminator="\n")
-    except OSError as error:
-        raise StorageError(f"{out}: cannot be written: {error.strerror}") from error
+    write_text(out.parent, out.name, answer.to_csv(index=False, lineterminator="\n"))
     ok = int((answer["status"] == "ok").sum())
     return {"rows": len(answer), "ok": ok, "infeasible": infeasible(answer)}
 

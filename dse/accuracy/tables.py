@@ -7,6 +7,7 @@ rows (one pool, two pools, training) differ in how a row is read and in the mode
 
 from __future__ import annotations
 
+import io
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from dse.accuracy.rows import NEEDED
 from dse.catalog import Catalog
 from dse.errors import InputError
+from dse.files import MOST_TABLE_BYTES, read_bytes, text_of
 from dse.physics.machines import Machines, compile_machines
 from dse.schema.model import Model
 from dse.space.candidates import Floats
@@ -165,9 +167,10 @@ class Reading(Protocol):
 
 def read_table(path: Path, needed: Sequence[str] = NEEDED) -> pd.DataFrame:
     """A CSV file with every cell as text. Raises InputError where it is none or lacks a column."""
+    text = text_of(read_bytes(path, MOST_TABLE_BYTES), str(path))
     try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (OSError, ValueError) as error:
+        table = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
+    except ValueError as error:
         raise InputError(f"cannot be read as CSV: {error}", file=str(path)) from error
     require_columns(table, needed, str(path))
     return table

@@ -1,25 +1,16 @@
-"""The one answer of every question, and how a verb is converted to it.
+"""The one answer of every question.
 
 A question takes typed arguments and returns an `Answer`; nobody else formats it. The console,
 Markdown, HTML, JSON, CSV and XLSX each have one renderer (`dse.render`), which knows no question.
-`dse.questions.scale` is the example to follow. To convert a verb:
+`dse.questions.scale` is the example to follow:
 
-1. `questions/VERB/answer.py` computes rows and the `--json` document, as today. Keep both.
-2. `questions/VERB/words.py` keeps the sentences. The first is the headline: the answer in one
-   sentence. Every number goes through `dse.answer.numbers`: `show(metric, value)` for a metric with
-   a row in `dse/schema/metrics.csv`, else `time`, `dollars`, `share`, `large`, ... A metric that
-   lacks a row gets one there; no module has a formatter or a name of a metric of its own.
-3. `questions/VERB/tables.py` returns `Table`s of raw values:
-
-       Table(
-           "jitter", "The largest useful collective by jitter",
-           (Column("jitter_s", "jitter", "time"), Column("chips", "chips", "count")),
-           [{"jitter_s": row.jitter_s, "chips": row.chips} for row in rows],
-           notes=("Jitter is an input.",),
-       )
-
-   or, where rows are objects or a column is computed, `Table.of`: one column, its title, its kind
-   and where its value comes from in one place:
+- `answer.py` computes rows and the `--json` document.
+- `words.py` has the sentences. The first is the headline: the answer in one sentence. Every number
+  goes through `dse.answer.numbers`: `show(metric, value)` for a metric with a row in
+  `dse/schema/metrics.csv`, else `time`, `dollars`, `share`, `large`, ... A metric that lacks a row
+  gets one there; no module has a formatter or a name of a metric of its own.
+- `tables.py` returns `Table`s of raw values. One column, its title, its kind and where its value
+  comes from stand in one place:
 
        Table.of(
            "demand", "What is asked for", plan.demand,
@@ -27,30 +18,17 @@ Markdown, HTML, JSON, CSV and XLSX each have one renderer (`dse.render`), which 
             Column("peak", "peak", "rate", of=lambda one: one.peak_per_s(last))),
        )
 
-   A column's `kind` is a metric or a key of `numbers.KINDS`; without one its cells are words (or
-   numbers that are printed as they are). A cell that is already text stays as it is in any column.
-   None is a dash. Units stand in the cells, so titles need none.
-   Columns that are `first` are the small table of the first screen.
-   `on_console=False` keeps a long table for the page and the files.
-4. `questions/VERB/figures.py` returns `Figure`s: a plotly dictionary and what it shows in words.
-   A colour "ink" or "grid" follows the page's own, light or dark. Escape names with `plain_label`.
-5. `questions/VERB/__init__.py` offers the function of the library that makes the Answer:
-
-       Answer(question="verb", title=..., asked=..., headline=first, sentences=rest,
-              blocks=(*figures, *tables), rests=assumed, document=document, command=command)
-
-   `asked` is one line: model, workload, limits, price basis; without it the console begins with
-   the headline. `names=catalog.names` gives a page makers' names for ids. `rests` is what the
-   answer rests on, `certainty` how sure it is. `data` are tables for CSV alone, where it holds
-   more than is shown.
-   `words` explains terms of this question; `GLOSSARY` (dse/answer/glossary.py) the common ones.
-   A page lists those that it uses. `Section` groups blocks under a heading, `Notes` is text,
-   `Facts` says one thing by its facts, `Explorer` is a front to look around in,
-   `Commands` are command lines to run next. `table_of` makes data of the document's own rows.
-6. `cli/VERB.py` is options, one call, and `deliver(answer, out=out, as_json=as_json)` of
-   `dse.cli.printing`: files first, then words or the document.
-7. Delete `render/VERB.py`, its template, and what only they used. Compare `tools/snapshots.py`
-   before and after: documents stay equal, text moves by the formatter alone.
+  A column's `kind` is a metric or a key of `numbers.KINDS`; without one its cells are words (or
+  numbers that are printed as they are). A cell that is already text stays as it is in any column.
+  None is a dash. Units stand in the cells, so titles need none. Columns that are `first` are the
+  small table of the first screen. `on_console=False` keeps a long table for the page and the files.
+- `figures.py` returns `Figure`s: a plotly dictionary and what it shows in words. A colour "ink" or
+  "grid" follows the page's own, light or dark. Escape names with `plots.plain`.
+- `ask.py` has the function of the library that makes the Answer. `asked` is one line: model,
+  workload, limits, price basis; without it the console begins with the headline. `words` explains
+  terms of this question, beside the common ones (`dse.answer.glossary`).
+- `cli/VERB.py` is options, one call, and `deliver(answer, out=out, as_json=as_json)` of
+  `dse.cli.printing`: files first, then words or the document.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from dse.answer.answer import Column, Figure, Table
 from dse.answer.numbers import share
-from dse.answer.palette import plain
+from dse.answer.plots import plain
 
 
 def share_bars(name: str, title: str, of: str, shares: Mapping[str, float]) -> Figure:

@@ -1,4 +1,4 @@
-"""Traces and axes that the pictures of several questions share."""
+"""Colours, marks, traces and axes that the pictures of several questions share."""
 
 from __future__ import annotations
 
@@ -6,9 +6,31 @@ from collections.abc import Sequence
 from typing import Any
 
 from dse.answer.labels import axis_title, label
-from dse.answer.palette import PALETTE, SYMBOLS, plain
 
 Json = dict[str, Any]
+# Okabe and Ito's palette, without black and grey (they vanish on a dark page).
+BLUE, ORANGE, GREEN, PURPLE, VERMILION, SKY, YELLOW = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#CC79A7",
+    "#D55E00",
+    "#56B4E9",
+    "#F0E442",
+)
+PALETTE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, YELLOW)
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "triangle-down", "x")
+
+
+def plain(text: str) -> str:
+    """`text` as plotly prints it literally: its labels read a subset of HTML."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def hatch(shape: str | list[str]) -> dict[str, Any]:
+    """A bar's pattern, white on its colour, faint enough for text over it."""
+    faint = {"fgcolor": "#fff", "fgopacity": 0.45, "size": 7, "solidity": 0.18}
+    return {"shape": shape, "fillmode": "overlay", **faint}
 
 
 def scaled(metric: str, values: Sequence[float | None]) -> list[float | None]:

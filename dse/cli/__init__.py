@@ -3,20 +3,22 @@ first line says "dse NAME: what it does." is a verb; nothing lists them."""
 
 from __future__ import annotations
 
+import atexit
 import codecs
+import gc
 import importlib
 import io
 import os
-import re
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
 
 from dse import __version__
-from dse.errors import DseError, printable
+from dse.errors import Doubt, DseError, InputError, acting, printable
 
 
 def _verbs() -> dict[str, str]:
@@ -28,13 +30,16 @@ def _verbs() -> dict[str, str]:
         if ending == ".py":
             with open(os.path.join(folder, name), encoding="utf-8") as file:
                 first = next((line for line in file if not line.startswith("#")), "")
-            words = re.match(rf'"""dse {verb}: (.*?)\.?(?:""")?$', first)
-            if words:
-                found[verb] = words[1]
+            title, _, words = first.partition(": ")
+            if title == f'"""dse {verb}':
+                found[verb] = words.rstrip().removesuffix('"""').removesuffix(".")
     return found
 
 
 VERBS = _verbs()
+# Allocations between two searches for cycles of garbage: a short command leaves few, a search whole
+# arrays.
+COLLECT_AFTER = 2_000
 
 # Verbs that are gone, and what to type instead.
 MOVED = {
@@ -63,6 +68,12 @@ MOVED = {
     "rediscover": "compare SPACE MODEL",
     "basket": "compare SPACE --by chip",
     "report": "run",
+}
+# What else a person calls an argument than its name.
+CALLED = {
+    "model": ("config",),
+    "models": ("config",),
+    "what": ("study", "studies", "chip", "plan", "space", "model"),
 }
 
 
@@ -136,20 +147,48 @@ def cli() -> None:
     """
 
 
+@contextmanager
+def _doubts_as_notes() -> Iterator[None]:
+    """Doubts of what was read are notes on standard error, each once."""
+    said: set[str] = set()
+
+    def note(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if not issubclass(category, Doubt):
+            others(message, category, *place, **more)
+        elif str(message) not in said:
+            said.add(str(message))
+            click.echo(f"note: {printable(str(message))}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", Doubt)
+        others, warnings.showwarning = warnings.showwarning, note
+        yield
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: prints user errors without a traceback and ends with their exit code."""
+    gc.set_threshold(COLLECT_AFTER)
+    atexit.register(gc.freeze)  # what is left goes with the process, unsearched
     codecs.register_error("dse", _in_ascii)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="dse")
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
+        for word in given:
+            if found := acting(word):
+                said = f"an argument has the character {found}: {word!r:.80}"
+                raise InputError(said, accepted="text without it")
+        with _doubts_as_notes():
+            cli.main(args=given, standalone_mode=False)
         sys.stdout.flush()
     except DseError as error:
         click.echo(f"dse: {printable(str(error))}", err=True)
         sys.exit(error.exit_code)
     except click.ClickException as error:
         shown = io.StringIO()
+        if other := _other_way(error, sys.argv[1:] if arguments is None else arguments):
+            error = click.UsageError(other, getattr(error, "ctx", None))
         error.show(shown)
         click.echo(printable(shown.getvalue()), err=True, nl=False)
         sys.exit(2)
@@ -167,6 +206,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
         click.echo(f"dse: cannot go on: {error.strerror or error}{printable(about)}", err=True)
         _silence()
         sys.exit(4)
+
+
+def _other_way(error: click.ClickException, words: Sequence[str]) -> str:
+    """What to tell who gave an argument as an option, or a model as an argument; or nothing."""
+    import re
+
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is None:
+        return ""
+    root = str(context.find_root().info_name)
+    verb = f"dse{context.command_path.removeprefix(root)}"
+    params = context.command.params
+    if not isinstance(error, click.NoSuchOption):
+        extra = re.search(r"extra argument \((\S+)\)", error.message)
+        if not extra or not any("--model" in one.opts for one in params):
+            return ""
+        return f"{error.message}. A model is given as --model: {verb} --model {extra[1]}"
+    option = error.option_name
+    called = option.lstrip("-")
+    for one in params:
+        own = str(one.name)
+        names = (own, *re.findall(r"\w+", str(one.metavar).lower()), *CALLED.get(own, ()))
+        if isinstance(one, click.Argument) and called in names:
+            behind = [word.partition("=")[2] for word in words if word.startswith(f"{option}=")]
+            behind += words[words.index(option) + 1 :][:1] if option in words else []
+            value = next((word for word in behind if not word.startswith("-")), called.upper())
+            return f"{error.message} The {called} is given without {option}: {verb} {value}"
+    return ""
 
 
 def _in_ascii(error: UnicodeError) -> tuple[str, int]:

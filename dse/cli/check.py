@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from dse.cli.options import (
     out_option,
     read_catalog,
 )
-from dse.cli.printing import command_line, deliver
+from dse.cli.printing import deliver
 
 
 @click.command("check")
@@ -55,4 +54,4 @@ def command(
 
     model = named_model(config, option, "CONFIG")
     answer = check(model, **flags, catalog=read_catalog())
-    deliver(replace(answer, command=command_line()), out=out, as_json=as_json)
+    deliver(answer, out=out, as_json=as_json)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dse.cli.options import json_option, out_option
-from dse.cli.printing import Progress, command_line, deliver
+from dse.cli.printing import Progress, deliver
 
 
 @click.group("claims")
@@ -36,6 +36,5 @@ def check(claims: tuple[str, ...], out: str | None, as_json: bool) -> None:
     asked = [load_claim(one) for one in claims or shipped()]
     asker, progress = Asker(), Progress()
     found = [(one, judged(one, asker, progress)) for one in asked]
-    line = command_line()
-    answer = claim_answer(*found[0], line) if len(found) == 1 else claims_answer(found, line)
+    answer = claim_answer(*found[0]) if len(found) == 1 else claims_answer(found)
     deliver(answer, out=out, as_json=as_json)

@@ -18,7 +18,7 @@ from dse.cli.options import (
     refuse,
 )
 from dse.cli.point import OF_POINT, POINT_FLAGS, check_load, point_options
-from dse.cli.printing import Progress, command_line, deliver
+from dse.cli.printing import Progress, deliver
 
 FIGURES = ("settings", "price_basis", "chip_files")  # of chips without a model
 
@@ -101,7 +101,6 @@ def command(
         out=out,
         catalog=catalog,
         progress=Progress(),
-        command=command_line(),
         **given,
     )
     if kind == "dates" and out is not None:

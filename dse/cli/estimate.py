@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import click
 
 from dse.cli.options import (
     DEGREE,
+    NoModel,
     Sectioned,
     json_option,
     law_option,
@@ -27,7 +27,7 @@ from dse.cli.point import (
     point_options,
     pool_options,
 )
-from dse.cli.printing import command_line, deliver, print_json
+from dse.cli.printing import deliver, print_json
 
 if TYPE_CHECKING:
     from dse.answer.answer import Answer
@@ -51,7 +51,7 @@ FIT_FLAGS = (
 
 
 @click.command("estimate", cls=Sectioned, sections=POINT_SECTIONS)
-@click.argument("study", required=False)
+@click.argument("study", required=False, type=NoModel())
 @click.argument("point", required=False)
 @click.option("--detail", is_flag=True, help="Also time, memory, money, energy by operator.")
 @click.option(
@@ -104,7 +104,7 @@ def command(
 
         raise InputError(f"read {out!r}", field="--out", accepted="a folder")
     answer = _answer(study, point, flags)
-    deliver(replace(answer, command=command_line()), out=out, as_json=as_json)
+    deliver(answer, out=out, as_json=as_json)
     if answer.document.get("fits") is False:
         sys.exit(NOTHING)
 

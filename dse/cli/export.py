@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dse.cli.options import LOAD, Sectioned, json_option, read_catalog, refuse
+from dse.cli.options import LOAD, NoModel, Sectioned, json_option, read_catalog, refuse
 from dse.cli.point import (
     OF_POINT,
     POINT_FLAGS,
@@ -26,7 +26,7 @@ FORMATS = ("hf", "vllm", "sglang", "trtllm", "megatron")
 
 
 @click.command("export", cls=Sectioned, sections=OF_POINT, brief=OF_POINT)
-@click.argument("study", required=False)
+@click.argument("study", required=False, type=NoModel())
 @click.argument("point", required=False)
 @click.option(
     "--format",

@@ -12,6 +12,7 @@ from dse.cli.options import (
     DEPLOYED,
     LOAD,
     Between,
+    NoModel,
     Sectioned,
     Whole,
     chip_files_option,
@@ -24,13 +25,13 @@ from dse.cli.options import (
     read_catalog,
     refuse,
 )
-from dse.cli.printing import Progress, command_line, deliver
+from dse.cli.printing import Progress, deliver, write
 
 STEADY = "steady"
 
 
 @click.command("fleet", cls=Sectioned, sections={AS_ESTIMATE: DEPLOYED}, brief=(AS_ESTIMATE,))
-@click.argument("plan", required=False)
+@click.argument("plan", required=False, type=NoModel())
 @click.option("--model", help="Without a plan: a catalog id, or the path of a config.json.")
 @click.option("--chip", multiple=True, metavar="CHIPS", help="Chips to choose from, or all.")
 @click.option("--trace", metavar="FILE", help="CSV of requests: time (s), prompt, output [cached].")
@@ -123,16 +124,18 @@ def command(
         flags["percentile"] = None if percentile == STEADY else int(percentile)
         refuse(["show"], "a plan that is made from options")
     if show and plan is not None:
+        from dse.files import read_bytes, text_of
+
         refuse(["out", "as_json", "service_level"], "--show, which prints the plan's file alone")
         read = load_plan(find_plan(plan), catalog)
-        click.echo(Path(read.file).read_text(encoding="utf-8"), nl=False)
+        click.echo(text_of(read_bytes(read.file), read.file), nl=False)
         return
     flags |= {"service_level": service_level, "seed": seed}
-    found = fleet(plan, catalog=catalog, command=command_line(), progress=Progress(), **flags)
+    found = fleet(plan, catalog=catalog, progress=Progress(), **flags)
     feasible = found.document["feasible"]
     if feasible or as_json:
         deliver(found, out=out, as_json=as_json)
     elif out is not None:
-        found.write(out)
+        write(found, out)
     if not feasible:
         raise NothingFeasible("\n".join((found.headline, *found.sentences)))

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from dse.cli.options import LOAD, Whole, json_option, out_option, price_options, read_catalog
-from dse.cli.printing import Progress, command_line, deliver
+from dse.cli.printing import Progress, deliver
 
 
 @click.command("levers")
@@ -33,5 +33,5 @@ def command(chip: str, out: str | None, as_json: bool, **asked: Any) -> None:
     from dse.questions.levers.ask import levers
 
     catalog = read_catalog()
-    answer = levers(chip, **asked, command=command_line(), catalog=catalog, progress=Progress())
+    answer = levers(chip, **asked, catalog=catalog, progress=Progress())
     deliver(answer, out=out, as_json=as_json)

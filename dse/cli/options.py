@@ -45,6 +45,20 @@ def named_model(argument: str | None, option: str | None, name: str = "MODEL") -
     return found
 
 
+class NoModel(click.ParamType):
+    """A study or a plan: in its place a model, which these verbs take as --model, is refused."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        from dse.schema.model_catalog import load_models
+
+        model = value.lower() in load_models() and not Path(value).exists()
+        if model or Path(value).name == "config.json":
+            self.fail(f"{value} is a model, which is given as --model {value}", param, ctx)
+        return value
+
+
 class Between(click.ParamType):
     """A number from `least` to `most`."""
 
@@ -232,7 +246,7 @@ def options(every: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
 
 
 def _of_catalog(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    if value:
+    if value or value == "":
         ctx.meta.setdefault(TERMS, {})[str(param.name)] = value
     return value
 
@@ -245,7 +259,7 @@ def read_catalog(chip_files: Iterable[str] = ()) -> Catalog:
     return load_catalog(chips=tuple(chip_files), **terms)
 
 
-def space_catalog(space: str) -> Catalog:
+def space_catalog(space: str | Path) -> Catalog:
     """The same with the chip files that a space names, whose prices the command may give."""
     from dse.schema.study import chip_files_of
 

@@ -17,13 +17,20 @@ if TYPE_CHECKING:
 def deliver(answer: Answer, *, out: str | Path | None, as_json: bool) -> None:
     """Writes the files of an answer first, where `out` names a folder, then prints it: the document
     alone, or the words. Whoever reads may stop reading: the files are there."""
-    written = answer.write(out) if out is not None else []
+    written = [] if out is None else write(answer, out)
     click.echo(answer.to_json() if as_json else answer.to_text(width()))
     if written:
         from dse.render.console import wrapped
 
         text = f"Written: {', '.join(map(str, written))}"
         click.echo(wrapped(text, width(), "  "), err=as_json)
+
+
+def write(answer: Answer, out: str | Path) -> list[Path]:
+    """The files of an answer, which hold the command that runs now, too."""
+    from dataclasses import replace
+
+    return replace(answer, command=command_line()).write(out)
 
 
 def print_json(document: Any) -> None:

@@ -25,7 +25,7 @@ from dse.cli.options import (
     read_catalog,
     refuse,
 )
-from dse.cli.printing import Progress, command_line, deliver
+from dse.cli.printing import Progress, deliver
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -162,7 +162,7 @@ def _sizes(flags: dict[str, Any]) -> Answer:
 
     mine = {name: v for name, v in flags.items() if name not in (*_OF_COLLECTIVES, *_OF_RACKS)}
     catalog = read_catalog(mine.pop("chip_files"))
-    return scale(**mine, catalog=catalog, command=command_line(), progress=Progress())
+    return scale(**mine, catalog=catalog, progress=Progress())
 
 
 def _collectives(flags: dict[str, Any]) -> Answer:
@@ -179,17 +179,15 @@ def _collectives(flags: dict[str, Any]) -> Answer:
     catalog = read_catalog(flags["chip_files"])
     if flags["measured"]:
         refuse(set(names) - {"system", "measured"}, "--measured")
-        return collectives_measured(
-            chip, system=flags["system"], command=command_line(), catalog=catalog
-        )
+        return collectives_measured(chip, system=flags["system"], catalog=catalog)
     given = _given(flags, names)
     if "jitters" in given:
         given["jitter"] = given.pop("jitters")
-    return collective_times(chip, **given, command=command_line(), catalog=catalog)
+    return collective_times(chip, **given, catalog=catalog)
 
 
 def _rack(flags: dict[str, Any]) -> Answer:
     from dse.questions.scale.rack import rack_bounds
 
     _only(_OF_RACKS, "--rack")
-    return rack_bounds(**{name: flags[name] for name in _OF_RACKS}, command=command_line())
+    return rack_bounds(**{name: flags[name] for name in _OF_RACKS})

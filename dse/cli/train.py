@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from dse.cli.options import (
     price_options,
     read_catalog,
 )
-from dse.cli.printing import command_line, deliver
+from dse.cli.printing import deliver
 
 
 @click.command("train")
@@ -98,4 +97,4 @@ def command(
 
     model = named_model(model, option)
     answer = train(model, catalog=read_catalog(), **flags)
-    deliver(replace(answer, command=command_line()), out=out, as_json=as_json)
+    deliver(answer, out=out, as_json=as_json)

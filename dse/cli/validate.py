@@ -7,7 +7,7 @@ from dataclasses import replace
 import click
 
 from dse.cli.options import efficiency_option, json_option, read_catalog
-from dse.cli.printing import Progress, command_line, deliver
+from dse.cli.printing import Progress, deliver
 
 
 @click.command("validate")
@@ -46,6 +46,6 @@ def command(
     document = measurements.accuracy(rows)
     if cross_validate:
         document |= held_out(rows, data, catalog, Progress())
-    answer = validate_answer(document, rows, data, command_line())
+    answer = validate_answer(document, rows, data)
     answer = replace(answer, names=catalog.names)
     deliver(answer, out=out, as_json=as_json)

@@ -12,6 +12,7 @@ from dse.cli.options import (
     DEPLOYED,
     LOAD,
     Between,
+    NoModel,
     Sectioned,
     Whole,
     chip_files_option,
@@ -26,7 +27,7 @@ from dse.cli.options import (
     refuse,
     space_catalog,
 )
-from dse.cli.printing import CountProgress, Progress, command_line, deliver
+from dse.cli.printing import CountProgress, Progress, deliver
 
 KINDS = ("cost", "power", "chips", "racks", "quality", "latency")
 VARIED = "hbm_bandwidth,capacity,flops,link,domain,price,tdp"
@@ -61,7 +62,7 @@ SECTIONS = {
 
 
 @click.command("whatif", cls=Sectioned, sections=SECTIONS, brief=(OF_POINTS,))
-@click.argument("study", required=False, metavar="[STUDY]")
+@click.argument("study", required=False, type=NoModel(), metavar="[STUDY]")
 @click.option("--model", help="Catalog id, or the path of a config.json.")
 @click.option("--chip", "chips", multiple=True, help="A chip of it, once for each.")
 @click.option(
@@ -187,7 +188,6 @@ def command(
             margin=flags["margin"],
             space=flags["space"],
             catalog=read_catalog(chip_files),
-            command=command_line(),
             progress=CountProgress(),
         )
         deliver(found, out=out, as_json=as_json)
@@ -202,7 +202,7 @@ def command(
         limits, objective = shared["limits"], shared["objective"]
         space = space_of_model(**model, limits=limits, objective=objective, catalog=catalog)
         shared["limits"] = ()
-    asked: dict[str, Any] = {**shared, "catalog": catalog, "command": command_line()}
+    asked: dict[str, Any] = {**shared, "catalog": catalog}
     if uncertain:
         from dse.questions.risk.ask import risk
 

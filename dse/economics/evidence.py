@@ -208,7 +208,8 @@ def _meant(row: Json) -> str:
     """What an unlikely price was probably meant to be."""
     if row["basis"] == OWNED:
         return f" (${significant(row['low_usd'])} a chip)"
-    said = probably(row["usd_per_chip_hour"], *USD_PER_HOUR).removeprefix("; ")
+    near = probably(row["usd_per_chip_hour"], *USD_PER_HOUR, lambda usd: f"{usd:.15g}")
+    said = near.removeprefix("; ")
     return f" (${said})" if said else ""
 
 

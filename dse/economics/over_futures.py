@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from dse.economics.fleet import DEMAND, INSTANCES, program_of
 from dse.economics.fleet_cost import Option, serves
@@ -186,8 +185,7 @@ class _Joined:
             self.usd[at] = one.costs(some)
             np.maximum.at(upper, column[at].ravel(), np.tile(one.upper, len(at)))
         entries = (np.concatenate(rows), np.concatenate(columns))
-        shape = (start, size)
-        self.matrix = csr_array((np.concatenate(values), entries), shape=shape)
+        self.factors = (np.concatenate(values), entries)
         self.limit, self.upper, self.lower = np.concatenate(limits), upper, np.zeros(size)
         self.cost = np.bincount(column.ravel(), self.usd.ravel(), minlength=size) / n
         self.relax = column[:, -1]
@@ -212,7 +210,7 @@ class _Joined:
         integer[: self.shared] = whole != "split"
         integer[self.relax] = 0
         gap, nodes = (LOOSE, FEW) if whole == "whole" else (GAP, NODES)
-        rows, between = (self.matrix, self.limit), (self.lower, self.upper)
+        rows, between = (self.factors, self.limit), (self.lower, self.upper)
         return milp_of(cost, rows, between, integer, gap=gap, nodes=nodes)
 
     def each_usd(self, x: Floats) -> Floats:

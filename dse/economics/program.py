@@ -16,13 +16,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import csr_array
 
 from dse.space.candidates import Floats
 
 # A budget of nodes is a count, so that a slow machine finds the same; this only ends what hangs.
 HANGS_S = 120.0
+KEPT = 1e-6  # of the largest factor of a row
 INFEASIBLE = 2  # as `milp` says it
 
 Name = tuple[Any, ...]
@@ -53,6 +52,14 @@ class Program:
             row[at] = row.get(at, 0.0) + factor
         self.rows[name] = (row, limit)
 
+    def keeps(self, value: Floats) -> bool:
+        """Whether values of the columns keep every row, to what a solver allows."""
+        return all(
+            sum(factor * value[at] for at, factor in row.items()) - limit
+            <= KEPT * max(map(abs, row.values()), default=1.0)
+            for row, limit in self.rows.values()
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -63,6 +70,9 @@ class Found:
     usd: float
     bound: float
     infeasible: bool
+
+
+NONE = Found(None, np.inf, np.inf, True)
 
 
 def solve(
@@ -86,10 +96,9 @@ def solve(
         data += [factor / scale for factor in row.values()]
         ends.append(len(data))
         most.append(limit / scale)
-    matrix = csr_array((data, places, ends), shape=(len(most), len(program.cost)))
     least, upper = np.zeros(len(program.cost)), np.array(program.upper)
     whole = np.array(program.whole)
-    limits = (matrix, np.array(most))
+    limits = ((data, places, ends), np.array(most))
     found = milp_of(np.array(program.cost), limits, (least, upper), whole, gap=gap, nodes=nodes)
     if found.x is None:
         return Found(None, np.inf, _bound(found), found.status == INFEASIBLE)
@@ -100,16 +109,20 @@ def solve(
 
 def milp_of(
     cost: Floats,
-    rows: tuple[csr_array, Floats],
+    rows: tuple[tuple[Any, ...], Floats],
     between: tuple[Floats, Floats],
     whole: NDArray[np.int_],
     *,
     gap: float,
     nodes: int,
 ) -> Any:
-    """HiGHS's answer to rows of factors with the limits of their sums, and columns between two
-    values."""
-    matrix, most = rows
+    """HiGHS's answer to rows of factors, as `csr_array` takes them, with the limits of their sums,
+    and columns between two values."""
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csr_array
+
+    entries, most = rows
+    matrix = csr_array(entries, shape=(len(most), len(cost)))
     # SciPy takes arrays of bounds, which its annotations do not say.
     bounds: Any = between
     sums: Any = (np.full(len(most), -np.inf), most)

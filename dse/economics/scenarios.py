@@ -39,7 +39,8 @@ BISECTIONS = 3
 HALVINGS = 5
 SPREAD = 0.06  # below the level, where the share that is kept is sought
 MOST = 3.0  # of a margin
-CHUNK = 250  # futures of one program of margins
+CHUNK = 250  # futures that are counted at once
+TOGETHER = 25  # of one program of margins
 SAMPLE = 8  # futures in which the loss of whole instances is counted
 STEPS = 5  # of the rates that a measurement tells apart
 EVEN = 1e-6  # of a margin
@@ -50,8 +51,8 @@ def margins(
 ) -> Floats:
     """(N,) the multiple of all its peaks, MOST at most, that each future serves with an order."""
     found = np.empty(len(futures))
-    for start in range(0, len(futures), CHUNK):
-        at = slice(start, min(start + CHUNK, len(futures)))
+    for start in range(0, len(futures), TOGETHER):
+        at = slice(start, min(start + TOGETHER, len(futures)))
         joined = program.of(futures.take(at))
         joined.fix(order)
         joined.lower[joined.relax] = 1.0 - MOST

@@ -63,7 +63,7 @@ def laws(
     top_us: float = 300.0,
 ) -> list[dict[str, Any]]:
     """A fit of each operator and format with enough points on its grid: `operator, dtype, points,
-    law` (`dse.measure.efficiency_file`), `error` and `held_out_error`, medians of the miss as a
+    law` (`dse.measure.files`), `error` and `held_out_error`, medians of the miss as a
     fraction; the second on shapes that the fit was made without. Bandwidth in bytes a second."""
     found = []
     grid = points[points.role == "grid"]

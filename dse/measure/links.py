@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dse.measure.efficiency_file import Links
+from dse.measure.files import Links
 from dse.measure.fitting import link_law
 from dse.measure.torch_bench import load_torch
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from dse.physics.machines import Machines
 from dse.physics.tiers import offload_of
 from dse.schema.backend import Backend
 from dse.schema.dtypes import CODE, DTYPES
+from dse.space.alike import WORTH, columns_of, distinct, layer_of
 from dse.space.candidates import BYTES, Block, CandidateBatch, Codes, Floats
 
 VOCABULARY_MULTIPLE = 64.0  # serving stacks pad the vocabulary to 64 times the tensor parallelism
@@ -79,12 +82,92 @@ def launched_early(batch: CandidateBatch, machines: Machines, backend: Backend) 
     return np.where(allowed[batch.chip], early.remaining, 1.0)
 
 
+FEW = 256  # candidates that are not worth looking for what they have in common
+MOST_TRIED = 2  # an equilibrium is sought with other work each time: then each is taken for itself
+
+
+class Part(NamedTuple):
+    """Of n candidates those that differ for one layer: on their chips, the places of them, (k,),
+    and which of them each candidate is, (n,); both None where each is taken for itself."""
+
+    deployed: Deployed
+    rows: Codes | None
+    kinds: Codes | None
+
+    def holds(self, columns: Sequence[Floats]) -> bool:
+        """Whether candidates that are alike have equal values in these columns, (n,) each."""
+        rows, kinds = self.rows, self.kinds
+        if rows is None or kinds is None:
+            return True
+        every = (column.view(np.int64) for column in columns)
+        return all((one[rows].take(kinds) == one).all() for one in every)
+
+    def of(self, value: Any) -> Any:
+        """(n,) of each candidate -> (k,) of each that differs; what is of all as it is."""
+        if self.rows is None or not isinstance(value, np.ndarray) or len(value) == 1:
+            return value
+        return value[self.rows]
+
+    def gathered(self, value: Floats) -> Floats:
+        """(k,) of each that differs -> (n,) of each candidate."""
+        return value if self.kinds is None else value.take(self.kinds)
+
+
+class _Layers:
+    """The layers of one block of n deployed candidates, `place` among those of their batch, or
+    what is no layer (None): `batch` has those that differ in what such a layer sees
+    (`dse.space.alike.layer_of`), of which each candidate is the one at `kinds`, (n,)."""
+
+    def __init__(self, deployed: Deployed, place: int | None) -> None:
+        self.n, self._machines = deployed.n, deployed.machines
+        self.kinds = np.arange(self.n)
+        if deployed.few is not None:
+            few = deployed.few.layers(place)
+            self.batch, self._launched = few.batch, few._launched
+            self.kinds = few.kinds.take(deployed.kinds)
+        else:
+            block = None if place is None else deployed.batch.blocks[place]
+            self.batch, self._launched = layer_of(deployed.batch, block), deployed.launched
+            if self.n > FEW:
+                launched = [] if self._launched is None else [self._launched]
+                rows, kinds = distinct([*columns_of(self.batch), *launched])
+                if len(rows) <= WORTH * self.n:
+                    self.batch, self.kinds = self.batch[rows], kinds
+                    if self._launched is not None:
+                        self._launched = self._launched[rows]
+        self._kept: Part | None = None
+        self._tried = 0
+
+    def part(self, work: Sequence[Floats]) -> Part:
+        """Those that differ in what a layer sees or in its step's `work`, (n,) or (1,) each."""
+        columns = [one for one in work if len(one) == self.n]
+        if self._kept is None or not self._kept.holds(columns):
+            rows = kinds = None
+            batch, launched = self.batch, self._launched
+            self._tried += 1
+            if FEW < self.n > len(batch) / WORTH and self._tried <= MOST_TRIED:
+                rows, kinds = distinct([self.kinds, *columns])
+                if len(rows) > WORTH * self.n:
+                    rows = kinds = None
+            if rows is not None or len(batch) < self.n:
+                each = self.kinds if rows is None else self.kinds[rows]
+                batch, launched = batch[each], None if launched is None else launched[each]
+            self._kept = Part(Deployed(batch, self._machines, launched), rows, kinds)
+        return self._kept
+
+
 class Deployed:
     """Gathers of n candidates. `experts_tensor_parallel` = tensor * data / expert parallel;
-    `launched`, (n,) or None for 1, is the share of the fixed cost of its kernels that remains."""
+    `launched`, (n,) or None for 1, is the share of the fixed cost of its kernels that remains.
+    `few` are the distinct deployments, of which each candidate has the one at `kinds`."""
 
     def __init__(
-        self, batch: CandidateBatch, machines: Machines, launched: Floats | None = None
+        self,
+        batch: CandidateBatch,
+        machines: Machines,
+        launched: Floats | None = None,
+        few: Deployed | None = None,
+        kinds: Codes | None = None,
     ) -> None:
         self.batch = batch
         self.machines = machines
@@ -97,10 +180,7 @@ class Deployed:
         self.group = batch.tensor_parallel * batch.data_parallel
         self.experts_tensor_parallel = np.maximum(self.group / batch.expert_parallel, 1.0)
         self.redundant_experts = batch.redundant_experts
-        self.floor_s_per_byte = machines.floor_s_per_byte[chip]
-        self.domain = domain_of(batch, machines)
         self.host_lanes = machines.fabric.host_lanes[chip]
-        self.capacity_bytes = machines.capacity_bytes[chip]
         self.expert_padding_rows = machines.expert_padding_rows[chip]
         self.kv_bytes = BYTES[batch.kv_dtype]
         self.weight_bytes = {part: BYTES[code] for part, code in batch.weight_dtype.items()}
@@ -110,16 +190,43 @@ class Deployed:
         self.dispatched_bytes = np.where(own, bytes_, np.clip(bytes_, 1.0, 2.0))
         self.offload = offload_of(batch, machines.tiers)
         self.launched = launched
-        self.stream_fixed_s = machines.stream_fixed_s[chip]
-        if launched is not None:
-            self.stream_fixed_s = self.stream_fixed_s * launched
-        self.alignment = Alignment(machines.grain, batch)
         self._laws: dict[tuple[str, str], Law] = {}
         # Of each block, by its id, the share of its experts' traffic that leaves a domain: the same
         # in every step, kept by `dse.blocks.moe`.
         self.leaving: dict[int, list[Floats]] = {}
         self.power_capped = machines.power.capped
         self.clock: Floats | None = None
+        self.few = few
+        self.kinds: Codes = np.arange(self.n) if kinds is None else kinds
+        self._layers: dict[int | None, _Layers] = {}
+
+    # Gathered on first use.
+    @cached_property
+    def floor_s_per_byte(self) -> Floats:
+        return self.machines.floor_s_per_byte[self.batch.chip]
+
+    @cached_property
+    def domain(self) -> Floats:
+        return domain_of(self.batch, self.machines)
+
+    @cached_property
+    def capacity_bytes(self) -> Floats:
+        return self.machines.capacity_bytes[self.batch.chip]
+
+    @cached_property
+    def stream_fixed_s(self) -> Floats:
+        fixed_s = self.machines.stream_fixed_s[self.batch.chip]
+        return fixed_s if self.launched is None else fixed_s * self.launched
+
+    @cached_property
+    def alignment(self) -> Alignment:
+        return Alignment(self.machines.grain, self.batch)
+
+    def layers(self, place: int | None) -> _Layers:
+        """Of the block at a place among those of the batch; of what is no layer without one."""
+        if place not in self._layers:
+            self._layers[place] = _Layers(self, place)
+        return self._layers[place]
 
     @cached_property
     def vocabulary(self) -> Floats:
@@ -185,5 +292,5 @@ class Deployed:
     def at_clock(self, clock: Floats) -> Deployed:
         """The same with its arithmetic at a share `clock`, (n,), of its rate."""
         slower = copy(self)
-        slower._laws, slower.clock = {}, clock
+        slower._laws, slower._layers, slower.clock = {}, {}, clock
         return slower

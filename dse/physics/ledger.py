@@ -11,6 +11,8 @@ that must be touched at the full bandwidth; activations could stay on the chip.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -90,9 +92,11 @@ class Ledger:
     ) -> None:
         self.deployed = deployed
         self.parts = parts
+        self.hidden = overlap
         self.hidden_share, self.batches, self.taken = overlap
         self.hides = not isinstance(self.hidden_share, float)
-        self.seconds, self.launches = np.zeros(deployed.n), np.zeros(deployed.n)
+        self.seconds, self._launches = np.zeros(deployed.n), np.zeros(deployed.n)
+        self._added: list[tuple[Floats, Ledger, Callable[[Floats], Floats]]] = []
         n = deployed.n if parts or self.hides else 1
         self.compute_s = np.zeros(n)
         self.memory_s = np.zeros(n)
@@ -140,7 +144,7 @@ class Ledger:
         misaligned sizes reaches, fixed cost apart (None: all of it)."""
         once = count if present is None else count * present
         times = self._all(once)
-        self.launches += times
+        self._launches += times
         compute, memory = flops * law.s_per_flop, bytes_ * law.s_per_byte
         busy = busy_s(law, compute, memory)
         if reached is not None:
@@ -194,7 +198,7 @@ class Ledger:
     def stream(self, role: Role, name: str, count: Floats, law: Law, bytes_: Floats) -> None:
         """`count` element-wise kernels that each move `bytes_` (n,) through memory."""
         count = self._all(count)
-        self.launches += count
+        self._launches += count
         memory = bytes_ * law.s_per_byte
         memory *= count
         fixed = self.deployed.stream_fixed_s * count
@@ -208,6 +212,26 @@ class Ledger:
         self.fixed_s += fixed
         if self.entries is not None:
             self._keep(role, name, seconds, memory_s=memory, fixed_s=fixed, bytes=moved)
+
+    def add(self, count: Floats, one: Ledger, gathered: Callable[[Floats], Floats]) -> None:
+        """`count` times the seconds of another ledger, (k,), as `gathered` for each of n."""
+        self._added.append((count, one, gathered))
+        self.seconds += count * gathered(one.seconds)
+        if self.hides:
+            self.network_s += count * gathered(one.network_s)
+        for role, total in self._turns.items():
+            total += count * gathered(one._turns[role])
+        if self.tier is not None and one.tier is not None:
+            self.tier.ahead += count * gathered(one.tier.ahead)
+            self.tier.on_demand += count * gathered(one.tier.on_demand)
+
+    @property
+    def launches(self) -> Floats:
+        """(n,) kernels and messages, all layers of them."""
+        total = self._launches
+        for count, one, gathered in self._added:
+            total = total + count * gathered(one.launches)
+        return total
 
     def drafts(self, seconds: Floats) -> None:
         """Time of drafting, which reads weights and cache as a decode step does, at the power of
@@ -223,7 +247,7 @@ class Ledger:
     def network(self, role: Role, name: str, count: Floats, cost: Cost) -> None:
         """`count` collectives of one cost."""
         count = self._all(count)
-        self.launches += count
+        self._launches += count
         seconds = cost.latency_s + cost.transfer_s
         seconds *= count
         self.seconds += seconds

@@ -23,7 +23,7 @@ from dse.physics.speculative import (
     module_bytes,
     module_cache_bytes,
 )
-from dse.physics.step import Step
+from dse.physics.step import Seconds, Step
 from dse.physics.workload import Workload
 from dse.record import record
 from dse.space.alike import Alike
@@ -147,11 +147,14 @@ def case_of(
     """Gathers and sizes `batch` on its machines, those that are `alike` once; MTP modules take
     their share of the memory where they draft."""
     launched = launched_early(batch, machines, workload.backend)
-    deployed = Deployed(batch, machines, launched)
+    few = None if alike is None else case_of(alike.few, workload, machines)
+    if few is not None and alike is not None:
+        deployed = Deployed(batch, machines, launched, few.deployed, alike.kinds)
+    else:
+        deployed = Deployed(batch, machines, launched)
     prompt, output = np.atleast_1d(workload.prompt_tokens), np.atleast_1d(workload.output_tokens)
     drafts = drafts_of(batch, workload.speculation)
-    if alike is not None:
-        few = case_of(alike.few, workload, machines)
+    if few is not None and alike is not None:
         sized = few.memory.take(alike.kinds)
         return Case(deployed, workload, prompt, output, sized, drafts, keep, few, alike)
     sized = memory(deployed, prompt, output, workload.backend)
@@ -167,7 +170,9 @@ def run_step(case: Case, *, parts: bool, **work: Any) -> Step:
     """A step at the clock that the power cap leaves its chips (`dse.physics.power`); `work` as
     `Step` takes it."""
     deployed, keep = case.deployed, case.keep and parts
-    full = Step(deployed, parts=parts or deployed.power_capped, keep=keep, **work)
+    if not (parts or deployed.power_capped):
+        return Seconds(deployed, **work)
+    full = Step(deployed, keep=keep, **work)
     if not deployed.power_capped:
         return full
     draw = Draw(deployed.machines.power, deployed.batch.chip)

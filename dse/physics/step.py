@@ -7,6 +7,7 @@ through all of them: every layer once, plus a hop a stage.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from dse.physics.collectives import Cost
 from dse.physics.deployed import Deployed, Law
 from dse.physics.ledger import Ledger
 from dse.physics.overlap import NONE, Hidden
+from dse.schema.blocks import MIXERS
 from dse.space.candidates import Block, Floats
 
 TILE_ROWS = 128.0
@@ -29,6 +31,13 @@ def computed_rows(rows: Floats) -> Floats:
     tiles, since about half of the kernels that are chosen pad (docs/efficiency.md)."""
     tiles = np.ceil(rows / TILE_ROWS) * TILE_ROWS
     return np.where(rows > TILE_ROWS, (rows + tiles) / 2.0, rows)
+
+
+def longest_context(context: Floats, spread: Floats, requests: Floats, ranks: Floats) -> Floats:
+    """(n,) tokens of cache that each of the `requests` of a rank reads in the mean, on the one of
+    so many ranks where they are most: as in `Step`."""
+    deviates = 2.0 * np.log(ranks) / np.maximum(requests, 1.0)
+    return context * (1.0 + spread * np.sqrt(deviates))
 
 
 class Step:
@@ -43,6 +52,8 @@ class Step:
     contexts sets the step: the expected maximum of normal deviates over data-parallel ranks.
     verified: tokens of each decoding request, more than 1 where some were drafted.
     overlap: as in `dse.physics.overlap`; rows are then those of one micro-batch.
+    whole: False where the batch has one block, for the layers of that block alone, or none, for all
+    that is no layer (`Seconds`).
     """
 
     backward = False
@@ -63,6 +74,7 @@ class Step:
         overlap: Hidden = NONE,
         keep: bool = False,
         parts: bool = True,
+        whole: bool = True,
     ) -> None:
         self.deployed = deployed
         self.ledger = Ledger(deployed, keep=keep, parts=parts, overlap=overlap)
@@ -70,8 +82,8 @@ class Step:
         self.requests, self.prompt_rows = decode_rows, prefill_rows  # of all micro-batches
         self.context = context
         if context_spread is not None:
-            ranks = 2.0 * np.log(deployed.data_parallel) / np.maximum(decode_rows, 1.0)
-            self.context = context * (1.0 + context_spread * np.sqrt(ranks))
+            ranks = deployed.data_parallel
+            self.context = longest_context(context, context_spread, decode_rows, ranks)
         if overlap.batches is not None:
             decode_rows = decode_rows / overlap.batches
             prefill_rows = prefill_rows / overlap.batches
@@ -93,16 +105,24 @@ class Step:
         self._reduced: Cost | None = None
         self._place = -1  # of the product that was added last
         self.fit: Fit | None = None  # its
-        self._run()
+        blocks = [block for block in deployed.batch.blocks if block.count.any()]
+        if whole or not deployed.batch.blocks:
+            self._embed()
+        for block in blocks:
+            KINDS[block.kind].add(self, block)
+        if whole or not deployed.batch.blocks:
+            self._finish()
+        if whole:
+            self.ledger.overlap()
+            self.ledger.wait_for_tier()
 
-    def _run(self) -> None:
+    def _embed(self) -> None:
+        moved, law = 2.0 * self.rows * (self.hidden_size * ACTIVATION_BYTES), self.gemm_law("bf16")
+        self.ledger.stream(Role.EMBEDDING, "embedding", self.always, law, moved)
+
+    def _finish(self) -> None:
+        """The output head, and what passes between pipeline stages."""
         deployed, ledger, hidden = self.deployed, self.ledger, self.hidden_size
-        row_bytes = hidden * ACTIVATION_BYTES
-        moved, law = 2.0 * self.rows * row_bytes, self.gemm_law("bf16")
-        ledger.stream(Role.EMBEDDING, "embedding", self.always, law, moved)
-        for block in deployed.batch.blocks:
-            if block.count.any():
-                KINDS[block.kind].add(self, block)
         # Only the last token of each sequence reaches the output head.
         finished = self.verified_rows + self.prefill_rows / self.fresh_tokens
         vocabulary = deployed.vocabulary
@@ -113,10 +133,8 @@ class Step:
         cost = deployed.tensor_group.all_gather(gathered)
         ledger.network(Role.GATHER, "gather logits", one, cost)
         if ledger.entries is not None or (deployed.pipeline_parallel > 1.0).any():
-            for hops, cost in deployed.stage_hops(self.rows * row_bytes):
+            for hops, cost in deployed.stage_hops(self.rows * (hidden * ACTIVATION_BYTES)):
                 ledger.network(Role.HOP, "pipeline hops", hops, cost)
-        ledger.overlap()
-        ledger.wait_for_tier()
 
     @property
     def seconds(self) -> Floats:
@@ -224,6 +242,62 @@ class Step:
             bytes_ = self.rows * self.hidden_size * ACTIVATION_BYTES
             self._reduced = self.deployed.tensor_group.all_reduce(bytes_)
         self.ledger.network(Role.REDUCE, label, count, self._reduced)
+
+
+class Seconds(Step):
+    """A step of which the seconds alone are asked, (n,) each.
+
+    Its time is that of what is no layer and, block after block, of the layers of one more. Of each
+    of these, candidates that are alike in all that it sees have the same time, which is found once:
+    a layer of a feed-forward is the same whatever the attention beside it and however many layers
+    there are. So few of the n are worked out, and the sum is gathered."""
+
+    def __init__(
+        self,
+        deployed: Deployed,
+        *,
+        decode_rows: Floats,
+        context: Floats,
+        prefill_rows: Floats,
+        prompt_tokens: Floats,
+        fresh_tokens: Floats | None = None,
+        prefill_ranks: Floats | float = 1.0,
+        context_spread: Floats | None = None,
+        verified: Floats | float = 1.0,
+        overlap: Hidden = NONE,
+    ) -> None:
+        self.requests, self.verified = decode_rows, verified
+        self.ledger = Ledger(deployed, parts=False, overlap=overlap)
+        if context_spread is not None:
+            ranks = deployed.data_parallel
+            context = longest_context(context, context_spread, decode_rows, ranks)
+        fresh_tokens = prompt_tokens if fresh_tokens is None else fresh_tokens
+        every = {"decode_rows": decode_rows, "prefill_rows": prefill_rows, "verified": verified}
+        mixing = {"context": context, "prompt_tokens": prompt_tokens}
+        self._add(None, np.ones(1), {**every, "fresh_tokens": fresh_tokens})
+        for place, block in enumerate(deployed.batch.blocks):
+            if not block.count.any():
+                continue
+            seen = {**every, **mixing} if block.kind in MIXERS else {**every}
+            if "experts" in block.sizes:
+                seen["prefill_ranks"] = prefill_ranks
+            self._add(place, block.count, seen)
+        self.ledger.overlap()
+        self.ledger.wait_for_tier()
+
+    def _add(self, place: int | None, count: Floats, seen: dict[str, Any]) -> None:
+        """`count` layers of the block at a place of the batch, in a step of which they see so
+        much; without a place, what is no layer."""
+        overlap = self.ledger.hidden
+        work = (*seen.values(), overlap.batches)
+        columns = [value for value in work if isinstance(value, np.ndarray)]
+        part = self.ledger.deployed.layers(place).part(columns)
+        unseen = np.full(1, np.nan)
+        alike: dict[str, Any] = {"context": unseen, "prompt_tokens": unseen}
+        alike |= {name: part.of(value) for name, value in seen.items()}
+        overlap = overlap._replace(batches=part.of(overlap.batches))
+        one = Step(part.deployed, **alike, overlap=overlap, parts=False, whole=False)
+        self.ledger.add(count, one.ledger, part.gathered)
 
 
 def weight_bytes_per_chip(deployed: Deployed) -> dict[str, Floats]:

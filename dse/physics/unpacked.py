@@ -35,8 +35,12 @@ UNPACKED_GGUF = (0.78, 0.78)
 # 2026); its experts are fused since 44667 (June 2026).
 THROUGH_MEMORY = {("cdna2", "nvfp4"), ("cdna3", "nvfp4"), ("cdna4", "nvfp4"), ("cdna5", "nvfp4")}
 WIDE_BYTES = 2.0  # of an unpacked weight, written and read again
-STORED_BITS = tuple(BITS.values())
 ELEMENT_BITS = np.array([float(int(bits)) for bits in BITS.values()])
+# [own, other]: formats that are at least as narrow and not bf16, and their stored bits over one's
+# own, at least 1.
+NO_WIDER = (ELEMENT_BITS[None, :] <= ELEMENT_BITS[:, None]) & (np.array(DTYPES) != "bf16")
+_STORED_BITS = np.array(list(BITS.values()))
+STORED_RATIO = np.maximum(_STORED_BITS[None, :] / _STORED_BITS[:, None], 1.0)
 
 
 def unpacked_law(operator: str, chip: Chip, laws: Mapping[str, Law], dtype: str) -> Law:
@@ -72,20 +76,14 @@ def native_first(laws: Mapping[str, LawTable], native: NDArray[np.bool_]) -> dic
 
 
 def _behind(table: LawTable, native: NDArray[np.bool_]) -> LawTable:
-    found = {
-        name: getattr(table, name).copy() for name in ("s_per_flop", "s_per_byte", "fixed_s", "p")
-    }
-    for own in range(len(DTYPES)):
-        for other in range(len(DTYPES)):
-            if ELEMENT_BITS[other] > ELEMENT_BITS[own] or DTYPES[other] == "bf16":
-                continue
-            behind = ~native[:, own] & native[:, other]
-            more = max(STORED_BITS[other] / STORED_BITS[own], 1.0)
-            for name, factor in (("s_per_flop", 1.0), ("s_per_byte", more), ("fixed_s", 1.0)):
-                bound = getattr(table, name)[:, other] * factor
-                mine = found[name][:, own]
-                found[name][:, own] = np.where(behind, np.maximum(mine, bound), mine)
-            sharp = np.minimum(found["p"][:, own], table.p[:, other])
-            found["p"][:, own] = np.where(behind, sharp, found["p"][:, own])
+    # (chips, unpacked format, native format)
+    behind = ~native[:, :, None] & native[:, None, :] & NO_WIDER
+    found = {}
+    for name, factor in (("s_per_flop", 1.0), ("s_per_byte", STORED_RATIO), ("fixed_s", 1.0)):
+        mine = getattr(table, name)
+        bound = np.where(behind, mine[:, None, :] * factor, -np.inf).max(axis=2)
+        found[name] = np.maximum(mine, bound)
+    sharp = np.where(behind, table.p[:, None, :], np.inf).min(axis=2)
+    found["p"] = np.minimum(table.p, sharp)
     at_peak = table.s_per_flop * table.floor_of_compute
     return replace(table, **found, floor_of_compute=at_peak / found["s_per_flop"])

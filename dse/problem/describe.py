@@ -22,7 +22,7 @@ from dse.problem.evaluate import MEMORY_PARTS, Metrics
 from dse.problem.loads import load_row, whole
 from dse.problem.models import ASKED
 from dse.problem.quality import describe_quality, quality_intervals
-from dse.problem.training.figures import OF_LIFE, OF_TRAINING, study_intervals
+from dse.problem.training import OF_LIFE, OF_TRAINING
 from dse.quality import quantisation
 from dse.rules.case import Case
 from dse.rules.registry import row
@@ -165,7 +165,11 @@ def _intervals(metrics: Metrics, i: int, values: Mapping[str, Any]) -> dict[str,
     if "watts_per_chip" in result:
         result["watts_per_chip"] = _within_power(metrics, i, result["watts_per_chip"])
     result |= quality_intervals(metrics.quality, i, values, metrics.formats)
-    return result | study_intervals(values, result)
+    if any(values.get(name) is not None for name in OF_TRAINING):
+        from dse.problem.training.figures import study_intervals
+
+        result |= study_intervals(values, result)
+    return result
 
 
 def _demanded(values: Mapping[str, Any]) -> bool:

@@ -6,13 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dse.catalog import Catalog
 from dse.errors import InputError
-from dse.physics.machines import Machines
 from dse.physics.racks import (
     Stop,
     alone,
@@ -28,6 +26,10 @@ from dse.physics.racks import (
 from dse.rules.registry import MEANINGS
 from dse.schema.rack import Rack, refusal, shipped_racks
 from dse.schema.system import System
+
+if TYPE_CHECKING:
+    from dse.catalog import Catalog
+    from dse.physics.machines import Machines
 
 
 def check_domain(catalog: Catalog, chip: str) -> None:
@@ -113,6 +115,22 @@ def stops_sentence(stops: Sequence[dict[str, Any]]) -> str:
     return f"{words}."
 
 
+def rack_row(rack: Rack, end: Stop) -> dict[str, Any]:
+    """What a rack is, and where its domain ends."""
+    return {
+        "id": rack.id,
+        "name": rack.name,
+        "hypothetical": rack.hypothetical,
+        "chip": rack.chip,
+        "domain": rack.domain,
+        "racks_per_domain": rack.racks,
+        "chips_per_tray": rack.tray_chips,
+        "cable": rack.cable.kind if rack.cable else None,
+        "largest": end.largest,
+        "bound": end.bound,
+    }
+
+
 def rack_answer(rack: Rack, sizes: Sequence[int]) -> dict[str, Any]:
     """Everything that is said of a rack: the bounds at domains of `sizes`, where the domain ends,
     with each bound lifted, by each bound alone, with one stage of switches for any number, within
@@ -127,16 +145,7 @@ def rack_answer(rack: Rack, sizes: Sequence[int]) -> dict[str, Any]:
     flat = replace(rack, stage_chips=math.inf)
     after = rack_use(rack, np.array([float(first.largest + rack.tray_chips)]))
     return {
-        "id": rack.id,
-        "name": rack.name,
-        "hypothetical": rack.hypothetical,
-        "chip": rack.chip,
-        "domain": rack.domain,
-        "racks_per_domain": rack.racks,
-        "chips_per_tray": rack.tray_chips,
-        "cable": rack.cable.kind if rack.cable else None,
-        "largest": first.largest,
-        "bound": first.bound,
+        **rack_row(rack, first),
         "next_breaks": {
             name: float(u[0])
             for name, u in sorted(after.items(), key=lambda item: -float(item[1][0]))

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from dse.catalog import Catalog
 from dse.economics.lifetime import lifetime, tokens_over_years
 from dse.problem.evaluate import Metrics
-from dse.problem.training.figures import OF_LIFE, OF_TRAINING, mean_watts, run_assumptions
+from dse.problem.training import OF_LIFE, OF_TRAINING
+from dse.problem.training.figures import mean_watts, run_assumptions
 from dse.problem.training.search import Trainer
 from dse.problem.training.trainer import trainer_of
 from dse.record import record

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from dse.answer.layers import layers_in_short, layers_in_words
@@ -12,6 +12,7 @@ from dse.problem.loads import held, loads_of
 from dse.rules.registry import row_words
 from dse.schema.metrics import EVERY
 from dse.schema.tiers import offload_words
+from dse.schema.workloads import load_words, mix_words
 
 # The metrics of an estimate that are worth a line, in this order.
 LINES = (
@@ -109,40 +110,6 @@ def pool_heading(answer: Mapping[str, Any]) -> list[str]:
         f"decode on {deployment_words(decode)}{_cap(answer)}",
         f"{load_words(load)}, backend {load['backend']}; prices: {answer['price_basis']}",
     ]
-
-
-def load_words(load: Mapping[str, Any]) -> str:
-    """`1,024 prompt and 512 output tokens, continuous serving`."""
-    return (
-        f"{load['prompt_tokens']:,.0f} prompt and {load['output_tokens']:,.0f} output tokens, "
-        f"{_arrivals(load)}{_savings(load)}"
-    )
-
-
-def _arrivals(load: Mapping[str, Any]) -> str:
-    if "requests_per_second" in load:
-        return f"{load['requests_per_second']:g} requests a second at random"
-    return f"{load['serving']} serving"
-
-
-def _savings(load: Mapping[str, Any]) -> str:
-    """Drafts and cached prefixes, where there are any."""
-    words = ""
-    if "draft_tokens" in load:
-        words += f", {load['draft_tokens']:g} drafted tokens accepted at {load['acceptance']:g}"
-    if "prefix_hit_rate" in load:
-        words += f", {load['prefix_hit_rate']:.0%} of prompts cached"
-    if "network_overlap" in load:
-        words += f", {load['network_overlap']:.0%} of network overlapped"
-    if "tuning" in load:
-        words += f", a {load['tuning']} launch"
-    return words
-
-
-def mix_words(loads: Sequence[Mapping[str, Any]]) -> str:
-    """`70% chat (1,000 prompt and 250 output tokens, continuous serving), ..., by requests`."""
-    parts = [f"{load['weight'] * 100:.3g}% {load['name']} ({load_words(load)})" for load in loads]
-    return f"{', '.join(parts)}, by requests"
 
 
 def verdict(answer: Mapping[str, Any]) -> list[str]:

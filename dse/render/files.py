@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dse.answer.answer import Answer, Cell, Formula, Table
-from dse.files import json_text, write_bytes
+from dse.files import json_text, write_files
 from dse.render.xlsx import COUNT, DOLLARS, INPUT, PLAIN, SHARE, WORDS, Sheet, workbook
 
 # Of the kinds of columns, in a workbook; an input is to be changed.
@@ -16,14 +16,13 @@ LOOKS = {"dollars": DOLLARS, "share": SHARE, "count": COUNT, "input": INPUT}
 
 
 def write_answer_files(answer: Answer, folder: Path, formats: Sequence[str]) -> list[Path]:
-    """Writes QUESTION.FORMAT into `folder` for each of `formats`, all made before the first is
-    written, and memo.html where the answer has one. JSON is the document and the command."""
-    made = [(f"{answer.question}.{name}", _content(answer, name)) for name in formats]
+    """Writes QUESTION.FORMAT into `folder` for each of `formats`, and memo.html where the answer
+    has one: all or none. JSON is the document and the command."""
+    made = {f"{answer.question}.{name}": _content(answer, name) for name in formats}
     if answer.memo is not None and "html" in formats:
-        made.append(("memo.html", answer.memo().to_html().encode("utf-8")))
-    for name, content in made:
-        write_bytes(folder, name, content)
-    return [folder / name for name, _ in made]
+        made["memo.html"] = answer.memo().to_html().encode("utf-8")
+    write_files(folder, made)
+    return [folder / name for name in made]
 
 
 def _content(answer: Answer, name: str) -> bytes:

@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 from dse.answer.answer import Answer, Block, Column, Section, Table
 from dse.answer.glossary import GLOSSARY
 from dse.answer.numbers import kind_of
-from dse.answer.palette import plain
+from dse.answer.plots import plain
 from dse.answer.sentences import spoken, with_names
 from dse.schema.loader import Lazy
 

@@ -13,8 +13,7 @@ import numpy as np
 from dse.physics.parameters import Parameters, parameters
 from dse.physics.racks import rack_violations
 from dse.record import record
-from dse.rules.families import FAMILIES
-from dse.rules.families.family import UNKNOWN, family_of_name
+from dse.rules.families import UNKNOWN, family_of
 from dse.rules.kinds import MEGATRON, SERVERS, SGLANG, TRTLLM, VLLM, Flags
 from dse.space.candidates import Block, CandidateBatch, Floats
 
@@ -37,7 +36,7 @@ def stack_of(backend: str) -> str | None:
 @lru_cache(maxsize=64)
 def servers_on(family: str) -> tuple[str, ...]:
     """The stacks that serve models on chips of a family; none where nobody knows which do."""
-    found = family_of_name(FAMILIES, family)
+    found = family_of(family)
     return () if found is UNKNOWN else tuple(stack for stack in found.stacks if stack in SERVERS)
 
 

@@ -21,7 +21,7 @@ from dse.record import record
 from dse.rules.case import Width, split_widths
 from dse.rules.divide import VOCABULARY_MULTIPLE
 from dse.rules.efficiency import best_tile
-from dse.rules.families.family import Family
+from dse.rules.families import Family
 from dse.rules.formats import MX, mx_padding
 from dse.rules.kinds import Finding, Rule, whole
 from dse.schema.dtypes import CODE

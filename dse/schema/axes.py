@@ -21,6 +21,7 @@ Value = bool | int | float | str
 
 LARGEST_SIZE = 10**9
 MOST_BRANCHES = 4_096
+LARGEST_SPACE = 2**62
 
 
 @record
@@ -375,6 +376,26 @@ def branches(axes: Sequence[Axis]) -> list[Branch]:
                 grown.append(Branch({**branch.chosen, axis.name: index}, active))
         found = grown
     return found
+
+
+def points(name: str, axes: Sequence[Axis]) -> int:
+    """Distinct points of a space: of each branch the product over the axes that count, summed.
+    Raises InputError for more than LARGEST_SPACE."""
+    size = sum(
+        math.prod(
+            len(axis.positions(branch.chosen.get(axis.chip_axis)))
+            for axis, counts in zip(axes, branch.active, strict=True)
+            if counts and axis.name not in branch.chosen
+        )
+        for branch in branches(axes)
+    )
+    if size > LARGEST_SPACE:
+        raise InputError(
+            f"{name} has {float(size):.3g} points",
+            field="axes",
+            accepted=f"at most {float(LARGEST_SPACE):.2g}",
+        )
+    return size
 
 
 # Single values of an axis that are no plain numbers: tokens with a unit, fractions.

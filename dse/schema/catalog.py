@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dse.data import hardware_dir
 from dse.errors import InputError
+from dse.files import full_path, read_bytes
 from dse.record import record
 from dse.schema.backend import Backend, load_backends
 from dse.schema.calibration import FILE as CALIBRATION
@@ -64,10 +65,6 @@ class _Entry(Protocol):
 
 T = TypeVar("T")
 EntryT = TypeVar("EntryT", bound=_Entry)
-
-
-def full_path(path: str | Path) -> str:
-    return str(Path(path).resolve())
 
 
 @record
@@ -125,7 +122,7 @@ class Source:
         digest = catalog_digest(self.folder)
         costs = [self.costs] if self.costs else []
         for path in (*self.efficiency, *self.prices, *costs, *self.chips):
-            digest = hashlib.sha256(digest.encode() + Path(path).read_bytes()).hexdigest()
+            digest = hashlib.sha256(digest.encode() + read_bytes(path)).hexdigest()
         if self.as_of is not None:
             digest = hashlib.sha256(f"{digest} as of {self.as_of}".encode()).hexdigest()
         return digest

@@ -3,9 +3,10 @@
 Each line of a file of documents is a digest and one document as JSON: nothing in it is executed,
 and what is read goes through the same schemas as YAML does. The digest is of the bytes of the YAML
 file, of the code that reads it and of the JSON, so that a line of other bytes, of an older version
-or with a letter changed is no line at all, and the YAML file is read. The file stands in the user's
-cache folder, is believed if nobody else can write it, and is written whole when a process ends that
-had to read YAML.
+or with a letter changed is no line at all, and the YAML file is read. A wheel brings such a file
+beside its data (`tools/compiled_wheel.py`). That of a checkout stands in the user's cache folder,
+is believed if nobody else can write it, and is written whole when a process ends that had to read
+YAML.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ import os
 import stat
 import sys
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from dse.data import data_root
 from dse.errors import StorageError
 from dse.files import replacing
 
@@ -32,21 +34,31 @@ _MOST_BYTES = 32_000_000  # of a cache; it starts anew beyond
 @cache
 def compiled() -> Compiled:
     """What was compiled for this code."""
-    return Compiled(_cache_folder())
+    return Compiled(_cache_folder(), data_root() / NAME)
 
 
 class Compiled:
-    """Documents by the bytes of their YAML files. `folder` is the cache, None without one."""
+    """Documents by the bytes of their YAML files. `folder` is the cache, None without one;
+    `shipped` the file of the wheel, where there is one."""
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, shipped: Path | None = None) -> None:
         self.folder, self.new = folder, dict[bytes, bytes]()
         code = Path(__file__).with_name("yaml_text.py").read_bytes() + Path(__file__).read_bytes()
         self.code = hashlib.blake2b(code, digest_size=_SIZE).digest()
-        self.cached = _lines(folder / NAME) if folder and _is_private(folder) else {}
+        self.shipped = _lines(shipped) if shipped else {}
+
+    @cached_property
+    def cached(self) -> dict[bytes, bytes]:
+        """Of the cache folder, which a wheel's commands need not read."""
+        folder = self.folder
+        return _lines(folder / NAME) if folder and _is_private(folder) else {}
 
     def find(self, content: bytes) -> dict[str, Any] | None:
         """The document of the bytes of a YAML file, None where it was not compiled."""
-        check, _, text = self.cached.get(self._digest(content), b"").partition(b" ")
+        return self._document(self.shipped, content) or self._document(self.cached, content)
+
+    def _document(self, lines: dict[bytes, bytes], content: bytes) -> dict[str, Any] | None:
+        check, _, text = lines.get(self._digest(content), b"").partition(b" ")
         if check == self._digest(content, text):
             with suppress(ValueError):
                 return json.loads(text)

@@ -14,12 +14,14 @@ from dse import units
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml
+from dse.schema.plausible import CHIP_WATTS, near, unusual
 from dse.schema.reader import (
     OPTIONAL,
     REQUIRED,
     ByName,
     Field,
     Listed,
+    Mistakes,
     Place,
     Quantity,
     Raw,
@@ -273,7 +275,8 @@ def read_costs(
     own = bool(base.inputs)
     found = read(OWN_COSTS if own else COSTS, document, at, written)
     chips = {chip: dict(lines) for chip, lines in base.chips.items()}
-    for chip, lines in found.pop("chips").items():
+    of_chips = found.pop("chips")
+    for chip, lines in of_chips.items():
         chips.setdefault(chip, {}).update(lines)
     lines = dict(base.lines)
     for name, line in found.pop("lines").items():
@@ -286,6 +289,12 @@ def read_costs(
     if region is not None and region not in regions:
         said = f"unknown region {region!r}{did_you_mean(region, regions)}"
         raise document.error((*at, "region"), said, ", ".join(regions))
+    if own:
+        _doubt(document, at, base, {**found, **({"carbon": carbon} if carbon else {})})
+        for name in regions.keys() - base.regions.keys():
+            _doubt(document, (*at, "regions", name), base, regions[name])
+        for chip, lines_of in of_chips.items():
+            _doubt(document, (*at, "chips", chip), base, lines_of)
     power = {name: one for name, one in regions.get(region or "", {}).items() if name != "carbon"}
     return Costs(
         lines=lines,
@@ -297,6 +306,18 @@ def read_costs(
         inputs={**base.inputs, **power, **found},
         files=(*base.files, file) if own and file else base.files,
     )
+
+
+def _doubt(document: Document, at: KeyPath, base: Costs, found: Mapping[str, Cost]) -> None:
+    """Warns of lines that are far from those of `base`, or from any chip's."""
+    carbon = [one["carbon"].value for one in base.regions.values() if "carbon" in one]
+    for name, one in found.items():
+        rule = {"carbon": CARBON, "power": CHIP_RULES["power"]}.get(name) or RULES.get(name)
+        shipped = [base.inputs[name].value] if name in base.inputs else []
+        known = carbon if name == "carbon" else shipped
+        usual = CHIP_WATTS if name == "power" else near(known)
+        if rule and rule.unit != "share" and (said := unusual(one.value, usual, rule.show)):
+            Place(Mistakes(document), (*at, name)).doubt(f"read {one.text!r}{said}")
 
 
 @record

@@ -13,12 +13,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 from dse import units
 from dse.data import hardware_dir
-from dse.errors import InputError, StorageError
+from dse.errors import InputError
 from dse.record import record
 from dse.schema.catalog import Catalog
 from dse.schema.chip import DIMENSION, HYPOTHETICAL
@@ -422,14 +421,3 @@ def as_yaml(own: OwnChip, command: str) -> str:
         own.document.data, sort_keys=False, allow_unicode=True, width=100, default_flow_style=False
     )
     return f"# {command}\n{text}"
-
-
-def write_chip(path: Path, text: str) -> None:
-    """Written beside the file, then renamed. Raises StorageError where it cannot be."""
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise StorageError(f"{path} cannot be written: {error.strerror or error}") from None

@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dse.errors import InputError
+from dse.files import full_path, read_bytes, text_of
 from dse.schema.families import CLASSES, FAMILIES, MODEL_TYPES, Family
 from dse.schema.families.quantization import kv_dtype, weight_dtypes
 from dse.schema.families.reader import ConfigReader
 from dse.schema.model import Model, check
 from dse.schema.own_config import MODEL_TYPE, model_of
-
-LARGEST_FILE_BYTES = 16_000_000
 
 # Known, and without weight in memory or time.
 # Files, tokens, training and activations.
@@ -84,7 +83,7 @@ def load_config(path: str | Path) -> Model:
         if not isinstance(quantization, dict):
             raise InputError("missing or no object", file=str(beside), field="quantization")
         config = {**config, "quantization_config": {"quant_method": "modelopt", **quantization}}
-    folder = path.resolve().parent.name
+    folder = Path(full_path(path)).parent.name
     return from_config(config, folder if path.name == "config.json" else path.stem, str(path))
 
 
@@ -216,15 +215,9 @@ def _read(path: Path) -> dict[str, object]:
     def constant(text: str) -> object:
         raise refuse(f"{text} is no JSON number")
 
+    text = text_of(read_bytes(path), str(path), escapes=True)
     try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST_FILE_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", file=str(path)) from error
-    if len(data) > LARGEST_FILE_BYTES:
-        raise refuse(f"more than {LARGEST_FILE_BYTES:,} bytes")
-    try:
-        value = json.loads(data, object_pairs_hook=unique, parse_constant=constant)
+        value = json.loads(text, object_pairs_hook=unique, parse_constant=constant)
     except (ValueError, RecursionError) as error:
         reason = str(error) if isinstance(error, ValueError) else "nested too deep"
         raise refuse(f"not JSON: {reason}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import difflib
+import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from dse.data import is_shipped
 from dse.errors import InputError
+from dse.files import MOST_TABLE_BYTES, read_bytes, text_of
 from dse.record import record
 from dse.schema.compiled import compiled
 
@@ -53,6 +54,8 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
 def nearest(name: object, known: Iterable[str]) -> list[str]:
     """The nearest known name, or nothing."""
+    import difflib  # noqa: PLC0415 - for mistakes alone
+
     return difflib.get_close_matches(str(name), list(known), n=1)
 
 
@@ -79,14 +82,7 @@ class _Lines(Mapping[KeyPath, int]):
 def load_yaml(path: Path | str) -> Document:
     """Reads one YAML mapping. Raises InputError: no such file, not YAML, a key written twice."""
     file = str(path)
-    try:
-        content = Path(path).read_bytes()
-    except FileNotFoundError:
-        raise InputError("no such file", file=file) from None
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", file=file) from None
-    except ValueError as error:  # a path with a zero in it
-        raise InputError(f"cannot be read: {error}", file=file) from None
+    content = read_bytes(path)
     shipped = is_shipped(file)
     if shipped and (known := compiled().find(content)) is not None:
         return Document(file, known, _Lines(content, file))
@@ -104,14 +100,12 @@ def _parse(content: bytes, file: str) -> tuple[dict[str, Any], Mapping[KeyPath, 
 
 def csv_rows(path: Path) -> Iterator[list[str]]:
     """The rows of a CSV file. Raises InputError where it cannot be read."""
+    text = text_of(read_bytes(path, MOST_TABLE_BYTES, "a CSV file"), str(path))
     try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            yield from csv.reader(stream, strict=True)
-    except FileNotFoundError:
-        raise InputError("no such file", file=str(path), accepted="a CSV file") from None
-    except (OSError, ValueError, csv.Error) as error:
-        why = getattr(error, "strerror", None) or error
-        raise InputError(f"cannot be read: {why}", file=str(path), accepted="a CSV file") from None
+        yield from csv.reader(io.StringIO(text, newline=""), strict=True)
+    except csv.Error as error:
+        said = f"cannot be read: {error}"
+        raise InputError(said, file=str(path), accepted="a CSV file") from None
 
 
 class Lazy(Mapping[str, T]):

@@ -142,7 +142,9 @@ def metric(name: object) -> Metric:
     """Raises InputError with the nearest name for a metric that does not exist."""
     if isinstance(name, str) and name in METRICS:
         return METRICS[name]
-    raise InputError(f"unknown metric {name!r}{did_you_mean(name, METRICS)}", accepted=_names())
+    raise InputError(
+        f"unknown metric {name!r}{did_you_mean(name, METRICS)}", accepted=", ".join(METRICS)
+    )
 
 
 def row_of(name: str) -> Metric | None:
@@ -178,7 +180,3 @@ def parse_limit(text: str, dimension: str) -> float:
         accepted = f"a finite number with {' or '.join(u or 'no unit' for u in known)}"
         raise InputError(f"read {text!r}: not a limit in {dimension}", accepted=accepted)
     return value * known[unit]
-
-
-def _names() -> str:
-    return ", ".join(METRICS)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from dse import units
-from dse.errors import InputError
+from dse.errors import Doubt, InputError
 from dse.record import record
 from dse.schema.blocks import (
     BLOCK_SIZES,
@@ -20,6 +21,7 @@ from dse.schema.dtypes import DTYPES
 
 LARGEST_SIZE = 1e9
 LARGEST_LAYERS = 10_000
+WIDE, LARGE = 16.0, 1024  # of `_doubt`
 
 _SWITCHES = (
     "qkv_bias",
@@ -143,6 +145,26 @@ def check(model: Model) -> None:
     for part, dtype in model.weight_dtypes.items():
         if dtype not in DTYPES:
             raise refuse(f"weight_dtypes.{part}", f"{dtype!r}", ", ".join(DTYPES))
+    _doubt(model)
+
+
+def _doubt(model: Model) -> None:
+    """Warns of sizes that no published model is near; those have attention 0.5 to 9 times as wide
+    as the hidden size, and more tokens in the vocabulary than that."""
+    hidden = model.hidden_size
+    found = []
+    for block in model.blocks:
+        heads, width = (block.sizes.get(name, 0.0) for name in ("heads", "head_dim"))
+        if heads * width and not hidden / WIDE <= heads * width <= hidden * WIDE:
+            found.append(
+                f"num_attention_heads: {heads:,.0f} heads of {width:,.0f} beside a hidden size of "
+                f"{hidden:,}: {heads * width / hidden:.3g} times as wide"
+            )
+    if model.vocab_size < hidden and hidden >= LARGE:
+        found.append(f"vocab_size: {model.vocab_size:,} is below the hidden size of {hidden:,}")
+    for said in dict.fromkeys(found):
+        text = f"{model.source}: {said}; no published model is near, two columns may be swapped"
+        warnings.warn(text, Doubt, stacklevel=3)
 
 
 def _check_layers(model: Model, refuse: Callable[[str, str, str | None], InputError]) -> None:

@@ -13,16 +13,21 @@ default: a figure is `assumed` with the file as its source, and the chip stands 
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dse.data import hardware_dir
+from dse.errors import Doubt
+from dse.files import full_path
 from dse.record import record
 from dse.schema.chip import CHIP, DIMENSION, FIGURES, HYPOTHETICAL, Chip, chip_table, read_chip
 from dse.schema.figure import OWN_SOURCE, REASON, Figure, Figured
 from dse.schema.loader import Document, did_you_mean, load_yaml
+from dse.schema.plausible import FAR
 from dse.schema.prices import PriceRow, PurchaseRow, rows_of_file
 from dse.schema.reader import (
     OPTIONAL,
@@ -110,6 +115,14 @@ SHORT = Table(
 )
 
 
+def _doubt(own: OwnChip) -> OwnChip:
+    """The same; figures that are far from any chip's are warned of."""
+    for text in (*own.chip.assumed, *(own.system.assumed if own.system else ())):
+        if FAR in text:
+            warnings.warn(f"{own.document.file}: {text}", Doubt, stacklevel=3)
+    return own
+
+
 def read_own_chip(
     path: Path | str, folder: Path | None = None, efficiency: Sequence[str] = ()
 ) -> OwnChip:
@@ -121,11 +134,11 @@ def read_own_chip(
     """
     folder = folder or hardware_dir()
     document = load_yaml(path)
-    if Path(path).resolve().parent == (folder / "chips").resolve():
+    if os.path.dirname(full_path(path)) == full_path(folder / "chips"):
         return OwnChip(read_chip(document), None, (), (), document)
     if "figures" not in document.data:
         document = _from_short_form(document, folder, efficiency)
-    return read_full_form(document, folder, efficiency)
+    return _doubt(read_full_form(document, folder, efficiency))
 
 
 def _from_short_form(document: Document, folder: Path, efficiency: Sequence[str]) -> Document:

@@ -3,7 +3,6 @@ which chips can be priced as owned (`owned_tco`)."""
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 
@@ -163,7 +162,9 @@ def _server_price(catalog: Catalog, chip: str, costs: Costs) -> tuple[Cost, floa
     if (given := own_cost(catalog, costs, chip, "price")) is not None:
         return given, given.value * factor
     rows = capital_rows(catalog, chip)
-    usd = statistics.median(row.usd_per_chip for row in rows)
+    from statistics import median  # noqa: PLC0415 - 7 ms that few commands need
+
+    usd = median(row.usd_per_chip for row in rows)
     kinds = ", ".join(dict.fromkeys(f"{row.kind}, {row.provider}" for row in rows))
     cost = Cost(
         name="server_price" if rows[0].kind == "purchase_system" else "price",

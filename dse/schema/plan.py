@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from dse.schema.costs import Costs
 from dse.schema.dtypes import DTYPES
 from dse.schema.loader import did_you_mean
 from dse.schema.owning import YEAR_HOURS, Owning
+from dse.schema.plausible import TPOT, TTFT, USD_PER_HOUR
 from dse.schema.prices import PRICE_TIERS
 from dse.schema.reader import (
     ByName,
@@ -280,7 +281,7 @@ class _TokensADay:
 
 
 _TIME = Quantity("s", "a time above 0")
-_PRICE = Quantity("usd/h", "a price above 0; what is owned already is `stock`")
+_PRICE = Quantity("usd/h", "a price above 0; what is owned already is `stock`", usual=USD_PER_HOUR)
 
 
 def _choice(axis: str, meaning: str) -> Field:
@@ -336,8 +337,8 @@ _DEMAND = Table(
     Field("window", WithText(_TIME), (60.0, "60 s"), meaning="whose busiest a trace is sized for"),
     Field("windows", Number(0.0, 1.0), 1.0, meaning="share of them no busier than that one"),
     Field("lengths", Whole(1, 32), None, meaning="groups of prompt lengths of a trace"),
-    Field("ttft", _TIME, meaning="time to first token at most"),
-    Field("tpot", _TIME, meaning="time per output token at most"),
+    Field("ttft", replace(_TIME, usual=TTFT), meaning="time to first token at most"),
+    Field("tpot", replace(_TIME, usual=TPOT), meaning="time per output token at most"),
     Field("percentile", Then(Whole(), _percentile), None, meaning="of requests within ttft"),
     Field("peak_over_average", Number(1.0, 1000.0), 1.0),
     Field("growth_per_quarter", Percent(-0.9), 0.0),

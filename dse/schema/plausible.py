@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from dse import units
-from dse.schema.figure import Figure
+
+if TYPE_CHECKING:
+    from dse.schema.figure import Figure
 
 # (least, most) of the shipped chips (`dse catalog chips list`) with a factor of about ten on either
 # side, by the first letters of the kind of memory; "" is any other kind.
@@ -19,37 +22,60 @@ _BANDWIDTH = {
 }
 _CAPACITY = {"SRAM": (2e7, 5e11), "HBM": (1.5e9, 5e12), "": (1e9, 8e12)}
 _WATTS = (1.0, 2.5e5)
-_LINK = (1e8, 2e13)
+_LINK = (1e9, 2e13)
 _PEAK = (1e12, 2e17)  # of every format
 _FORMATS = 64.0  # times the peak of bf16, or so much less
+CHIP_WATTS = (4.0, 2.5e5)  # at the meter
+_LATENCY = (2e-8, 2e-4)
+_BEHIND = (1e9, 2e13)  # bytes, and bytes/s, of a memory behind the device's
 USD_PER_HOUR = (0.02, 200.0)  # of a chip
+TTFT, TPOT = (0.005, 600.0), (1e-4, 5.0)  # seconds
+TIMES = 30.0  # on either side of what is known
 FAR = "is far from any chip of its kind"
 
 
 def doubts(figures: Iterable[Figure], memory_kind: str = "") -> tuple[str, ...]:
-    """Of each figure that is out of its range, "name: what was read, the range, and what was
-    probably meant"."""
+    """Of each figure that is out of its range, and that nobody measured, "name: what was read, the
+    range, and what was probably meant"."""
     found, known = [], tuple(figures)
     wide = next((one.value for one in known if one.name == "peak_bf16"), math.nan)
     for figure in known:
         least, most = _range(figure.name, memory_kind)
         if figure.name.startswith("peak_") and least <= wide <= most:
             least, most = wide / _FORMATS, wide * _FORMATS
-        if least <= figure.value <= most or math.isnan(figure.value):
+        if least <= figure.value <= most or not figure.value > 0.0 or figure.kind == "measured":
             continue
-        low, high = (units.format(value, figure.unit) for value in (least, most))
-        said = f"{figure.name}: {figure.text} {FAR} ({low} to {high})"
-        found.append(f"{said}{probably(figure.value, least, most, figure.unit)}")
+
+        def show(value: float, unit: str = figure.unit) -> str:
+            return units.format(value, unit)
+
+        said = f"{figure.name}: {figure.text} {FAR} ({show(least)} to {show(most)})"
+        found.append(f"{said}{probably(figure.value, least, most, show)}")
     return tuple(found)
 
 
-def probably(value: float, least: float, most: float, dimension: str = "count") -> str:
+def near(values: Sequence[float]) -> tuple[float, float]:
+    """The range that lies TIMES about values that are known; every value where none is above 0."""
+    known = [value for value in values if value > 0.0]
+    return (min(known) / TIMES, max(known) * TIMES) if known else (0.0, math.inf)
+
+
+def unusual(value: float, usual: tuple[float, float], show: Callable[[float], str]) -> str:
+    """What is said of a value above 0 outside its usual range, with what was probably meant;
+    nothing of others."""
+    if value <= 0.0 or usual[0] <= value <= usual[1]:
+        return ""
+    said = f": far from what is usual ({show(usual[0])} to {show(usual[1])})"
+    return f"{said}{probably(value, *usual, show)}"
+
+
+def probably(value: float, least: float, most: float, show: Callable[[float], str]) -> str:
     """The value by a power of a thousand nearer that lies in the range; nothing where none does."""
     down = value > most
     for power in range(1, 5):
         meant = value / 1000.0**power if down else value * 1000.0**power
         if least <= meant <= most:
-            return f"; {units.format(meant, dimension)} was probably meant"
+            return f"; {show(meant)} was probably meant"
     return ""
 
 
@@ -60,6 +86,10 @@ def _range(name: str, memory_kind: str) -> tuple[float, float]:
         return _WATTS
     if name.endswith("bandwidth_per_direction"):
         return _LINK
+    if name.endswith((" capacity", " bandwidth")):
+        return _BEHIND
+    if name.endswith("latency"):
+        return _LATENCY
     table = {
         "memory_bandwidth": _BANDWIDTH,
         "memory_capacity": _CAPACITY,

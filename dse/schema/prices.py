@@ -4,7 +4,8 @@ dollars per chip bought. A chip file may give rows of both itself. Bases never m
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -132,11 +133,20 @@ class PriceTable:
     def bases(self) -> tuple[str, ...]:
         return tuple(sorted({row.basis for row in self.rows}))
 
-    def select(self, basis: str) -> dict[str, Price]:
+    @cached_property
+    def _selected(self) -> dict[str, Mapping[str, Price]]:
+        return {}
+
+    def select(self, basis: str) -> Mapping[str, Price]:
         """Price by chip id on one basis: the one row that counts, else the median of them.
 
         Raises InputError for an unknown basis.
         """
+        if basis not in self._selected:
+            self._selected[basis] = self._select(basis)
+        return self._selected[basis]
+
+    def _select(self, basis: str) -> Mapping[str, Price]:
         if basis not in self.bases():
             known = sorted({*self.bases(), *COMPUTED})
             near = did_you_mean(basis, known)
@@ -156,12 +166,17 @@ class PriceTable:
         return {chip: _price(rows) for chip, rows in kept.items() if rows}
 
 
+_BASIS = re.compile(r"[A-Za-z]\w{0,60}")
+
+
 def _published(basis: str) -> str:
     if basis in COMPUTED:
         raise Refused(
             f"read {basis!r}: that basis is computed",
             "on_demand or any name of your own; what owning costs goes into --costs",
         )
+    if not _BASIS.fullmatch(basis):
+        raise Refused(f"read {basis!r:.60}: no name of a basis", "a name such as on_demand")
     return basis
 
 

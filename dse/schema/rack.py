@@ -11,12 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from dse.data import hardware_dir
+from dse import units
+from dse.data import hardware_dir, is_shipped
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.figure import OWN_SOURCE, Figure, Figured, Value, reasons
 from dse.schema.loader import Document, did_you_mean, load_yaml
-from dse.schema.reader import Field, Flag, Listed, Refused, Table, Text, Word, read
+from dse.schema.plausible import near, unusual
+from dse.schema.reader import Field, Flag, Listed, Mistakes, Place, Refused, Table, Text, Word, read
 from dse.schema.system import System
 
 HEIGHT_UNIT_M = 0.04445  # EIA-310: one rack unit
@@ -258,9 +260,22 @@ def load_rack(path: Path | str) -> Rack:
     document = load_yaml(path)
     found = read(RACK, document)
     try:
-        return _rack(found, document)
+        rack = _rack(found, document)
     except Refused as error:
         raise document.error(error.path, error.message, error.accepted) from None
+    if not is_shipped(document.file):
+        _doubt(rack, document)
+    return rack
+
+
+def _doubt(rack: Rack, document: Document) -> None:
+    """Warns of figures that are far from those of every shipped rack."""
+    shipped = [one for path in shipped_racks().values() for one in load_rack(path).figures]
+    for figure in rack.figures:
+        usual = near([one.value for one in shipped if one.name == figure.name])
+        said = unusual(figure.value, usual, lambda value, of=figure.unit: units.format(value, of))
+        if said:
+            Place(Mistakes(document)).doubt(f"{figure.name}: read {figure.text!r}{said}")
 
 
 def _rack(found: dict[str, Any], document: Document) -> Rack:

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from dse import units
-from dse.errors import InputError, InputErrors
+from dse.errors import Doubt, InputError, InputErrors
 from dse.record import record
 from dse.schema.loader import Document, KeyPath, did_you_mean, nearest
+from dse.schema.plausible import unusual
 
 T = TypeVar("T")
 UNDATED = "undated"  # the date of a figure that the user's own file gives without one
@@ -79,6 +81,10 @@ class Place:
 
     def wrong(self, message: str, accepted: str | None = None) -> None:
         self.mistakes.add(self.path, message, accepted)
+
+    def doubt(self, message: str) -> None:
+        """Warns of what is read and hardly meant."""
+        warnings.warn(str(self.mistakes.document.error(self.path, message)), Doubt, stacklevel=2)
 
     def refuse(self, written: object, accepted: str, hint: str = "") -> None:
         self.wrong(f"read {brief(written)}{hint}", accepted)
@@ -349,20 +355,24 @@ class Percent:
 @record
 class Quantity:
     """SI value of a number with its unit; where `accepted` says which, it is above zero and from
-    `least` to `most`."""
+    `least` to `most`. Outside `usual` it is doubted."""
 
     dimension: str
     accepted: str = ""
     least: float = 0.0
     most: float = math.inf
+    usual: tuple[float, float] = (0.0, math.inf)
 
     def read(self, written: Any, at: Place) -> float | None:
         text = str(written) if _number(written) else written
         value = at.call(lambda: units.parse(text, self.dimension))
         if value is None or not self.accepted:
             return value
-        good = value > 0.0 and self.least <= value <= self.most
-        return value if good else at.refuse(text, self.accepted)
+        if not (value > 0.0 and self.least <= value <= self.most):
+            return at.refuse(text, self.accepted)
+        if said := unusual(value, self.usual, lambda one: units.format(one, self.dimension)):
+            at.doubt(f"read {text!r}{said}")
+        return value
 
 
 @record

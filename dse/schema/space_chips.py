@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dse.files import full_path
 from dse.schema.axes import POOL_AXES
 from dse.schema.catalog import Catalog, is_chip_file
 from dse.schema.costs import BASIS as OWNED
@@ -133,7 +134,7 @@ def _is_file(item: object) -> bool:
 
 def _beside(document: Document, item: str) -> str:
     """A path as seen from the space file."""
-    return str((Path(document.file).parent / item).resolve())
+    return full_path(Path(document.file).parent / item)
 
 
 def own_chips(

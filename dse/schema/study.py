@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from dse import units
 from dse.data import hardware_dir, search_spaces_dir
 from dse.errors import InputError, InputErrors
+from dse.files import read_bytes
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, find_law
 from dse.record import record
 from dse.schema.axes import AXES, POOLS, Axis, rule_of
@@ -67,7 +68,7 @@ from dse.schema.workloads import (
     workload_content,
 )
 
-MOST_OBJECTIVES = 4
+MOST_OBJECTIVES = 5
 _DIRECTIONS = ("minimize", "maximize")
 GIVEN = "the space given"  # what messages call a space that is no file
 # A shipped name, the path of a space file, or what such a file says.
@@ -475,7 +476,7 @@ def _model_digest(model: str | None) -> str | None:
 
 
 def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return hashlib.sha256(read_bytes(path)).hexdigest()
 
 
 def _training(

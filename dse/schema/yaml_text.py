@@ -8,7 +8,8 @@ from typing import Any
 
 import yaml
 
-from dse.errors import InputError
+from dse.errors import InputError, acting
+from dse.files import text_of
 from dse.schema.loader import KeyPath, dotted
 
 
@@ -51,10 +52,7 @@ def _compose(text: str) -> tuple[Any, yaml.Node | None]:
 def parse(content: bytes, file: str) -> tuple[dict[str, Any], Mapping[KeyPath, int]]:
     """The mapping that a file holds, and the 1-based line of every key path. Raises InputError: not
     UTF-8, not YAML, not a mapping, a key written twice."""
-    try:
-        text = content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
-    except UnicodeDecodeError as error:
-        raise InputError(f"not UTF-8 text at byte {error.start}", file=file) from None
+    text = text_of(content, file).replace("\r\n", "\n").replace("\r", "\n")
     try:
         loader, node = _compose(text)
     except yaml.reader.ReaderError as error:
@@ -98,6 +96,14 @@ class _Builder:
     def value(self, node: yaml.Node, path: KeyPath) -> Any:
         """Raises InputError for a key that is written twice."""
         if isinstance(node, yaml.ScalarNode):
+            if found := acting(node.value):
+                raise InputError(
+                    f"read the character {found}",
+                    file=self.file,
+                    line=node.start_mark.line + 1,
+                    field=dotted(path),
+                    accepted="text without it",
+                )
             if node.tag == "tag:yaml.org,2002:str":
                 return node.value
             try:

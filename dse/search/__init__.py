@@ -1,25 +1,17 @@
 """Search engines behind one protocol, and the study of record. The only place that imports
-Optuna."""
+Optuna: `ParetoLocalSampler`, for studies of one's own, is imported when it is first asked for."""
 
-from dse.search.engine import Budget, Engine, Progress
-from dse.search.evaluator import Batch, Evaluator, Tally
-from dse.search.record import Record, Recorded
-from dse.search.run import ENGINES, Miss, Result, choose_engine, search
-from dse.search.sampler import ParetoLocalSampler
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "ENGINES",
-    "Batch",
-    "Budget",
-    "Engine",
-    "Evaluator",
-    "Miss",
-    "ParetoLocalSampler",
-    "Progress",
-    "Record",
-    "Recorded",
-    "Result",
-    "Tally",
-    "choose_engine",
-    "search",
-]
+if TYPE_CHECKING:
+    from dse.search.sampler import ParetoLocalSampler
+
+__all__ = ["ParetoLocalSampler"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'dse.search' has no attribute {name!r}")
+    from dse.search.sampler import ParetoLocalSampler  # noqa: PLC0415
+
+    return ParetoLocalSampler

@@ -12,6 +12,7 @@ from dse.search.evaluator import Evaluator
 
 LEAST_EVALUATIONS = 1_000
 MOST_EVALUATIONS = 2_000_000
+ENUMERATE = 3_000_000  # points of a space that is not searched but looked at whole
 
 # progress(points evaluated, points expected or None, points on the front)
 Progress = Callable[[int, int | None, int], None]

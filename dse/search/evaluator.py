@@ -8,16 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 
-import moocore
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.pareto import REFERENCE, Archive, Scale
+from dse.pareto import Archive, Scale, contributions
 from dse.problem.protocol import Problem
 from dse.search.checkpoint import Checkpoint
 
 BITMAP_LIMIT = 50_000_000
-CHUNKS_IN_FLIGHT = 16
+CHUNK = 65_536  # points evaluated at once: the more, the more of them share (docs/search.md)
+CHUNKS_IN_FLIGHT = 4
 # What brought a design into the study of record, its attribute `stage`: the sample that stands for
 # the space and the part of it that breaks a constraint, what the search looked at, its result.
 SAMPLE, REFUSED, SEARCH, FRONT = STAGES = ("sample", "refused", "search", "front")
@@ -51,7 +51,7 @@ class Batch:
         return total
 
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Batch:
-        return Batch(self.ids[rows], self.index[rows], self.F[rows], self.G[rows])
+        return Batch(self.ids[rows], self.index[rows], self.F[rows], self.G[rows], self.broken)
 
     @classmethod
     def of(cls, parts: Sequence[Batch]) -> Batch:
@@ -111,7 +111,7 @@ class Evaluator:
     def __init__(
         self,
         problem: Problem,
-        chunk: int = 16_384,
+        chunk: int = CHUNK,
         threads: int = 2,
         sink: Callable[[Batch, str], object] | None = None,
     ) -> None:
@@ -141,30 +141,53 @@ class Evaluator:
         counts = zip(self.problem.constraints, self._violated, self._only, strict=True)
         return tuple(Tally(name, int(violated), int(only)) for name, violated, only in counts)
 
+    def look(self, index: NDArray[np.int64]) -> int:
+        """Evaluate the points of canonical index (n, d) that were not evaluated before, of them the
+        first that the limit allows; return how many."""
+        ids = np.sort(self._new(index))
+        self._look(ids)
+        return len(ids)
+
     def evaluate(self, index: NDArray[np.int64]) -> Batch:
-        """Evaluate the points of canonical index (n, d) that were not evaluated before, first
-        occurrence first, as many as the limit allows; return those."""
-        ids = self.space.rank(index)
-        distinct, first = np.unique(ids, return_index=True)
-        first = np.sort(first[~self.seen.contains(distinct)])[: self.left]
-        ids = ids[first]
-        self.seen.add(ids)
-        # Neighbours in the order of ids have most in common, which is worked out once.
+        """`look`, and return those points, first occurrence first."""
+        ids = self._new(index)
         order = np.argsort(ids)
-        chunks = [order[i : i + self.chunk] for i in range(0, len(ids), self.chunk)]
         F = np.empty((len(self.problem.objectives), len(ids))).T
         G = np.zeros((len(self.problem.constraints), len(ids))).T
         broken: set[int] = set()
-        for rows, part in zip(chunks, self._run(ids[rows] for rows in chunks), strict=True):
+        done = 0
+        for part in self._look(ids[order], keep=True):
+            rows = order[done : done + len(part)]
             F[rows] = part.F
             for k in part.columns:
                 G[rows, k] = part.G[:, k]
             broken.update(part.columns)
-        batch = Batch(ids, index[first], F, G, tuple(sorted(broken)))
-        violation = batch.violation
-        near = violation <= (TOLERATED if self.feasible else np.inf)
-        self.relaxed.add(np.column_stack([batch.F, violation])[near], ids[near])
-        return batch
+            done += len(part)
+        return Batch(ids, self.space.unrank(ids), F, G, tuple(sorted(broken)))
+
+    def _new(self, index: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Ids that were not seen, distinct, first occurrence first; now they are seen."""
+        ids = self.space.rank(index)
+        distinct, first = np.unique(ids, return_index=True)
+        ids = ids[np.sort(first[~self.seen.contains(distinct)])[: self.left]]
+        self.seen.add(ids)
+        return ids
+
+    def _look(self, ids: NDArray[np.int64], keep: bool = False) -> list[Batch]:
+        """Evaluate ascending ids, a chunk at a time: neighbours in this order have most in common,
+        which is worked out once. Returns the chunks where they are to `keep`."""
+        kept: list[Batch] = []
+        near = []
+        for part in self._run(ids[i : i + self.chunk] for i in range(0, len(ids), self.chunk)):
+            near.append((part.F, part.violation, part.ids))
+            kept += [part] if keep else []
+        tolerated = TOLERATED if self.feasible else np.inf
+        front = self.archive.ids
+        for F, violation, which in near:
+            # a feasible point that is not on the front is dominated here too
+            rows = np.where(violation > 0, violation <= tolerated, np.isin(which, front))
+            self.relaxed.add(np.column_stack([F, violation])[rows], which[rows])
+        return kept
 
     def sweep(self, after: Callable[[], None]) -> None:
         """Evaluate the whole space in rank order, with all accounts but `relaxed`, and call
@@ -208,6 +231,9 @@ class Evaluator:
 
     def again(self, ids: NDArray[np.int64]) -> Batch:
         """Points evaluated before, evaluated once more without being counted."""
+        if len(ids) > self.chunk:
+            parts = range(0, len(ids), self.chunk)
+            return Batch.of([self.again(ids[i : i + self.chunk]) for i in parts])
         index = self.space.unrank(ids)
         evaluation = self.problem.evaluate(index)
         return Batch(ids, index, evaluation.F, evaluation.G, evaluation.broken)
@@ -286,22 +312,30 @@ def promising(
     fresh: Callable[[Ids], NDArray[np.bool_]],
     log: Sequence[bool],
     rng: np.random.Generator,
+    width: int,
+    near: int,
 ) -> Ids:
     """Ids worth expanding, the best first.
 
-    `fresh(ids)` says which were not expanded yet. First those of the feasible `front`, by what they
-    alone contribute to its hypervolume (at random with more than three objectives, where
-    contributions are slow to compute, and with one). When there are none, the infeasible points of
+    `fresh(ids)` says which were not expanded yet. First `width` of the feasible `front`, by what
+    they alone contribute to its hypervolume (at random with more than three objectives, where
+    contributions are slow to compute, and with one). Where it has fewer, infeasible points of
     `relaxed` (the archive whose last objective is the sum of violations), least violation first;
-    while something is feasible, those that exceed their limits by at most 100% in sum.
+    while something is feasible, those that exceed their limits by at most 100% in sum. Of these
+    there are many and each is worth little: where no other is left, `near` are taken. Where that is
+    no more than `width`, evaluations are few, and what is left of the front is taken alone.
     """
     unexpanded = fresh(front.ids)
+    best = front.ids[:0]
     if unexpanded.any():
-        return _by_contribution(front, unexpanded, log, rng)
+        best = _by_contribution(front, unexpanded, log, rng)[:width]
+    if len(best) and (len(best) == width or near == width):
+        return best
     violation, ids = relaxed.F[:, -1], relaxed.ids
     most = TOLERATED if len(front) else np.inf
-    near = fresh(ids) & (violation > 0) & (violation <= most)
-    return ids[near][np.lexsort((ids[near], violation[near]))]
+    left = fresh(ids) & (violation > 0) & (violation <= most)
+    rest = ids[left][np.lexsort((ids[left], violation[left]))]
+    return np.concatenate([best, rest[: width - len(best) if len(best) else near]])
 
 
 def _by_contribution(
@@ -310,5 +344,5 @@ def _by_contribution(
     F, ids = front.F, front.ids
     if F.shape[1] not in RANKED_OBJECTIVES:
         return rng.permutation(ids[fresh])
-    gain = moocore.hv_contributions(Scale.of(F, log)(F), ref=np.full(F.shape[1], REFERENCE))
+    gain = contributions(Scale.of(F, log)(F))
     return ids[fresh][np.argsort(-gain[fresh], kind="stable")]

@@ -4,21 +4,37 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import optuna
+from optuna.distributions import CategoricalDistribution
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, create_trial
 
 from dse.problem.protocol import Problem
 from dse.search.evaluator import Batch
 from dse.search.journal import many_trials
-from dse.search.record import active_axes, distributions
+from dse.search.record import active_axes
 
 METHOD = "PED-ANOVA"
 # Of fewer designs the best tenth is too few to say what sets it apart.
 LEAST = 100
 BEST = 0.1
+
+
+class _Axis(CategoricalDistribution):
+    """The choices of an axis, one object for all trials. It is compared and copied as that: Optuna
+    compares and copies that of every trial, choice by choice, otherwise."""
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Axis:
+        return self
 
 
 def importances(problem: Problem, batch: Batch) -> dict[str, dict[str, float]]:
@@ -39,7 +55,7 @@ def _importances(problem: Problem, batch: Batch) -> dict[str, dict[str, float]]:
     axes = np.flatnonzero(space.cardinalities > 1)
     if len(found) < LEAST or not len(axes):
         return {}
-    active, kinds = active_axes(space, found.index), distributions(space)
+    active, kinds = active_axes(space, found.index), [_Axis(values) for values in space.choices]
     trials = []
     for row, (point, on) in enumerate(zip(found.index.tolist(), active.tolist(), strict=True)):
         here = [axis for axis in axes if on[axis]]

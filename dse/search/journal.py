@@ -5,23 +5,23 @@ from __future__ import annotations
 import gc
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 from unittest.mock import patch
 
-from optuna.distributions import (
-    BaseDistribution,
-    distribution_to_json,
-    json_to_distribution,
-)
-from optuna.storages import JournalStorage
+from optuna.distributions import BaseDistribution, json_to_distribution
+from optuna.storages import BaseStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.storages.journal._storage import JournalOperation
+from optuna.trial import TrialState
 
 from dse.errors import StorageError
+from dse.files import full_path
 from dse.search.lock import JournalLock
 
 _DISTRIBUTIONS, _PARAMS = b'"distributions":{', b'},"params":'
@@ -31,10 +31,20 @@ _READ = (
     "optuna.storages.journal._storage.json_to_distribution",
     "optuna.distributions.json_to_distribution",
 )
-_WRITTEN = (
-    "optuna.storages.journal._storage.distribution_to_json",
-    "dse.search.tables.distribution_to_json",
-)
+_json = json.JSONEncoder(separators=(",", ":")).encode
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A finished trial as a storage keeps it: its values; of each axis that applies the number of
+    its value and the JSON of its distribution (`kinds` is one object for all rows of the same
+    axes); its attributes, constraints among those of the system."""
+
+    values: list[float]
+    params: dict[str, int]
+    kinds: dict[str, str]
+    user_attrs: dict[str, Any]
+    system_attrs: dict[str, Any]
 
 
 class JournalFile(JournalFileBackend):
@@ -43,7 +53,7 @@ class JournalFile(JournalFileBackend):
     continue that line, and no reader could go beyond it."""
 
     def __init__(self, path: Path) -> None:
-        location = str(path.resolve())
+        location = full_path(path)
         self._guard = JournalLock(location)
         super().__init__(location, lock_obj=self._guard)
         self._held: BinaryIO | None = None
@@ -92,7 +102,32 @@ class JournalFile(JournalFileBackend):
         return log | {"distributions": self._parts[text]}
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        lines = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs)
+        self._append("".join(_json(log) + "\n" for log in logs))
+
+    def append_trials(self, rows: Sequence[Row], **common: Any) -> None:
+        """The lines that Optuna would write of finished trials, in one write; `common` are the
+        fields that they share. The JSON of distributions is made once for each object."""
+        now = datetime.now(tz=UTC).isoformat(timespec="microseconds")
+        state = {"datetime_start": now, "datetime_complete": now, "state": TrialState.COMPLETE}
+        head = _json({"op_code": JournalOperation.CREATE_TRIAL, **common, **state})[:-1]
+        kinds = {id(row.kinds): _json(row.kinds) for row in rows}
+
+        def line(row: Row) -> str:
+            several = len(row.values) > 1
+            value = {"value": None if several else row.values[0]}
+            rest = {
+                "params": row.params,
+                "user_attrs": row.user_attrs,
+                "system_attrs": row.system_attrs,
+                "intermediate_values": {},
+                **value,
+                "values": row.values if several else None,
+            }
+            return f'{head},"distributions":{kinds[id(row.kinds)]},{_json(rest)[1:]}\n'
+
+        self._append("".join(map(line, rows)))
+
+    def _append(self, lines: str) -> None:
         with self.gathering() if self._held is None else nullcontext(self._held) as file:
             file.write(lines.encode())
             file.flush()
@@ -137,33 +172,33 @@ def _to_last_line(file: int, block: int = 1 << 16) -> None:
         os.ftruncate(file, end)
 
 
+def journal_of(storage: BaseStorage) -> JournalFile | None:
+    """The journal file of a storage, if it is one."""
+    backend = getattr(storage, "_backend", None)
+    return backend if isinstance(backend, JournalFile) else None
+
+
 @contextmanager
-def gathered_writes(storage: object) -> Iterator[None]:
+def gathered_writes(storage: BaseStorage) -> Iterator[None]:
     """Trials added to a journal inside the block reach the disk together; a database is left as it
     is. Others wait for the lock meanwhile, so a block should take seconds at most."""
-    backend = getattr(storage, "_backend", None)
-    if isinstance(storage, JournalStorage) and isinstance(backend, JournalFile):
-        with backend.gathering():
-            yield
-    else:
+    journal = journal_of(storage)
+    with nullcontext() if journal is None else journal.gathering():
         yield
 
 
 @contextmanager
 def many_trials() -> Iterator[None]:
-    """Inside the block Optuna parses and writes each distinct distribution once instead of once for
-    every parameter of every trial, and nothing looks for garbage among the objects that stay:
-    together most of the time of a large study. Distributions are never changed after they are
-    made."""
-    parse, write = lru_cache(maxsize=4096)(_parse), _writer()
+    """Inside the block Optuna parses each distinct distribution once instead of once for every
+    parameter of every trial, and nothing looks for garbage among the objects that stay: together
+    most of the time of a large study. Distributions are never changed after they are made."""
+    parse = lru_cache(maxsize=4096)(_parse)
     collects = gc.isenabled()
     gc.disable()
     try:
         with ExitStack() as patches:
             for place in _READ:
                 patches.enter_context(patch(place, parse))
-            for place in _WRITTEN:
-                patches.enter_context(patch(place, write))
             yield
     finally:
         if collects:
@@ -172,15 +207,3 @@ def many_trials() -> Iterator[None]:
 
 def _parse(text: str, convert: Any = json_to_distribution) -> BaseDistribution:
     return convert(text)
-
-
-def _writer() -> Callable[[BaseDistribution], str]:
-    """The JSON of a distribution, known by the object: to hash one takes as long as to write it."""
-    known: dict[int, tuple[BaseDistribution, str]] = {}
-
-    def write(one: BaseDistribution) -> str:
-        if id(one) not in known:
-            known[id(one)] = one, distribution_to_json(one)  # kept, so that no other has its id
-        return known[id(one)][1]
-
-    return write

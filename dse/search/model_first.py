@@ -18,7 +18,7 @@ from dse.pareto import Scale
 from dse.problem.protocol import Evaluation, Objective, Problem, SpaceProtocol
 from dse.search.engine import Budget, Progress, tenth
 from dse.search.evaluator import SEARCH, Batch, Evaluator
-from dse.search.pareto_local import refine, sample
+from dse.search.pareto_local import drawn, refine, sample
 
 ROUNDS = 8
 PROPOSING = 50_000  # evaluations of the model a round
@@ -131,7 +131,7 @@ def _proposed(corrected: Corrected, rng: np.random.Generator) -> Evaluator:
         found.sweep(lambda: None)
         return found
     found.limit = PROPOSING
-    sample(found, rng)
+    found.look(drawn(found, rng))
     refine(found, rng, lambda done, total, front: None)
     return found
 

@@ -17,7 +17,9 @@ from dse.search.record import active_axes
 
 LEAST_SAMPLE = 2_000
 MOST_SAMPLE = 100_000
-LEAST_EXPANDED, MOST_EXPANDED = 8, 64
+# Points expanded in a round: those of the front, and near it where the front has none left. A
+# thousandth of the evaluations, and a 500th.
+LEAST_EXPANDED, MOST_EXPANDED, MOST_NEAR = 8, 64, 256
 VAIN = 6
 # Expanded points that become trials: the way of the search, until it is near the front.
 MOST_SHOWN = 500
@@ -34,23 +36,28 @@ class ParetoLocal:
     def run(
         self, evaluator: Evaluator, budget: Budget, rng: np.random.Generator, progress: Progress
     ) -> None:
-        sample(evaluator, rng)
+        evaluator.look(drawn(evaluator, rng))
         refine(evaluator, rng, progress)
 
 
+def drawn(evaluator: Evaluator, rng: np.random.Generator) -> NDArray[np.int64]:
+    """A random sample, index (n, d): a hundredth of the space, from 2,000 to 100,000 points, at
+    most a quarter of the evaluations left."""
+    return evaluator.space.sample(rng, _sample_size(evaluator))
+
+
 def sample(evaluator: Evaluator, rng: np.random.Generator) -> Batch:
-    """Evaluate a random sample: a hundredth of the space, from 2,000 to 100,000 points, at most a
-    quarter of the evaluations left."""
-    return evaluator.evaluate(evaluator.space.sample(rng, _sample_size(evaluator)))
+    """Evaluate a random sample."""
+    return evaluator.evaluate(drawn(evaluator, rng))
 
 
-def leap(evaluator: Evaluator, rng: np.random.Generator) -> Batch:
-    """Evaluate as many random two-parameter neighbours of the front: where two choices only pay
-    together (more chips and a wider split), no single step leads on. Axes that begin to count with
-    a move (those of experts, once there are experts) take random values."""
+def leaps(evaluator: Evaluator, rng: np.random.Generator) -> NDArray[np.int64]:
+    """As many random two-parameter neighbours of the front, index (n, d): where two choices only
+    pay together (more chips and a wider split), no single step leads on. Axes that begin to count
+    with a move (those of experts, once there are experts) take random values."""
     space, ids = evaluator.space, evaluator.archive.ids
     if not len(ids):
-        return sample(evaluator, rng)
+        return drawn(evaluator, rng)
     front = space.unrank(ids)
     chosen = rng.integers(len(ids), size=_sample_size(evaluator))
     index, active = front[chosen], active_axes(space, front)
@@ -63,8 +70,7 @@ def leap(evaluator: Evaluator, rng: np.random.Generator) -> Batch:
         values = space.cardinalities[axis]
         # a step of 1 to values - 1 around the circle: any other value, each as likely
         index[rows, axis] = (index[rows, axis] + rng.integers(1, values)) % values
-    batch = evaluator.evaluate(space.canonical(index))
-    return batch if len(batch) else sample(evaluator, rng)
+    return space.canonical(index)
 
 
 def _sample_size(evaluator: Evaluator) -> int:
@@ -73,45 +79,41 @@ def _sample_size(evaluator: Evaluator) -> int:
 
 
 def refine(evaluator: Evaluator, rng: np.random.Generator, progress: Progress) -> None:
-    """Expand 8 to 64 points a round until the evaluations are spent or nothing helps. First the
-    front; when all of it is expanded, the points that are better than the front but for a small
-    violation; when those are too, two-parameter moves, at last a fresh sample. Six of
-    these in a row that bring nothing new end the search.
+    """Expand points in rounds until the evaluations are spent or nothing helps. First the front, 8
+    to 64 a round; where it has fewer left, the points that are better than the front but for a
+    small violation, up to 256; when those are expanded too, two-parameter moves, at last a fresh
+    sample. Six of these in a row that bring nothing new end the search.
 
     Each round takes the most useful points of that moment, so that no evaluation goes to the
     neighbours of a point that has been dominated since.
     """
     space, expanded = evaluator.space, SeenIds(evaluator.space.size)
     width = min(max(evaluator.limit // 1_000, LEAST_EXPANDED), MOST_EXPANDED)
+    near = min(max(evaluator.limit // 500, width), MOST_NEAR)
+    log = [objective.log for objective in evaluator.problem.objectives]
     vain, looked, shown = 0, evaluator.archive.ids, 0
+
+    def fresh(ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return ~expanded.contains(ids)
+
     while evaluator.left:
-        ids = _promising(evaluator, expanded, rng)
+        ids = promising(
+            evaluator.archive, evaluator.relaxed, fresh, log, rng, width=width, near=near
+        )
         if len(ids):
-            expanded.add(ids[:width])
-            evaluator.publish_ids(ids[:width][: MOST_SHOWN - shown], SEARCH)
-            shown = min(shown + width, MOST_SHOWN)
-            evaluator.evaluate(space.neighbours(space.unrank(ids[:width])))
+            expanded.add(ids)
+            evaluator.publish_ids(ids[: MOST_SHOWN - shown], SEARCH)
+            shown = min(shown + len(ids), MOST_SHOWN)
+            evaluator.look(space.neighbours(space.unrank(ids)))
         else:
             vain = vain + 1 if np.array_equal(looked, evaluator.archive.ids) else 1
             if vain > VAIN:
                 return
             looked = evaluator.archive.ids
-            move = sample if vain == VAIN else leap
-            if not len(move(evaluator, rng)):
+            found = evaluator.look(leaps(evaluator, rng)) if vain < VAIN else 0
+            if not (found or evaluator.look(drawn(evaluator, rng))):
                 return
         progress(evaluator.evaluations, evaluator.limit, len(evaluator.archive))
-
-
-def _promising(
-    evaluator: Evaluator, expanded: SeenIds, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    return promising(
-        evaluator.archive,
-        evaluator.relaxed,
-        lambda ids: ~expanded.contains(ids),
-        [objective.log for objective in evaluator.problem.objectives],
-        rng,
-    )
 
 
 ENGINES = (ParetoLocal(),)

@@ -3,7 +3,8 @@
 A space that can be enumerated gives the true front, and with it the share of its hypervolume that
 a search found and the additive epsilon. Otherwise there is evidence, not proof: whether a point one
 parameter away from the front improves it, whether searches that share nothing find the same, and
-how the same search does on a part of the space that can be enumerated.
+how the same search does on a part of the space that can be enumerated. What is met on the way and
+belongs on the front is handed back, for the front to have it.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from dse.pareto import Scale, additive_epsilon, hypervolume, non_dominated, shar
 from dse.problem.protocol import Problem
 from dse.search.checkpoint import Checkpoint
 from dse.search.engine import Progress
-from dse.search.evaluator import Evaluator
-from dse.search.run import Result, search
+from dse.search.evaluator import Batch, Evaluator
+from dse.search.run import Result, joined, search
 
 Floats = NDArray[np.float64]
+Ids = NDArray[np.int64]
 
 RESTARTS = 3
 WITNESS = "pareto-local"
@@ -54,45 +56,47 @@ def enumerated(
     threads: int,
     progress: Progress,
     checkpoint: Checkpoint | None = None,
-) -> dict[str, Any]:
-    """The front against every point of the space."""
+) -> tuple[dict[str, Any], Ids]:
+    """The front against every point of the space, and the ids of the true front."""
     truth = search(problem, "exhaustive", threads=threads, progress=progress, checkpoint=checkpoint)
-    return {
-        "evaluations": truth.evaluations,
-        **against_truth(problem, front, truth.front.F),
-    }
+    found = against_truth(problem, front, truth.front.F)
+    return {"evaluations": truth.evaluations, **found}, truth.front.ids
 
 
-def local_optimality(problem: Problem, result: Result, *, threads: int) -> dict[str, Any]:
+def local_optimality(
+    problem: Problem, result: Result, *, threads: int
+) -> tuple[dict[str, Any], Ids]:
     """All points that differ from a point of the front in one parameter: how many there are, how
-    many of them belong on the front, and which share of the front none of them beats. Of a front
-    of more than 5,000 points, 5,000 evenly spread ones are looked at."""
+    many of them belong on the front, and which share of the front none of them beats; the ids of
+    those that belong there. Of a front of more than 5,000 points, 5,000 evenly spread ones are
+    looked at."""
     front = result.front
     rows = np.unique(np.linspace(0, len(front) - 1, MOST_CHECKED).astype(np.intp))
     near = Evaluator(problem, threads=threads).evaluate(problem.space.neighbours(front.index[rows]))
-    F = near.F[(near.G <= 0).all(axis=1)]
-    stays = non_dominated(np.concatenate([front.F, F]))
+    feasible = near.take(near.violation == 0)
+    stays = non_dominated(np.concatenate([front.F, feasible.F]))
+    better = feasible.ids[stays[len(front) :]]
     return {
         "points": len(rows),
         "neighbours": len(near),
-        "feasible": len(F),
-        "better": int(stays[len(front) :].sum()),
+        "feasible": len(feasible),
+        "better": len(better),
         "share": float(stays[: len(front)][rows].mean()),
-    }
+    }, better
 
 
 def restarts(
     problem: Problem, result: Result, *, seed: int, threads: int, progress: Progress
-) -> list[dict[str, Any]]:
+) -> tuple[list[dict[str, Any]], Ids]:
     """Searches from other random numbers, beside the one that was made: the share of the
-    hypervolume of all fronts together that each finds."""
+    hypervolume of all fronts together that each finds; the ids of all that they found."""
     others = [
         search(problem, WITNESS, seed=seed, unit=unit, threads=threads, progress=progress)
         for unit in range(FIRST_UNIT, FIRST_UNIT + RESTARTS)
     ]
     union = np.concatenate([one.front.F for one in (result, *others)])
     union = union[non_dominated(union)]
-    return [
+    rows = [
         {
             "engine": one.engine,
             "evaluations": one.evaluations,
@@ -101,6 +105,7 @@ def restarts(
         }
         for one in (result, *others)
     ]
+    return rows, np.concatenate([one.front.ids for one in others])
 
 
 def on_subgrid(
@@ -142,25 +147,34 @@ def prove(
     threads: int = 2,
     progress: Progress = lambda done, total, front: None,
     checkpoint: Checkpoint | None = None,
-) -> dict[str, Any]:
-    """What is known of `result.front`, in plain numbers, for study.json.
+) -> tuple[dict[str, Any], Batch]:
+    """What is known of `result.front`, in plain numbers, for study.json, and the front with all
+    that was met while finding out.
 
     `enumerated` for a space of at most `enumerate_up_to` points, else `restarts` and, on a
-    `subgrid`, `subgrid`; `local` unless the search itself was the enumeration.
+    `subgrid`, `subgrid`; `local` unless the search itself was the enumeration; `added`, how many
+    points the front gains.
     """
     found: dict[str, Any] = {"history": history(problem, result)}
     if result.evaluations == problem.space.size:
         front = result.front.F
-        return found | {
-            "enumerated": {"evaluations": result.evaluations} | against_truth(problem, front, front)
-        }
-    found["local"] = local_optimality(problem, result, threads=threads)
+        truth = {"evaluations": result.evaluations} | against_truth(problem, front, front)
+        return found | {"enumerated": truth}, result.front
+    found["local"], better = local_optimality(problem, result, threads=threads)
+    met = [better]
     if problem.space.size <= enumerate_up_to:
-        found["enumerated"] = enumerated(
+        found["enumerated"], true = enumerated(
             problem, result.front.F, threads=threads, progress=progress, checkpoint=checkpoint
         )
-        return found
-    found["restarts"] = restarts(problem, result, seed=seed, threads=threads, progress=progress)
-    if subgrid is not None:
-        found["subgrid"] = on_subgrid(subgrid, seed=seed, threads=threads, progress=progress)
-    return found
+        met.append(true)
+    else:
+        found["restarts"], others = restarts(
+            problem, result, seed=seed, threads=threads, progress=progress
+        )
+        met.append(others)
+        if subgrid is not None:
+            found["subgrid"] = on_subgrid(subgrid, seed=seed, threads=threads, progress=progress)
+    front = joined(result.front, Evaluator(problem).again(np.unique(np.concatenate(met))))
+    before = set(map(tuple, result.front.F.tolist()))
+    found["added"] = sum(tuple(row) not in before for row in front.F.tolist())
+    return found, front

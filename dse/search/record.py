@@ -27,15 +27,19 @@ from typing import Any
 import numpy as np
 import optuna
 from numpy.typing import NDArray
-from optuna.distributions import CategoricalDistribution
+from optuna.distributions import (
+    CategoricalDistribution,
+    distribution_to_json,
+    json_to_distribution,
+)
 from optuna.exceptions import DuplicatedStudyError, ExperimentalWarning
-from optuna.storages import BaseStorage
-from optuna.trial import TrialState, create_trial
+from optuna.storages import BaseStorage, JournalStorage
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from dse.errors import StorageError
 from dse.problem.protocol import Problem, SpaceProtocol
 from dse.search.evaluator import Batch
-from dse.search.journal import gathered_writes, many_trials
+from dse.search.journal import Row, gathered_writes, journal_of, many_trials
 from dse.search.storage import FAILURES, in_words, is_url, open_storage, shown
 from dse.search.tables import Loaded, Tables, usable
 
@@ -52,6 +56,8 @@ _DIFFERS = {
 }
 _DIGITS = 12
 _CONSTRAINTS = "constraints"
+# How Optuna names the attribute of a constraint of a trial.
+_NAMED = "constraints:"
 # Behind the name of a study, the study of its work units (dse.search.claims).
 UNITS = ".units"
 # optuna-dashboard 0.21 knows constraints without a name alone, and marks trials that break one: of
@@ -93,7 +99,8 @@ class Record:
         self._problem = problem
         self._known: set[int] = set()
         self._read, self._explain = 0, explain
-        self._distributions = distributions(problem.space)
+        self._kinds = [distribution_to_json(one) for one in distributions(problem.space)]
+        self._of: dict[bytes, dict[str, str]] = {}
         try:
             with uninterrupted(), many_trials():
                 self._storage = open_storage(self.location, fresh)
@@ -158,21 +165,30 @@ class Record:
     def _add(self, batch: Batch, stage: str) -> int:
         """The look at what others stored and the writing are one step, so that no two processes
         store a point twice."""
-        new: list[optuna.trial.FrozenTrial] = []
+        new: list[Row] = []
 
-        def make(ids: list[int]) -> list[optuna.trial.FrozenTrial]:
+        def make(ids: list[int]) -> list[Row]:
             self._learn(ids)
             fresh = np.array([int(i) not in self._known for i in batch.ids], dtype=bool)
-            new.extend(self._trials(batch.take(fresh), stage))
+            new.extend(self._rows(batch.take(fresh), stage))
             return new
 
         with uninterrupted(), gathered_writes(self._storage), many_trials():
-            if self._tables is None:
-                self._study.add_trials(make(self._new_ids()))
-            else:
+            journal = journal_of(self._storage)
+            if self._tables is not None:
                 self._tables.add(make)
-            self._learn([trial.user_attrs["id"] for trial in new])
+            elif journal is None:
+                self._study.add_trials([frozen(row) for row in make(self._new_ids())])
+            else:
+                journal.append_trials(make(self._new_ids()), **self._common())
+            self._learn([row.user_attrs["id"] for row in new])
         return len(new)
+
+    def _common(self) -> dict[str, Any]:
+        """Fields of every line of this process and study."""
+        assert isinstance(self._storage, JournalStorage)
+        worker = self._storage._replay_result.worker_id
+        return {"worker_id": worker, "study_id": self._study._study_id}
 
     def load(self) -> Recorded:
         """All trials in the order in which they were stored, extracted once."""
@@ -267,40 +283,54 @@ class Record:
         # A trial that somebody else put into the study is no point of the space.
         return [trial.user_attrs.get("id", -1 - trial.number) for trial in trials]
 
-    def _trials(self, batch: Batch, stage: str) -> list[optuna.trial.FrozenTrial]:
+    def _rows(self, batch: Batch, stage: str) -> list[Row]:
         problem, space = self._problem, self._problem.space
-        active, several = space.active(batch.index), space.cardinalities > 1
-        values = space.values(batch.index)
+        active, values = space.active(batch.index), space.values(batch.index)
+        several = active & (space.cardinalities > 1)
         signs = np.array([objective.sign for objective in problem.objectives])
-        metrics, limits = (batch.F * signs).tolist(), batch.G.tolist()
-        names = problem.constraints
-        trials = []
-        for row, point in enumerate(batch.index):
-            params, of = {}, {}
-            attrs: dict[str, Any] = {"id": int(batch.ids[row]), "stage": stage}
-            held = {name: g for name, g in zip(names, limits[row], strict=True) if g != 0.0}
+        metrics, limits, index = (batch.F * signs).tolist(), batch.G, batch.index.tolist()
+        names, derived = problem.constraints, [dict[str, float]() for _ in index]
+        for axis, name in enumerate(space.names):
+            if space.ordered[axis]:
+                choices = space.choices[axis]
+                for row in np.flatnonzero(active[:, axis]).tolist():
+                    value = float(values[name][row])
+                    if value != choices[index[row][axis]]:
+                        derived[row][name] = value
+        rows = []
+        for row, point in enumerate(index):
+            axes = np.flatnonzero(several[row]).tolist()
+            held = {names[k]: float(limits[row, k]) for k in limits[row].nonzero()[0]}
             worst = min(max(held.values(), default=0.0), _FINITE)
+            attrs: dict[str, Any] = {"id": int(batch.ids[row]), "stage": stage}
             if worst > 0:
                 attrs["violates"] = [name for name, g in held.items() if g > 0]
-            for axis, name in enumerate(space.names):
-                if not active[row, axis]:
-                    continue
-                choice = space.choices[axis][point[axis]]
-                if several[axis]:
-                    params[name], of[name] = choice, self._distributions[axis]
-                if space.ordered[axis] and (value := float(values[name][row])) != choice:
-                    attrs[name] = value
-            trials.append(
-                create_trial(
-                    values=metrics[row],
-                    params=params,
-                    distributions=of,
-                    constraints=held,
-                    system_attrs={_UNNAMED: [worst]} if worst > 0 else {},
-                    user_attrs=attrs,
+            kinds = self._of.setdefault(several[row].tobytes(), {})
+            if not kinds:
+                kinds.update({space.names[axis]: self._kinds[axis] for axis in axes})
+            rows.append(
+                Row(
+                    metrics[row],
+                    {space.names[axis]: point[axis] for axis in axes},
+                    kinds,
+                    attrs | derived[row],
+                    ({_UNNAMED: [worst]} if worst > 0 else {})
+                    | {f"{_NAMED}{name}": g for name, g in held.items()},
                 )
             )
-        return trials
+        return rows
+
+
+def frozen(row: Row) -> FrozenTrial:
+    """A row as Optuna's own trial."""
+    of = {name: json_to_distribution(kind) for name, kind in row.kinds.items()}
+    return create_trial(
+        values=row.values,
+        params={name: of[name].to_external_repr(value) for name, value in row.params.items()},
+        distributions=of,
+        user_attrs=row.user_attrs,
+        system_attrs=row.system_attrs,
+    )
 
 
 def distributions(space: SpaceProtocol) -> list[CategoricalDistribution]:

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.errors import InputError
-from dse.pareto import resolved
+from dse.pareto import non_dominated, resolved
 from dse.problem.protocol import Problem
 from dse.search.checkpoint import Checkpoint
-from dse.search.engine import Budget, Engine, Progress
-from dse.search.evaluator import FRONT, Batch, Evaluator, Tally
+from dse.search.engine import ENUMERATE, Budget, Engine, Progress
+from dse.search.evaluator import CHUNK, FRONT, Batch, Evaluator, Tally
 from dse.search.record import Record
 from dse.search.samplers import is_path, sampler_engine
 from dse.search.survey import Survey, take
@@ -35,7 +35,6 @@ def _engines() -> Iterator[Engine]:
 
 
 ENGINES: dict[str, Engine] = {engine.name: engine for engine in _engines()}
-ENUMERATE = 3_000_000
 ASKED = "asked for"
 EXPENSIVE_TRIALS = 100
 HISTORY_STEP = 1.2
@@ -120,7 +119,7 @@ def search(
     budget: Budget | None = None,
     record: Record | None = None,
     progress: Progress = silent,
-    chunk: int = 16_384,
+    chunk: int = CHUNK,
     threads: int = 2,
     expensive: bool = False,
     checkpoint: Checkpoint | None = None,
@@ -203,8 +202,16 @@ def in_order(front: Batch) -> Batch:
     return front.take(np.lexsort((front.ids, *front.F.T[::-1])))
 
 
+def joined(front: Batch, more: Batch) -> Batch:
+    """The front of both: the feasible points of `more` that belong there are added. Of equal points
+    that with the smallest id stays."""
+    both = Batch.of([front, more.take(more.violation == 0)])
+    both = both.take(np.unique(both.ids, return_index=True)[1])
+    return in_order(both.take(non_dominated(both.F))) if len(both) else both
+
+
 def at_resolution(problem: Problem, front: Batch) -> Batch:
-    """The front without the designs for which another can stand: `dse.pareto.resolution`."""
+    """The front without the designs for which another can stand: `dse.pareto.resolved`."""
     steps = [objective.step for objective in problem.objectives]
     return front.take(resolved(front.F, steps, [o.relative for o in problem.objectives]))
 

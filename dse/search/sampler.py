@@ -196,6 +196,8 @@ class ParetoLocalSampler(BaseSampler):
                 self._fresh,
                 [False] * objectives if self._log is None else self._log,
                 self._rng,
+                width=1,
+                near=1,
             )
             if not len(ids):
                 break

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -13,6 +16,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from dse.errors import StorageError
+from dse.files import full_path
 from dse.search.journal import JournalFile
 
 FAILURES = (OSError, ImportError, KeyError, ValueError, SQLAlchemyError, StorageInternalError)
@@ -25,6 +29,9 @@ DRIVERS = {
 SQLITE_WAIT_S = 60
 TRIES = 10
 _HIDDEN = {"password", "sslpassword", "passwd"}
+# A password where none belongs, in options or in a host; and a URL that lost its slashes.
+_NAMED = re.compile(r"(pass\w*|pwd|secret)(\s*=\s*|%3D)[^\s&'\"]+", re.IGNORECASE)
+_NEARLY = re.compile(r"[\w+]{2,}:[^:@]*(:[^@]*)?@")
 
 
 def open_storage(location: str | Path, fresh: bool = False) -> BaseStorage:
@@ -38,7 +45,9 @@ def open_storage(location: str | Path, fresh: bool = False) -> BaseStorage:
     location = str(location)
     if is_url(location):
         return _database(_parsed(location))
-    path = Path(location).resolve()
+    if _NEARLY.match(location):
+        _parsed(location)
+    path = Path(full_path(location))
     path.parent.mkdir(parents=True, exist_ok=True)
     if fresh:
         path.unlink(missing_ok=True)
@@ -56,14 +65,18 @@ def shown(location: str | Path) -> str:
     """A location without its password: in messages, files and commands. The driver takes one from
     its own places where a URL has none (~/.pgpass)."""
     location = str(location)
-    if not is_url(location):
+    if not is_url(location) and not _NEARLY.match(location):
         return location
     try:
         url = make_url(location)
     except (ArgumentError, ValueError):
-        return location.split("://", 1)[0] + "://..."
+        return location.split(":", 1)[0] + "://..."
     query = {key: value for key, value in url.query.items() if key.lower() not in _HIDDEN}
-    return url.set(query=query)._replace(password=None).render_as_string()
+    return _without_named(url.set(query=query)._replace(password=None).render_as_string())
+
+
+def _without_named(text: str) -> str:
+    return _NAMED.sub(r"\1\2...", text)
 
 
 def in_words(location: str | Path, what: str, error: BaseException) -> str:
@@ -80,7 +93,16 @@ def in_words(location: str | Path, what: str, error: BaseException) -> str:
     text = " ".join(str(orig).split()) or type(error).__name__
     for secret in _secrets(location):
         text = text.replace(secret, "...")
-    return f"{shown(location)}: {what}: {text}"
+    return f"{shown(location)}: {what}: {_without_named(text)}"
+
+
+@contextmanager
+def in_use(location: str | Path) -> Iterator[None]:
+    """Says as a StorageError that a database was lost inside the block."""
+    try:
+        yield
+    except (SQLAlchemyError, StorageInternalError) as error:
+        raise StorageError(in_words(location, "work was interrupted", error)) from error
 
 
 def _secrets(location: str) -> list[str]:

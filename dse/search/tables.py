@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from optuna.distributions import distribution_to_json
 from optuna.storages import BaseStorage, RDBStorage
 from optuna.storages._rdb import models
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import TrialState
 from sqlalchemy import Connection, func, insert, select, update
+
+from dse.search.journal import Row
 
 SCHEMA = 12
 _SYSTEM = models.TrialSystemAttributeModel.__table__
@@ -41,7 +42,7 @@ class Tables:
         with self._engine.connect() as connection:
             return self._new_ids(connection)
 
-    def add(self, make: Callable[[list[int]], Sequence[FrozenTrial]]) -> None:
+    def add(self, make: Callable[[list[int]], Sequence[Row]]) -> None:
         """Store the trials that `make` gives when told of the ids stored meanwhile."""
         with self._engine.begin() as connection:
             study = models.StudyModel.__table__
@@ -127,23 +128,24 @@ def usable(storage: BaseStorage) -> bool:
     return known and isinstance(getattr(storage, "_backend", storage), RDBStorage)
 
 
-def _insert(connection: Connection, study: int, trials: Sequence[FrozenTrial]) -> int:
+def _insert(connection: Connection, study: int, trials: Sequence[Row]) -> int:
     """Write finished trials; return the largest trial id."""
     table = models.TrialModel.__table__
     ours = select(func.max(table.c.number)).where(table.c.study_id == study)
     last = connection.scalar(ours)
     first = 0 if last is None else last + 1
+    now = datetime.now(UTC).replace(tzinfo=None)
     connection.execute(
         insert(table),
         [
             {
                 "number": first + row,
                 "study_id": study,
-                "state": trial.state,
-                "datetime_start": _utc(trial.datetime_start),
-                "datetime_complete": _utc(trial.datetime_complete),
+                "state": TrialState.COMPLETE,
+                "datetime_start": now,
+                "datetime_complete": now,
             }
-            for row, trial in enumerate(trials)
+            for row in range(len(trials))
         ],
     )
     written = select(table.c.trial_id).where(table.c.study_id == study, table.c.number >= first)
@@ -165,11 +167,11 @@ def _insert(connection: Connection, study: int, trials: Sequence[FrozenTrial]) -
                 {
                     "trial_id": i,
                     "param_name": name,
-                    "param_value": distribution.to_internal_repr(trial.params[name]),
-                    "distribution_json": distribution_to_json(distribution),
+                    "param_value": trial.params[name],
+                    "distribution_json": kind,
                 }
                 for i, trial in pairs
-                for name, distribution in trial.distributions.items()
+                for name, kind in trial.kinds.items()
             ],
         ),
         (models.TrialUserAttributeModel, _attrs((i, t.user_attrs) for i, t in pairs)),
@@ -187,7 +189,3 @@ def _attrs(pairs: Iterable[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
         for i, attrs in pairs
         for key, value in attrs.items()
     ]
-
-
-def _utc(time: datetime | None) -> datetime | None:
-    return None if time is None else time.astimezone(UTC).replace(tzinfo=None)

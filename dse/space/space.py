@@ -19,12 +19,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dse.errors import InputError
-from dse.schema.axes import SHARED, Axis, Branch, Value, branches
+from dse.schema.axes import LARGEST_SPACE, SHARED, Axis, Branch, Value, branches, points
 from dse.schema.study import Study
 from dse.space.axes import AxisTable, Flags, Ints, Values
-
-LARGEST_SPACE = 2**62
 
 
 class Space:
@@ -46,6 +43,7 @@ class Space:
         self._tables = tuple(AxisTable(axis, self.chips) for axis in self.axes)
         self.cardinalities = np.array([len(axis.values) for axis in self.axes], dtype=np.int64)
 
+        self.size = points(name, self.axes)
         found = branches(self.axes)
         active: Flags = np.array([branch.active for branch in found], dtype=bool)  # (branches, d)
         self._active = np.asfortranarray(active)
@@ -63,13 +61,6 @@ class Space:
         counts = [
             math.prod(int(self._radix[j][b]) for j in self._partial) for b in range(len(found))
         ]
-        self.size = sum(counts) * self._common_size
-        if self.size > LARGEST_SPACE:
-            raise InputError(
-                f"{name} has {float(self.size):.3g} points",
-                field="axes",
-                accepted=f"at most {float(LARGEST_SPACE):.2g}",
-            )
         self._offsets = np.array([0, *itertools.accumulate(counts)], dtype=np.int64)
         # Stride of a partial axis by branch; 0 where it does not count.
         self._strides: dict[int, Ints] = {}

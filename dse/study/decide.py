@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 LEAST, MOST = 3, 7  # decisions
 LEAST_LOSS = 0.02  # of the range of the front
-SHARES = {1: 1, 2: 24, 3: 12, 4: 8}  # parts that weights are made of, by number of objectives
+SHARES = {1: 1, 2: 24, 3: 12, 4: 8, 5: 6}  # parts that weights are made of, by number of objectives
 FACTORS = 2.0 ** (np.arange(1, 25) / 4.0)  # by which the weight of an objective is moved
 STEPS = 33  # to which a limit is moved over the range of the front
 # What regret is counted in.

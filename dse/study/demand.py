@@ -22,7 +22,7 @@ from dse.economics.lifetime import (
     cheapest_shape,
     lower_envelope,
 )
-from dse.pareto.front import Archive, non_dominated
+from dse.pareto import Archive, non_dominated
 from dse.problem.objective import PhysicsProblem
 from dse.problem.trained import serving_price
 from dse.quality.laws import hoffmann, leverage

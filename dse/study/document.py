@@ -14,8 +14,8 @@ import numpy as np
 
 from dse import __version__, units
 from dse.catalog import Catalog
-from dse.economics.evidence import evidence_rows
 from dse.economics.tco import usd_per_chip_hour
+from dse.files import full_path
 from dse.pareto import REFERENCE, Scale, choose, hypervolume
 from dse.problem.describe import (
     describe_metrics,
@@ -31,12 +31,12 @@ from dse.problem.quality import fit_ranges
 from dse.problem.racks import study_rack
 from dse.problem.shapes import model_at
 from dse.quality.laws import LAWS, UNIQUE_TOKENS
-from dse.questions.estimate.breakdown import breakdown
+from dse.questions.estimate.detail import breakdown
 from dse.questions.estimate.elsewhere import elsewhere
 from dse.questions.estimate.point import assumptions, average_load
 from dse.rules.registry import MEANINGS
 from dse.schema.catalog import LAWS as EFFICIENCY_FILES
-from dse.schema.catalog import PRICES, full_path
+from dse.schema.catalog import PRICES
 from dse.schema.metrics import METRICS
 from dse.schema.model import Model
 from dse.schema.own_config import config_of
@@ -47,6 +47,7 @@ from dse.study.demand import training_document
 from dse.study.drawn import Drawn, Errors
 from dse.study.landmarks import QUALITY, compute_multiples, landmarks
 from dse.study.next_run import describe_loss_runs
+from dse.study.prices import price_evidence, price_parts, price_rows
 from dse.study.robust import front_probability
 from dse.study.unseen import unseen
 from dse.study.untried import describe_untried
@@ -344,39 +345,6 @@ def at_bounds(problem: PhysicsProblem, metrics: Metrics, index: np.ndarray) -> l
 
 # Figures that the physics reads; the rest of a chip file is not named in a report.
 READ = ("peak_", "memory_", "tdp", "scale", "bandwidth", "latency")
-
-
-def price_rows(catalog: Catalog, problem: PhysicsProblem) -> list[dict[str, Any]]:
-    """The price of each chip of the space on its one basis."""
-    prices = catalog.prices.select(problem.study.price_basis)
-    return [
-        {
-            "chip": chip,
-            "usd_per_chip_hour": price.usd_per_chip_hour,
-            "date": price.dates,
-            "source": "; ".join(price.sources),
-            "rule": price.rule,
-            "note": "; ".join(price.notes),
-        }
-        for chip in problem.machines.ids
-        for price in (prices[chip],)
-    ]
-
-
-def price_evidence(catalog: Catalog, problem: PhysicsProblem) -> list[dict[str, Any]]:
-    """What each of these prices rests on."""
-    study = problem.study
-    priced = [(chip, study.price_basis) for chip in problem.machines.ids]
-    return evidence_rows(catalog, priced, study.costs)
-
-
-def price_parts(catalog: Catalog, problem: PhysicsProblem) -> list[dict[str, Any]]:
-    """The parts of each chip's price where chips are owned."""
-    study = problem.study
-    return [
-        usd_per_chip_hour(catalog, chip, study.price_basis, study.costs).as_json()
-        for chip in problem.machines.ids
-    ]
 
 
 def source_rows(catalog: Catalog, problem: PhysicsProblem) -> list[dict[str, Any]]:

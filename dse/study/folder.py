@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dse.errors import InputError, StorageError
+from dse.files import MOST_TABLE_BYTES, read_bytes, text_of
+from dse.schema.metrics import METRICS
 
 STUDY, FRONT, FRONT_TABLE, FLEET = "study.json", "front.json", "front.csv", "fleet.json"
 
@@ -97,19 +100,22 @@ def read_json(folder: Path, name: str) -> dict[str, Any]:
     """One of the folder's documents. Raises InputError when the folder is not a study, StorageError
     when the document is damaged."""
     path, (writer, called) = folder / name, _WRITERS.get(name, _WRITER)
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
-    except (FileNotFoundError, NotADirectoryError) as error:
+    if not os.path.lexists(path):
         raise InputError(
             f"{folder} is not a {called}: it has no {name}",
             accepted=f"a folder written by {writer}",
-        ) from error
-    except (OSError, ValueError, RecursionError) as error:
+        )
+    try:
+        text = text_of(read_bytes(path, MOST_TABLE_BYTES), str(path), escapes=True)
+        document = json.loads(text, parse_constant=_refuse)
+    except InputError as error:
+        raise StorageError(f"{error}; {writer} writes it anew") from error
+    except (ValueError, RecursionError) as error:
         raise StorageError(f"{path}: cannot be read: {error}; {writer} writes it anew") from error
     wrong = _misfit(document, _SHAPES[name], "") or _loads_misfit(name, document)
     if wrong is None and name == STUDY:
         has = {key: shape for key, shape in _MAY_HAVE.items() if document.get(key) is not None}
-        wrong = _misfit(document, has, "")
+        wrong = _misfit(document, has, "") or _unknown_metric(document)
     if wrong:
         raise StorageError(f"{path}: {wrong}; {writer} writes it anew")
     return document
@@ -126,7 +132,8 @@ def read_study(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         raise StorageError(f"{folder / FRONT}: holds no point; `dse run` writes it anew")
     shape = {"metrics": {row["metric"]: _NUMBER for row in study["objectives"]}}
     for item in items:
-        if wrong := _misfit(item, shape, f"point {item['point']}"):
+        where = f"point {item['point']}"
+        if wrong := _misfit(item, shape, where) or _ends_misfit(item, where):
             raise StorageError(f"{folder / FRONT}: {wrong}; `dse run` writes it anew")
     return study, items
 
@@ -151,6 +158,25 @@ def _misfit(value: Any, shape: Any, where: str) -> str | None:
                 return wrong
     elif not isinstance(value, shape):
         return f"{at} is {value!r:.40}"
+    return None
+
+
+def _unknown_metric(document: Mapping[str, Any]) -> str | None:
+    """The same of the metrics that study.json names."""
+    for key in ("objectives", "constraints"):
+        for k, row in enumerate(document[key]):
+            if row["metric"] not in METRICS:
+                return f"{key}[{k}].metric is {row['metric']!r:.40}"
+    return None
+
+
+def _ends_misfit(item: Mapping[str, Any], where: str) -> str | None:
+    """The same of the intervals of a point: two numbers above zero, the lower one first."""
+    for name, ends in item["metrics"].get("intervals", {}).items():
+        if wrong := _misfit(ends, [_NUMBER], f"{where}.intervals.{name}"):
+            return wrong
+        if len(ends) != 2 or not 0.0 <= ends[0] <= ends[1]:
+            return f"{where}.intervals.{name} is {ends!r:.60}"
     return None
 
 

@@ -10,12 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dse import __version__
 from dse.catalog import Catalog
 from dse.errors import InputError
-from dse.pareto import Archive
 from dse.problem.objective import PhysicsProblem, on_terms, pose
 from dse.quality.laws import DEFAULT
 from dse.schema.catalog import Source
@@ -23,11 +20,11 @@ from dse.schema.study import load_study
 from dse.search.claims import LEASE_S, Board
 from dse.search.claims import exists as has_units
 from dse.search.cluster import work_on_cluster
-from dse.search.evaluator import FRONT, Batch
+from dse.search.evaluator import FRONT
 from dse.search.record import Record
-from dse.search.run import Result, choose_engine, in_order
+from dse.search.run import Result, choose_engine, joined
 from dse.search.samplers import is_path
-from dse.search.storage import is_url
+from dse.search.storage import in_use, is_url
 from dse.search.units import WHOLE, Outcome, Plan, Union, Unit, divide, execute, surveyed
 from dse.search.workers import Processes, orphaned, work
 from dse.study.definition import definition, differences
@@ -178,16 +175,8 @@ def share(
 def with_stored(result: Result, record: Record) -> Result:
     """A study that has grown, or was asked for fewer trials than it holds, loses no point: trials
     that this search did not meet again stay on the front where nothing beats them."""
-    stored, front = record.load().batch, result.front
-    archive = Archive(front.F.shape[1])
-    archive.add(front.F, front.ids)
-    feasible = stored.take(np.flatnonzero((stored.G <= 0).all(axis=1)))
-    archive.add(feasible.F, feasible.ids)
-    if not len(archive) or np.isin(archive.ids, front.ids).all():
-        return result
-    both = Batch.of([front, feasible])
-    union = both.take(np.unique(both.ids, return_index=True)[1])
-    return replace(result, front=in_order(union.take(np.isin(union.ids, archive.ids))), miss=None)
+    front = joined(result.front, record.load().batch)
+    return replace(result, front=front, miss=None) if len(front) else result
 
 
 def join(
@@ -217,16 +206,17 @@ def join(
         posed.identity.update(engine=identity["engine"], seed=identity["seed"])
     elif engine is None or seed is None:
         _adopt(posed, location, engine, seed)
-    record = posed.record(location)
-    if trials is not None or _TRIALS not in record.attrs:
-        record.set_attrs({_TRIALS: _asked(posed, record, trials)})
-    board = Board(location, record.name, lease_s)
-    return work(
-        board,
-        partial(_plan, posed, record),
-        lambda plan, unit: execute(posed.problem, plan, unit, record=record, progress=progress),
-        stop=stop,
-    )
+    with in_use(location):
+        record = posed.record(location)
+        if trials is not None or _TRIALS not in record.attrs:
+            record.set_attrs({_TRIALS: _asked(posed, record, trials)})
+        board = Board(location, record.name, lease_s)
+        return work(
+            board,
+            partial(_plan, posed, record),
+            lambda plan, unit: execute(posed.problem, plan, unit, record=record, progress=progress),
+            stop=stop,
+        )
 
 
 def _asked(posed: Posed, record: Record, trials: int | None) -> int | None:

@@ -20,8 +20,8 @@ from dse.problem.shapes import model_at
 from dse.problem.words import short_deployment, short_shape
 from dse.quality.laws import LAWS
 from dse.schema.own_config import config_of
-from dse.search.engine import Progress
-from dse.search.run import ENUMERATE, search
+from dse.search.engine import ENUMERATE, Progress
+from dse.search.run import search
 from dse.space.candidates import Floats
 from dse.study.robust import DRAWS, draws
 

@@ -20,7 +20,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.pareto.front import non_dominated
+from dse.pareto import non_dominated
 from dse.physics.intervals import CLASS, THROUGHPUT_METRICS, interval
 from dse.physics.kin import alike, eldest
 from dse.problem.evaluate import Metrics

@@ -20,7 +20,7 @@ import numpy as np
 from dse import __version__
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError, StorageError
-from dse.files import write_json, write_text
+from dse.files import full_path, json_text, write_files, write_text
 from dse.problem.objective import PhysicsProblem
 from dse.problem.protocol import Problem
 from dse.quality.laws import ALL
@@ -28,14 +28,15 @@ from dse.questions.estimate.why_not import nothing_feasible
 from dse.schema.study import GIVEN, Space, chip_files_of
 from dse.search.checkpoint import Checkpoint
 from dse.search.claims import LEASE_S
-from dse.search.engine import Budget, Progress
-from dse.search.evaluator import SAMPLE, SEARCH, STAGES
+from dse.search.engine import ENUMERATE, Budget, Progress
+from dse.search.evaluator import FRONT as FRONT_STAGE
+from dse.search.evaluator import SAMPLE, SEARCH, STAGES, Batch
 from dse.search.exhaustive import LARGEST
 from dse.search.importance import METHOD, importances
 from dse.search.proof import SUBGRID, history, prove
 from dse.search.record import Record
-from dse.search.run import ENUMERATE, Result, at_resolution, choose_engine, search
-from dse.search.storage import shown
+from dse.search.run import Result, at_resolution, choose_engine, joined, search
+from dse.search.storage import in_use, shown
 from dse.space.thin import thinned
 from dse.study.document import describe
 from dse.study.external import ExternalProblem, external_problem, say_external
@@ -114,20 +115,22 @@ def run(
     except OSError as error:
         raise StorageError(f"cannot use {folder} as a study folder: {error.strerror}") from error
     shared: dict[str, Any] = {}
+    resumed = False
     threads = min(jobs, MOST_THREADS)
     if own is None and is_shared(record, location, jobs, cluster):
-        result, shared = share(
-            posed,
-            record,
-            str(space),
-            location,
-            trials,
-            jobs,
-            cluster,
-            lease_s,
-            progress,
-            given_runs,
-        )
+        with in_use(location):
+            result, shared = share(
+                posed,
+                record,
+                str(space),
+                location,
+                trials,
+                jobs,
+                cluster,
+                lease_s,
+                progress,
+                given_runs,
+            )
     else:
         resumed = own is None and record.trials > 0
         if own is not None:
@@ -144,10 +147,19 @@ def run(
             checkpoint=Checkpoint.begin(folder / SWEEP, identity, fresh),
             survey=True,
         )
-        if resumed:
-            result = with_stored(result, record)
+    searched = result
+    if resumed:
+        result = with_stored(result, record)
     if result.miss is not None:
         raise nothing_feasible(problem, result)
+    seconds = dict(result.seconds)
+    with _timed(seconds, "proof"):
+        # of the search alone, so that a study reported again says the same
+        alone = searched if len(searched.front) else result
+        proof, met = proof_of(own or problem, alone, identity, folder, prove, jobs, progress)
+    if met is not searched.front:
+        result = replace(result, front=joined(result.front, met))
+        record.add(result.front, FRONT_STAGE)
     front = at_resolution(problem, result.front)
     items, document = describe(problem, given, result, front, identity, folder)
     if every_law:
@@ -161,7 +173,6 @@ def run(
             threads=threads,
             progress=progress,
         )
-    seconds = dict(result.seconds)
     if own is not None:
         say_external(own, front, items, document)
     else:
@@ -170,8 +181,7 @@ def run(
                 document["views"] = describe_views(problem, threads=threads, progress=progress)
         if side := describe_systems(problem, given, threads=threads, progress=progress):
             document["systems"] = side
-    with _timed(seconds, "proof"):
-        document |= proof_of(own or problem, result, identity, folder, prove, jobs, progress)
+    document |= proof
     with _timed(seconds, "importance"):
         document |= describe_record(own or problem, result, record)
     command = ["dse", "run", str(space), "--out", str(folder), "--seed", str(seed)]
@@ -190,9 +200,12 @@ def run(
         "command": shlex.join(command),
         "seconds": {**seconds, "report": 0.0, "total": time.perf_counter() - started},
     }
-    write_text(folder, FRONT_TABLE, front_table(items))
-    write_json(folder, FRONT, {"study": problem.study.name, "items": items})
-    write_json(folder, STUDY, document)
+    made = {
+        FRONT_TABLE: front_table(items),
+        FRONT: json_text({"study": problem.study.name, "items": items}),
+        STUDY: json_text(document),
+    }
+    write_files(folder, {name: text.encode("utf-8") for name, text in made.items()})
     study = Study(folder, catalog)
     if out is None:
         weakref.finalize(study, shutil.rmtree, folder, ignore_errors=True)
@@ -232,7 +245,7 @@ def _from_here(space: Mapping[str, Any]) -> Any:
         if isinstance(value, list | tuple):
             return [settled(inner, name) for inner in value]
         named = name in ("model", "chip", "rack", "values", "loss_runs") and isinstance(value, str)
-        return str(Path(value).resolve()) if named and Path(value).exists() else value
+        return full_path(value) if named and Path(value).exists() else value
 
     found = settled(space)
     try:
@@ -252,7 +265,8 @@ def describe_record(problem: Problem, result: Result, record: Record) -> dict[st
     """`trials`, `duplicate_trials`, `trials_by_stage` and `importance`: how much each axis decides
     about each objective, over the sample of the space, or else over what the sampler asked for;
     null where these are too few designs."""
-    stored = record.load()
+    with in_use(record.location):
+        stored = record.load()
     counts = Counter(stored.stages)
     if result.survey is None:
         asked = np.array([stage == SEARCH for stage in stored.stages], dtype=bool)
@@ -288,19 +302,20 @@ def proof_of(
     asked: bool | None,
     jobs: int,
     progress: Progress,
-) -> dict[str, Any]:
-    """`true_hypervolume_share` and `proof` of study.json, `proof` null where none was wanted
-    (`asked` False). A function of the user is not called for it."""
+) -> tuple[dict[str, Any], Batch]:
+    """`true_hypervolume_share`, of what the search alone found, and `proof` of study.json, `proof`
+    null where none was wanted (`asked` False); and the front with what was met on the way. A
+    function of the user is not called for it."""
     whole = result.evaluations == problem.space.size
     share = 1.0 if whole else None
     if asked is False:
-        return {"true_hypervolume_share": share, "proof": None}
+        return {"true_hypervolume_share": share, "proof": None}, result.front
     if isinstance(problem, ExternalProblem):
         found: dict[str, Any] = {"history": history(problem, result)}
-        return {"true_hypervolume_share": share, "proof": found}
+        return {"true_hypervolume_share": share, "proof": found}, result.front
     size = problem.space.size
     part = thinned(problem.space, SUBGRID)
-    found = prove(
+    found, front = prove(
         problem,
         result,
         seed=identity["seed"],
@@ -314,4 +329,4 @@ def proof_of(
         share = found["enumerated"]["true_hypervolume_share"]
     elif asked:
         found["not_enumerated"] = f"{size:,} points are more than {LARGEST:,}"
-    return {"true_hypervolume_share": share, "proof": found}
+    return {"true_hypervolume_share": share, "proof": found}, front

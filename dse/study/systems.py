@@ -19,8 +19,7 @@ from dse.problem.words import short_deployment
 from dse.schema.calibration import KINDS
 from dse.schema.dtypes import CODE
 from dse.schema.views import COSTS
-from dse.search.engine import Progress
-from dse.search.run import ENUMERATE
+from dse.search.engine import ENUMERATE, Progress
 from dse.study.views import Fronts, enumerated
 
 SPEED = "tpot_s"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dse.catalog import Catalog, with_own_chips
-from dse.pareto.front import non_dominated
+from dse.pareto import non_dominated
 from dse.physics.machines import Machines, compile_machines
 from dse.problem.objective import PhysicsProblem, on_terms, without_pools
 from dse.problem.protocol import Evaluation

@@ -26,8 +26,7 @@ from dse.problem.words import short_deployment, short_shape
 from dse.quality.laws import LAWS
 from dse.schema.own_config import config_of
 from dse.schema.views import COSTS, QUALITY, View
-from dse.search.engine import Progress
-from dse.search.run import ENUMERATE
+from dse.search.engine import ENUMERATE, Progress
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -309,7 +309,7 @@ CHIPS = "  - chip: h100_sxm\n  - chip: mi300x\n"
             "  - {chip: mi300x, power: 900 W}\n",
             ["chips[0].power", "`costs: {chips: {mi300x: {power: 900 W}}}`"],
         ),
-        (CHIPS, OWNED + "costs: {life: 1 day}\n", ["chips[0].buy", "lives 1 day", "a quarter"]),
+        (CHIPS, OWNED + "costs: {life: 65 days}\n", ["chips[0].buy", "lives 65 days", "a quarter"]),
         (CHIPS, OWNED + "costs: {lifee: 1 year}\n", ["costs.lifee", "did you mean life?"]),
         (CHIPS, OWNED + "costs: {utilisation: 60 %}\n", ["costs.utilisation", "idle itself"]),
         (CHIPS, OWNED + COSTS % "mi300x: {price: -1 USD}", ["mi300x.price", "read '-1 USD'"]),

@@ -81,11 +81,19 @@ print(sorted(set({HEAVY!r}) & set(sys.modules)), file=sys.stderr)
         ["estimate", "--model", "llama-3-8b", "--chip", "h100_sxm"],
         ["check", "llama-3-8b", "--chip", "h100_sxm"],
         ["catalog", "models", "list"],
+        ["catalog", "racks", "list"],
+        ["compare", "h100_sxm", "b200_sxm"],
+        ["train", "llama-3-8b", "--chip", "h100_sxm", "--chips", "8", "--tokens", "1B"],
     ],
 )
 def test_a_short_answer_imports_what_it_needs(arguments: list[str]):
     """NumPy is what these count with; YAML is read by the first command after a change."""
     assert {*loads(arguments)} - {"yaml"} == {"numpy"}
+
+
+@pytest.mark.parametrize("what", ["chips", "prices"])
+def test_a_list_of_figures_counts_nothing(what: str):
+    assert {*loads(["catalog", what, "list"])} <= {"yaml"}
 
 
 def test_a_list_of_chips_imports_nothing_heavy():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dse.study.folder import FRONT, read_json
 from tests.cli.conftest import dse
 
 LOCAL = ("run", "tiny", "--engine", "pareto-local", "--seed", 3)
@@ -25,6 +26,15 @@ def test_a_small_space_is_enumerated_after_a_search(tmp_path: Path) -> None:
     assert proof["enumerated"]["found"] <= proof["enumerated"]["true_front_size"]
     assert proof["enumerated"]["true_front_size"] == every["exact_front_size"]
     assert every["front_size"] < every["exact_front_size"]
+    # what the enumeration met beyond the search is on the front, and the same when reported again
+    front = (tmp_path / "front.csv").read_bytes()
+    items, true = (read_json(out, FRONT)["items"] for out in (tmp_path, tmp_path / "all"))
+    designs = [(item["model"], item["deployment"]) for item in items]
+    assert designs == [(item["model"], item["deployment"]) for item in true]
+    again = dse(*LOCAL, "--out", tmp_path, "--json").json()
+    assert again["proof"] == proof
+    assert again["trials"] == study["trials"]
+    assert (tmp_path / "front.csv").read_bytes() == front
     assert 0.0 <= proof["enumerated"]["additive_epsilon"] < 0.05
     whole = " ".join(said.out.split())
     assert "How sure is this front Against all 32,256 points of the space" in whole

@@ -209,6 +209,24 @@ def test_a_hostile_name_goes_nowhere(space: Callable[..., Path], tmp_path: Path,
         assert "<script>alert" not in (out / report).read_text(encoding="utf-8")
 
 
+def test_five_objectives_are_weighed_and_six_are_refused(tmp_path: Path):
+    text = resolve_space("tiny").read_text().replace("name: tiny", "name: five")
+    last, more = "  tpot_s: minimize\n", "  ttft_s: minimize\n  joules_per_output_token: minimize\n"
+    path = tmp_path / "five.yaml"
+    path.write_text(text.replace(last, last + more))
+    said = dse("run", path, "--engine", "pareto-local", "--no-prove", "--out", tmp_path / "five")
+    assert said.code == 0
+    study = json.loads((tmp_path / "five" / STUDY).read_text())
+    assert len(study["objectives"]) == 5
+    assert study["front_size"] > 300
+    assert len(study["decisions"]["families"]) >= 3
+    path.write_text(text.replace(last, last + more + "  output_tokens_per_s: maximize\n"))
+    refused = dse("run", path, "--out", tmp_path / "six")
+    assert refused.code == 2
+    assert "6 objectives" in refused.err
+    assert "1 to 5 lines" in refused.err
+
+
 def test_json_leaves_nothing_else_on_standard_output(space: Callable[..., Path], tmp_path: Path):
     said = dse("run", space(), "--out", tmp_path / "out", "--json")
     assert said.json()["space"] == "small"  # progress, of a slow machine, is on standard error

@@ -10,9 +10,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
+from dse.search.claims import Board
 from dse.search.record import UNITS
 from dse.search.storage import open_storage
 from dse.study.folder import FRONT_TABLE, STUDY, read_json
@@ -41,6 +44,22 @@ def test_a_worker_may_come_first_or_last(space: Callable[..., Path], tmp_path: P
     for join in (("worker",), ("run", "--worker")):
         after = dse(*join, space(), "--storage", storage)
         assert after.out.startswith("0 work units done in ")
+
+
+@pytest.mark.parametrize("step", ["claim", "turn", "counts"])
+def test_a_database_that_is_lost_is_no_traceback(
+    space: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+):
+    storage = f"sqlite:///{tmp_path / 'study.db'}"
+    run = ("run", space(), "--storage", storage, "--out", tmp_path / "out")
+    with monkeypatch.context() as lost:
+        gone = OperationalError("COMMIT", {}, ValueError("password=s3cret: the server is gone"))
+        lost.setattr(Board, step, mock.Mock(side_effect=gone))
+        said = dse(*run)
+    assert (said.code, said.out) == (4, "")
+    assert "work was interrupted: password=... the server is gone" in said.err
+    assert not (tmp_path / "out" / STUDY).exists()
+    assert dse(*run).code == 0
 
 
 def test_a_worker_takes_engine_and_seed_from_the_study(space: Callable[..., Path], tmp_path: Path):
@@ -110,6 +129,7 @@ def test_other_hardware_data_is_refused_with_both_digests(
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_more_trials_are_added_and_none_is_lost(tmp_path: Path, jobs: int):
     run = ("run", "tiny", "--engine", "random", "--out", tmp_path / "out", "--jobs", jobs)
+    run = (*run, "--no-prove")  # an enumeration afterwards would add its designs
     few = dse(*run, "--trials", 60, "--json").json()
     ids = trials(tmp_path / "out" / "journal.log")
     more = dse(*run, "--trials", 140, "--json").json()

@@ -9,8 +9,8 @@ import pytest
 
 from dse.catalog import load_catalog
 from dse.questions.check.answer import Load, check, subject_of
+from dse.questions.check.ask import check_answer
 from dse.questions.check.nearest import nearest
-from dse.questions.check.present import check_answer
 from dse.schema.model_catalog import load_models
 
 CHIPS, MODELS = tuple(load_catalog().chips), tuple(load_models())

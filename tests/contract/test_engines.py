@@ -10,7 +10,9 @@ import pytest
 from benchmarks.synthetic import AXES, SMALL_AXES, SyntheticProblem
 from dse.errors import InputError
 from dse.pareto import share
-from dse.search import ENGINES, Budget, Evaluator, search
+from dse.search.engine import Budget
+from dse.search.evaluator import Evaluator
+from dse.search.run import ENGINES, search
 
 TORCH = importlib.util.find_spec("torch") is not None
 RUNNABLE = [name for name in ENGINES if name not in ("gp", "model-first")]

@@ -25,8 +25,8 @@ from dse.problem.objective import PhysicsProblem, pose
 from dse.problem.trained import of_terms
 from dse.problem.words import verdict
 from dse.questions.check.answer import Load, check, subject_of
-from dse.questions.check.present import answer as check_sentence
-from dse.questions.check.present import rule_lines
+from dse.questions.check.ask import answer as check_sentence
+from dse.questions.check.ask import rule_lines
 from dse.questions.estimate.point import Estimate, estimate
 from dse.questions.export import STACKS, export_arguments, export_command
 from dse.questions.fleet import subjects as fleet_subjects
@@ -35,7 +35,7 @@ from dse.questions.fleet.options import options_of
 from dse.questions.fleet.subjects import workload_of
 from dse.questions.scale import sizes
 from dse.questions.train.answer import train
-from dse.questions.train.words import sentences
+from dse.questions.train.ask import sentences
 from dse.rules.case import Case, Training
 from dse.rules.kinds import MEGATRON, REGISTRY, SERVERS, Rule
 from dse.rules.registry import MEANINGS, judge, names, row_words

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -53,7 +54,13 @@ def folder(prefix: str, user: str | None) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def answering(command: list[object], port: int, user: str | None, root: Path) -> Iterator[int]:
+def answering(
+    command: list[object],
+    port: int,
+    user: str | None,
+    root: Path,
+    stop: signal.Signals = signal.SIGTERM,
+) -> Iterator[int]:
     """A server that runs and takes connections; yields its port."""
     running = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, user=user, cwd=root
@@ -66,12 +73,13 @@ def answering(command: list[object], port: int, user: str | None, root: Path) ->
             time.sleep(0.1)
         yield port
     finally:
-        running.terminate()
+        running.send_signal(stop)
         running.wait(30)
 
 
 @contextlib.contextmanager
-def postgres_server(initdb: str, postgres: str) -> Iterator[int]:
+def postgres_data(initdb: str) -> Iterator[Callable[[str], contextlib.AbstractContextManager[int]]]:
+    """What a server keeps: yields what runs the program POSTGRES on it, more than once."""
     user = unprivileged("postgres")
     with folder("dse-postgres-", user) as root:
         data, secret, port = root / "data", root / "secret", free_port()
@@ -82,9 +90,19 @@ def postgres_server(initdb: str, postgres: str) -> Iterator[int]:
             [initdb, "-D", data, "-U", "dse", "--auth=scram-sha-256", f"--pwfile={secret}"],
             check=True, capture_output=True, user=user, cwd=root,
         )  # fmt: skip
-        command = [postgres, "-D", data, "-k", root, "-h", "127.0.0.1", "-p", str(port)]
-        with answering(command, port, user, root):
-            yield port
+
+        def run(postgres: str) -> contextlib.AbstractContextManager[int]:
+            command = [postgres, "-D", data, "-k", root, "-h", "127.0.0.1", "-p", str(port)]
+            # SIGTERM would wait until every client has gone.
+            return answering(command, port, user, root, signal.SIGINT)
+
+        yield run
+
+
+@contextlib.contextmanager
+def postgres_server(initdb: str, postgres: str) -> Iterator[int]:
+    with postgres_data(initdb) as run, run(postgres) as port:
+        yield port
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -169,6 +170,36 @@ def test_a_wrong_password_is_refused_and_not_shown(database: Callable[[str], str
     assert "password authentication failed" in said.stderr
     assert "wrong-and-secret" not in said.stdout + said.stderr
     assert "Traceback" not in said.stderr
+
+
+@pytest.mark.parametrize("form", ["as user", "lower case", "in query"])
+def test_no_form_of_a_password_is_written_or_shown(
+    database: Callable[[str], str], tmp_path: Path, form: str
+):
+    import psycopg
+    import psycopg.sql
+
+    user = form.replace(" ", "_")  # of a server that the forms share
+    secret, url = "p@ss:w/rd%1'x y&z", database(user)
+    with psycopg.connect(url, autocommit=True) as connection:
+        create = psycopg.sql.SQL("CREATE ROLE {} SUPERUSER LOGIN PASSWORD {}")
+        connection.execute(
+            create.format(psycopg.sql.Identifier(user), psycopg.sql.Literal(secret))
+        )
+    quoted = quote(secret, safe="")
+    server = url.rpartition("@")[2]
+    given = {
+        "as user": f"postgresql://{user}:{quoted}@{server}",
+        "lower case": f"postgresql://{user}:{quoted.replace('%2F', '%2f')}@{server}",
+        "in query": f"postgresql://{server}?user={user}&password={quoted}",
+    }[form]
+    run = ("run", "tiny", "--seed", "1", "--out", tmp_path / "out", "--storage", given)
+    said = [dse(*run), dse("worker", "tiny", "--storage", given), dse(*run, "--seed", "2")]
+    assert [one.returncode for one in said] == [0, 0, 4], said[0].stderr
+    texts = [(one.stdout + one.stderr).encode() for one in said]
+    texts += [path.read_bytes() for path in (tmp_path / "out").iterdir()]
+    for part in (b"p@ss", b"p%40ss", b"w/rd", b"w%2Frd", b"w%2frd"):
+        assert not [text for text in texts if part in text]
 
 
 def test_workers_share_a_study_in_mysql(mysql_url: str, tmp_path: Path):

@@ -1,33 +1,66 @@
-"""A few hundred inputs with mistakes in every run, and those that were once taken badly."""
+"""Two thousand inputs with mistakes in every run, and those that were once taken badly."""
 
 from __future__ import annotations
 
+import json
+import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import dse
-from tests.fuzz import KINDS, SAMPLE, complaint, spoiled
+from tests.fuzz import ROUND, SHARES, complaint, nth, say
+from tests.fuzz.kinds import KINDS, OWN_CHIP, PLAN, good
+from tests.fuzz.mistakes import mistaken
 
-EACH = 40
+# Kinds whose inputs take a tenth of a second and more: fewer of each.
+SLOW = {
+    **{"study": 6, "plans": 4, "heavy chip": 4, "runs": 2, "journal": 4, "sqlite": 2},
+    **{"trace": 8, "prices": 32, "laws": 48, "plan": 48},
+}
+ROUNDS = 8
+INPUTS = {kind: SLOW.get(kind, ROUNDS * share) for kind, share in SHARES.items()}
 CHIP = "id: mine\nname: mine\nmemory_capacity: 96 GB\nmemory_bandwidth: 4 TB/s\n"
 # {what was once a traceback or an echo: (end of a chip file, part of the message)}
 ONCE = {
     "a tag that its text is not": ("peak_bf16: !!bool maybe\n", "'maybe' as bool"),
     "a day that is no day": ("peak_bf16: !!timestamp 2026-13-99, 1\n", "as timestamp"),
     "a name too long for a file": (f"efficiency: {'a' * 3000}\n", "aaa"),
-    "a control character": ('peak_bf16: "\\e[31mred"\n', "\\x1b[31mred"),
+    "a control character": ('peak_bf16: "\\e[31mred"\n', "U+001B"),
+    "text from right to left": ('source: "\\u202edlog"\n', "chip.yaml:5: source: read the"),
 }
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "flags"])
+@pytest.mark.parametrize("kind", INPUTS)
 def test_mistakes_are_answered_in_words(kind: str, tmp_path: Path) -> None:
     found = {}
-    for seed in range(EACH):
+    for seed in range(INPUTS[kind]):
         folder = tmp_path / str(seed)
         folder.mkdir()
         found[seed] = complaint(kind, seed, folder)
     assert {seed: said for seed, said in found.items() if said} == {}
+
+
+def test_without_a_mistake_every_input_is_accepted(tmp_path: Path) -> None:
+    """Else a mistake would be refused for another reason than its own."""
+    refused = {}
+    for k, words in enumerate(good(tmp_path)):
+        said = say(words)
+        if said.code:
+            refused[k, *words[:4]] = said.err[:300]
+    assert not refused, "\n".join(f"{words}: {said}" for words, said in refused.items())
+
+
+def test_a_run_of_the_suite_has_two_thousand() -> None:
+    assert sum(INPUTS.values()) >= 2000
+
+
+def test_rounds_count_every_kind_up() -> None:
+    inputs = [nth(k, 7, ROUND) for k in range(2 * len(ROUND))]
+    assert len(set(inputs)) == len(inputs)
+    assert sorted(seed for kind, seed in inputs if kind == "plan") == list(range(7, 7 + 16))
 
 
 @pytest.mark.parametrize("what", ONCE)
@@ -41,9 +74,100 @@ def test_what_was_once_taken_badly(what: str, tmp_path: Path) -> None:
     assert "\x1b" not in said.err
 
 
-def test_an_input_can_be_made_again() -> None:
-    import random
+# Inputs that were once taken badly: {what: (kind, seed)}.
+SEEDS = {
+    "a number for the name of a chip, in a claim": ("claim", 5024),
+    "a link to itself for a table": ("prices", 104),
+    "a link to itself for a journal": ("journal", 5000),
+}
 
-    text = (SAMPLE / "study.json").read_text(encoding="utf-8")
-    twice = [spoiled(text, random.Random(3)) for _ in range(2)]  # noqa: S311
-    assert twice[0] == twice[1] != text
+
+@pytest.mark.parametrize("what", SEEDS)
+def test_an_input_that_was_once_taken_badly(what: str, tmp_path: Path) -> None:
+    kind, seed = SEEDS[what]
+    assert complaint(kind, seed, tmp_path) == ""
+
+
+def test_a_stored_study_with_a_metric_that_there_is_not(tmp_path: Path) -> None:
+    KINDS["study.json"].beside(tmp_path)
+    text = KINDS["study.json"].texts()[0]
+    (tmp_path / "study.json").write_text(text.replace('"tpot_s"', '"0x"'), "utf-8")
+    said = dse("estimate", tmp_path, "knee")
+    assert said.code == 4
+    assert "metric is '0x'" in said.err
+
+
+def test_a_stored_front_whose_interval_is_none(tmp_path: Path) -> None:
+    KINDS["front"].beside(tmp_path)
+    document = json.loads(KINDS["front"].texts()[0])
+    document["items"][0]["metrics"]["intervals"]["tpot_s"] = [0.01, -1.0]
+    (tmp_path / "front.json").write_text(json.dumps(document), "utf-8")
+    said = dse("estimate", tmp_path, "knee")
+    assert said.code == 4
+    assert "intervals.tpot_s is [0.01, -1.0]" in said.err
+
+
+def test_a_part_of_a_token_is_refused() -> None:
+    said = dse("whatif", "tiny", "--set", "workload.prompt_tokens=8.192")
+    assert said.code == 2
+    assert "a whole number of tokens" in said.err
+
+
+def test_an_input_can_be_made_again() -> None:
+    text = OWN_CHIP
+    assert mistaken(text, "study 3") == mistaken(text, "study 3") != text
+    assert mistaken(text, "study 3", without=(0, 1, 2)) == text
+
+
+# -- what stands in the place of a file -----------------------------------------------------
+
+
+def _loop(path: Path) -> None:
+    path.symlink_to(path)
+
+
+def _text(encoding: str, begins: str = "") -> Callable[[Path], object]:
+    return lambda path: path.write_bytes((begins + OWN_CHIP).encode(encoding))
+
+
+PLACES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a folder": (Path.mkdir, "chip.yaml"),
+    "a pipe without a writer": (os.mkfifo, "chip.yaml"),
+    "a link to itself": (_loop, "chip.yaml"),
+    "a device without an end": (lambda path: path.symlink_to("/dev/zero"), "at most 16,000,000"),
+    "what cannot be read": (lambda path: path.symlink_to("/proc/self/mem"), "cannot be read"),
+    "nothing in it": (lambda path: path.touch(), "not a mapping"),
+    "UTF-16": (_text("utf-16"), "UTF-16 text (accepted: UTF-8 text)"),
+    "latin-1": (_text("latin-1", "# é\n"), "not UTF-8 text at byte 2"),
+    "17 MB": (lambda path: path.write_text("x" * 17_000_000), "at most 16,000,000 bytes"),
+}
+
+
+@pytest.mark.parametrize("what", PLACES)
+def test_what_is_no_file_is_refused_at_once(what: str, tmp_path: Path) -> None:
+    put, part = PLACES[what]
+    path = tmp_path / "chip.yaml"
+    put(path)
+    for words in (("catalog", "chips", "check", path), ("estimate", "--chip", path)):
+        said = dse(*words, *(("--model", "llama-3-8b") if words[0] == "estimate" else ()))
+        assert said.code == 2, said.err
+    said = dse("catalog", "chips", "check", path)
+    assert part in said.err
+
+
+def test_a_plan_may_come_from_a_pipe(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_text, args=(PLAN,))
+    writer.start()
+    said = dse("fleet", path)
+    writer.join()
+    assert said.code == 0, said.err
+
+
+@pytest.mark.parametrize("mark", ["\x1b[31m", "\u202e", "\x07"])
+def test_an_argument_that_a_terminal_acts_on_is_refused(mark: str) -> None:
+    said = dse("estimate", "--model", f"llama{mark}", "--chip", "h100_sxm")
+    assert said.code == 2
+    assert f"U+{ord(mark[0]):04X}" in said.err
+    assert mark not in said.err

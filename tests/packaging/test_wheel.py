@@ -116,6 +116,25 @@ def test_data_is_found_inside_the_package(dse: Path):
     assert data == str(Path(package).parent / "_data")
 
 
+@pytest.mark.parametrize(
+    "command", ["catalog chips list", "catalog spaces list", "check llama-3-8b --chip h100_sxm"]
+)
+def test_no_command_reads_yaml(
+    dse: Path, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The wheel brings its files compiled: the first command is as quick as any other."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    program = f"""
+import sys
+from dse.cli import main
+main({command.split()!r})
+print("yaml" in sys.modules, file=sys.stderr)
+"""
+    ended = run(dse.parent / "python", "-I", "-c", program)
+    assert ended.stderr == "False\n"
+    assert not any(tmp_path.iterdir())
+
+
 def test_commands_from_the_root_folder(dse: Path, tmp_path: Path):
     assert run(dse, "--version").stdout.startswith("dse ")
     assert "quickstart" in run(dse, "catalog", "spaces", "list").stdout

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from dse import pareto
 from dse.pareto import (
     Archive,
     Scale,
@@ -14,7 +15,6 @@ from dse.pareto import (
     non_dominated,
     resolved,
 )
-from dse.pareto import resolution as at_resolution
 
 Rows = st.integers(1, 4).flatmap(
     lambda m: arrays.arrays(
@@ -140,12 +140,12 @@ def test_a_design_is_left_out_for_a_kept_one_alone(
     front: tuple[np.ndarray, list[float], list[bool]], divided: bool
 ) -> None:
     F, step, relative = front
-    block = at_resolution.BLOCK
+    block = pareto.BLOCK
     try:
-        at_resolution.BLOCK = 4 if divided else block
+        pareto.BLOCK = 4 if divided else block
         kept = resolved(F, step, relative)
     finally:
-        at_resolution.BLOCK = block
+        pareto.BLOCK = block
     assert kept.any()
     reach = np.where(relative, np.abs(F) * np.asarray(step), step) + 1e-9
     for row, far in zip(F[~kept], reach[~kept], strict=True):

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from unittest.mock import patch
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dse.catalog import load_catalog
-from dse.problem.objective import pose
+from dse.physics import deployed
+from dse.physics.phases import case_of, decode_step, prefill_step
+from dse.problem.objective import PhysicsProblem, pose
 from dse.schema.axes import Axis, Condition
-from dse.schema.study import load_study
+from dse.schema.study import load_study, resolve_space
+from dse.space.alike import distinct
 from dse.space.space import Space
 
 NAMES = (
     "sparse", "hidden_size", "num_hidden_layers", "num_experts", "num_experts_per_tok",
     "tensor_parallel", "data_parallel", "weight_dtype",
+)  # fmt: skip
+SHARING = (
+    "quickstart", "attention-kinds", "basket-h200-tpu-trn2", "consumer-fleet", "deploy-deepseek-v3",
+    "gpu-tpu-lpu-wafer", "lifetime-sparse", "pools-deepseek-v3", "rack-domain", "shape-for-nvl72",
+    "shape-for-edge", "sparse-against-dense", "three-systems",
 )  # fmt: skip
 VALUES = {"sparse": (False, True), "weight_dtype": ("bf16", "fp8", "nvfp4")}
 
@@ -151,3 +163,67 @@ def test_points_that_share_a_deployment_are_each_what_they_are_alone() -> None:
         alone = posed.evaluate(index[i : i + 1])
         assert alone.F[0].tobytes() == whole.F[i].tobytes()
         assert alone.G[0].tobytes() == whole.G[i].tobytes()
+
+
+@cache
+def shipped(name: str) -> PhysicsProblem:
+    catalog = load_catalog()
+    return pose(load_study(resolve_space(name), catalog), catalog)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(SHARING), st.integers(0, 2**32), st.data())
+def test_what_layers_share_changes_no_bit(name: str, seed: int, data: st.DataObject) -> None:
+    """Of any part of a space, with experts, latent attention, stages, pools, software, tiers or
+    several workloads: shared among all points, or worked out for each alone."""
+    posed = shipped(name)
+    index = posed.space.sample(np.random.default_rng(seed), 150)
+    for j in data.draw(st.sets(st.sampled_from(range(index.shape[1])))):
+        index[:, j] = index[0, j]
+    index = posed.space.canonical(index)
+    found = []
+    for few in (0, len(index)):
+        with patch.object(deployed, "FEW", few):
+            found.append(posed.evaluate(index))
+    assert found[0].F.tobytes() == found[1].F.tobytes()
+    assert found[0].G.tobytes() == found[1].G.tobytes()
+
+
+@pytest.mark.parametrize("name", SHARING)
+def test_a_layer_sees_all_that_its_time_depends_on(name: str) -> None:
+    """The seconds of a step, layer by layer, are those of its ledger, which sees all."""
+    posed = shipped(name)
+    batch = replace(posed.batch(posed.space.sample(np.random.default_rng(0), 400)), backend=None)
+    case = case_of(batch, posed.mix[0].workload, posed.machines)
+    for step, tokens in ((prefill_step, 3000.0), (decode_step, 7.0)):
+        work = tokens + np.arange(len(batch), dtype=np.float64) % 3.0
+        with np.errstate(all="ignore"):
+            alike, _ = step(case, work, parts=False)
+            whole, _ = step(case, work, parts=True)
+        assert np.allclose(alike, whole, rtol=1e-12, atol=0.0, equal_nan=True)
+
+
+def test_servers_launched_otherwise_share_no_layer() -> None:
+    """Equal candidates of one batch, on servers that launch kernels early or do not."""
+    posed = shipped("quickstart")
+    batch = replace(posed.batch(posed.space.sample(np.random.default_rng(0), 1)), backend=None)
+    code = posed.machines.code("b200_sxm")
+    batch = replace(batch, chip=np.full(1, code))[np.zeros(600, dtype=np.intp)]
+    load = posed.mix[0].workload
+    early = load_catalog().backends["trtllm"].early_launch
+    assert early is not None
+    remaining = np.where(np.arange(600) % 2, early.remaining, 1.0)
+    backend = replace(load.backend, early_launch=replace(early, remaining=remaining))
+    case = case_of(batch, replace(load, backend=backend), posed.machines)
+    seconds, _ = decode_step(case, np.full(600, 7.0), parts=False)
+    whole, _ = decode_step(case, np.full(600, 7.0), parts=True)
+    assert seconds[1] < seconds[0]
+    assert np.allclose(seconds, whole, rtol=1e-12, atol=0.0)
+
+
+@given(st.lists(st.tuples(*[st.sampled_from((0.0, -0.0, 1.0, 2.0, np.nan))] * 3), min_size=1))
+def test_distinct_rows_are_told_apart_bit_by_bit(given: list[tuple[float, ...]]) -> None:
+    table = np.array(given)
+    first, kinds = distinct([np.ascontiguousarray(column) for column in table.T])
+    assert table[first][kinds].tobytes() == table.tobytes()
+    assert len(first) == len({row.tobytes() for row in table})

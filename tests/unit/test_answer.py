@@ -6,9 +6,11 @@ import csv
 import io
 import json
 import re
+import resource
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -25,7 +27,7 @@ from dse.answer.answer import (
     long_table,
     table_of,
 )
-from dse.answer.palette import plain
+from dse.answer.plots import plain
 from dse.answer.sentences import spoken
 from dse.errors import StorageError
 
@@ -138,6 +140,25 @@ def test_files_are_whole_or_absent(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError):
         ANSWER.write(tmp_path / "file")
+
+
+def test_where_one_file_does_not_fit_none_is_replaced(tmp_path: Path) -> None:
+    before = {path.name: path.read_bytes() for path in ANSWER.write(tmp_path)}
+    sizes = sorted(map(len, before.values()))
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for room in (0, sizes[1], sizes[-2], sizes[-1] // 2):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, most))
+        try:
+            with pytest.raises(StorageError, match="cannot be written: File too large"):
+                replace(ANSWER, command="another").write(tmp_path)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    (tmp_path / "sample.html").unlink()
+    (tmp_path / "sample.html").mkdir()
+    with pytest.raises(StorageError, match=r"sample.html: cannot be written: Is a directory"):
+        replace(ANSWER, command="another").write(tmp_path)
+    assert (tmp_path / "sample.json").read_bytes() == before["sample.json"]
 
 
 def test_a_closed_pipe_is_no_error_and_the_files_are_there(tmp_path: Path) -> None:

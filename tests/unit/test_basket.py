@@ -119,7 +119,7 @@ def test_one_chip_no_floor_and_nothing_for_all_are_refused(study):
 
 def test_page_text_and_document_say_the_same(found):
     sentence = lead(found)[0]
-    answer = basket_answer(found, "dse compare <script> --by chip")
+    answer = replace(basket_answer(found), command="dse compare <script> --by chip")
     assert escape(sentence) in answer.to_markdown()
     assert sentence == document(found)["answer"][0] == answer.headline
     page = answer.to_html()

@@ -16,33 +16,19 @@ from dse.economics.load import at_load
 from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputError
 from dse.questions.whatif.answer import Questions, answer
+from dse.questions.whatif.ask import sentences
 from dse.questions.whatif.breakeven import COST, break_even
 from dse.questions.whatif.change import from_flags, read_sweep, sweep_rows
 from dse.questions.whatif.equal import equal, racks_held
 from dse.questions.whatif.inputs import apply, inputs_of, read_change
-from dse.questions.whatif.present import sentences
 from dse.questions.whatif.sensitivity import sensitivities
 from dse.questions.whatif.solve import Stand, all_points, describe, metrics_at, solve
 from dse.questions.whatif.subject import Subject, of_study, under, whole_servers
 from dse.schema.load import Demand, demand_words, rate_words, read_rate
 from dse.schema.owning import power_at_meter
+from tests.helpers_whatif import SPACE
+from tests.helpers_whatif import asked_of as space_asked_of
 
-SPACE = """\
-name: pair
-workload: {{prompt_tokens: 1000, output_tokens: {output}, serving: continuous}}
-price_basis: {basis}
-model: llama-3-8b
-deployment:
-  chip: [h100_sxm, mi300x, l40s]
-  replicas: 1
-  tensor_parallel: [1, 2, 4]
-  weight_dtype: [bf16, fp8]
-  kv_dtype: bf16
-  concurrency: [1, 4, 16, 64, 256]
-objectives: {{usd_per_million_total_tokens: minimize, tpot_s: minimize}}
-constraints: [ttft_s <= 2 s, tpot_s <= 20 ms]
-{demand}
-"""
 POISSON = """\
 name: arrivals
 workload: {prompt_tokens: 500, output_tokens: 200, serving: poisson, requests_per_second: 3}
@@ -77,9 +63,8 @@ DAY = 86_400.0
 def asked_of(
     folder: Path, demand: str = "", basis: str = "on_demand", output: int = 200
 ) -> Subject:
-    file = folder / "space.yaml"
-    file.write_text(SPACE.format(demand=demand, basis=basis, output=output), encoding="utf-8")
-    return of_study(str(file), load_catalog())
+    pair = SPACE.format(prompt=1000, output=output, chips="h100_sxm, mi300x, l40s")
+    return space_asked_of(folder, f"{pair.replace('rental_3yr', basis)}{demand}\n")
 
 
 @pytest.fixture(scope="module")

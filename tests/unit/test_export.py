@@ -14,8 +14,7 @@ from dse.errors import InputError
 from dse.questions.check.answer import Load, check, subject_of
 from dse.questions.check.degrees import nearest_degrees, of_shape
 from dse.questions.export import STACKS, export_arguments, export_config
-from dse.questions.export.files import script
-from dse.questions.export.flags import Flag, flags_of, nested, switch
+from dse.questions.export.files import Flag, flags_of, nested, script, switch
 from dse.schema.architectures import ARCHITECTURES, published_class, write_config
 from dse.schema.dtypes import DTYPES
 from dse.schema.huggingface import from_config

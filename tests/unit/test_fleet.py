@@ -328,3 +328,53 @@ def test_fewer_columns_and_whole_servers_in_use_say_what_the_whole_program_says(
         assert solve(one, options, split=("run", "servers")).usd <= fewer.usd * (1.0 + 1e-4)
         whole = solve(one, options)
         assert whole.mix is None or whole.usd >= fewer.usd * (1.0 - 3e-6)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rates=st.lists(st.floats(2.0, 6.0), min_size=6, max_size=6),
+    prices=st.lists(st.floats(1.0, 4.0), min_size=4, max_size=4),
+    servers=st.lists(st.sampled_from([1, 2, 4]), min_size=3, max_size=3),
+    supply=st.sampled_from([12.0, math.inf, math.inf]),
+    watts=st.sampled_from([5e4, math.inf, math.inf]),
+    lead=st.integers(0, 1),
+    used=st.sampled_from([0.0, 1.0]),
+)
+def test_chips_that_another_replaces_change_neither_a_split_nor_a_whole_fleet(
+    rates: list[float],
+    prices: list[float],
+    servers: list[int],
+    supply: float,
+    watts: float,
+    lead: int,
+    used: float,
+):
+    """The least cost is that of the program itself, with every column and limit: of split servers,
+    where chips that another replaces are left out, and of whole ones, which split instances bound
+    and whose chips in use they suggest."""
+    one = plan(
+        chip("a", rent("a", prices[0]), server=servers[0], watts=1e3),
+        chip("b", rent("b", prices[1], chips_per_quarter=supply), server=servers[1], watts=2e3),
+        chip("c", rent("c", prices[2], lead_quarters=lead), server=servers[2], watts=500.0),
+        demand=(demand(per_s=40.0, growth=0.3), demand("code", 20.0, growth=-0.2)),
+        spare_servers=1,
+        limits=Limits(watts=watts),
+        quarters=3,
+        used_after_end=used,
+    )
+    options = [
+        option({name: 1}, rate, klass)
+        for (name, klass), rate in zip(
+            itertools.product("abc", ("chat", "code")), rates, strict=True
+        )
+    ]
+    split = ("run", "servers")
+    for parts, found in (
+        (split, solve(one, options, split=split, gap=1e-6, nodes=20_000)),
+        ((), solve(one, options, gap=1e-4, nodes=20_000)),
+    ):
+        plain = program.solve(program_of(one, options, split=parts), gap=1e-6, nodes=200_000)
+        assert (found.mix is None) == (plain.value is None)
+        if found.mix is not None:
+            assert found.usd == pytest.approx(plain.usd, rel=2e-4)
+            assert found.bound <= plain.usd * (1.0 + 1e-6)

@@ -12,11 +12,10 @@ from dse.catalog import load_catalog
 from dse.economics.fleet import Solved, divisible, solve, with_offer
 from dse.economics.fleet_cost import Mix
 from dse.physics.intervals import UNKNOWN
-from dse.questions.fleet.answer import answer_of
+from dse.questions.fleet.answer import answer_of, waits_for
 from dse.questions.fleet.cash import finance, finance_words, stock_words
 from dse.questions.fleet.changes import Steps, entries, entry, lack, loosened
 from dse.questions.fleet.document import document
-from dse.questions.fleet.infeasible import waits_for
 from dse.questions.fleet.memo import _interval, _otherwise
 from dse.questions.fleet.options import options_of
 from dse.questions.fleet.words import lead
@@ -38,7 +37,8 @@ def test_one_price_moves_the_answer_as_arithmetic_says():
     assert used(1.98) == {"a, rent"}
     assert used(2.02) == {"b, rent"}
     one = plan(chip("a", rent("a", 2.5)), chip("b", rent("b", 3.0)))
-    found = {row.offer.chip: row for row in entries(one, options, solve(one, options), print)}
+    base = solve(one, options)
+    found = {row.offer.chip: row for row in entries(one, options, base, base, print)}
     assert not found["a"].used
     assert found["a"].usd_at == pytest.approx(2.0, rel=1e-4)
     # With a at 2.5, b is left at 3 x 2.5 / 2.
@@ -72,7 +72,7 @@ def test_the_price_of_what_is_bought_moves_the_answer_as_arithmetic_says(stock: 
         found = solve(one, options)
         assert found.mix is not None
         assert bool(found.mix.orders.get(("a, bought", 0))) is bought
-        row = entries(one, options, found, print)[0]
+        row = entries(one, options, found, found, print)[0]
         assert row.used is bought
         assert row.usd_at == pytest.approx(even, rel=1e-3)
 
@@ -99,7 +99,8 @@ def test_the_times_of_a_rent_that_may_be_broken_have_one_price():
     }
     assert waits_for(replace(one, chips=one.chips[:1]), options[:1]) == ["a, rent"]
     # One quarter of service: broken, at 4, it is cheaper than 5; even at 2 x 5 / 4.
-    found = {row.offer.label: row for row in entries(one, options, solve(one, options), print)}
+    base = solve(one, options)
+    found = {row.offer.label: row for row in entries(one, options, base, base, print)}
     assert list(found) == ["a, rent", "b, rent"]
     assert found["a, rent"].used
     assert found["a, rent"].usd_at == pytest.approx(2.5, rel=1e-3)
@@ -194,10 +195,10 @@ def test_what_changes_a_large_fleet_is_no_gap_of_the_solver():
     one = replace(one, used_after_end=1.0)
     options, _ = options_of(one, catalog)
     split = divisible(one, options)
-    base, whole = solve(one, options, split=split), solve(one, options)
+    base = solve(one, options, split=split)
     free = replace(one, limits=Limits())
     assert solve(free, options, split=split, gap=1e-7).usd == pytest.approx(base.usd, rel=2e-4)
-    power = next(row for row in loosened(one, options, whole, print) if row.what == "watts")
+    power = next(row for row in loosened(one, options, base, print) if row.what == "watts")
     assert power.usd == 0.0
     offer = next(one for one in one.offers if one.label == "h200_sxm, bought")
     found = entry(one, options, base, offer, used=False, split=split)

@@ -298,6 +298,8 @@ def test_a_compiled_document_is_what_the_file_says(tmp_path: Path) -> None:
     again = Compiled(tmp_path)
     assert again.find(content) == {"a": 1, "b": ["x", 2.5, None, True]}
     assert [again.find(other) for other in (content + b" ", b"8: one", b"a: .nan")] == [None] * 3
+    again.code = b"another version of the reader"
+    assert again.find(content) is None
     file = tmp_path / NAME
     for spoiled in (
         file.read_bytes().replace(b'"a":1', b'"a":9'),
@@ -307,6 +309,24 @@ def test_a_compiled_document_is_what_the_file_says(tmp_path: Path) -> None:
     ):
         file.write_bytes(spoiled)
         assert Compiled(tmp_path).find(content) is None
+
+
+def test_a_wheels_documents_are_read_before_the_cache_and_need_not_be_whole(tmp_path: Path) -> None:
+    """A broken file of the wheel leaves the YAML files, and an edited one is read anew."""
+    made = Compiled(None)
+    made.keep(b"a: 1", {"a": 1})
+    shipped = tmp_path / NAME
+    shipped.write_bytes(made.text())
+    assert Compiled(None, shipped).find(b"a: 1") == {"a": 1}
+    assert Compiled(None, shipped).find(b"a: 2") is None
+    for spoiled in (shipped.read_bytes()[:-3], b"\xff" * 99, b""):
+        shipped.write_bytes(spoiled)
+        again = Compiled(tmp_path / "cache", shipped)
+        assert again.find(b"a: 1") is None
+        again.keep(b"a: 1", {"a": 1})
+        again.write()
+        assert Compiled(tmp_path / "cache", shipped).find(b"a: 1") == {"a": 1}
+        (tmp_path / "cache" / NAME).unlink()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="modes are of POSIX")

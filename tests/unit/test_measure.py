@@ -344,7 +344,7 @@ def test_measured_collectives_enter_the_file(tmp_path: Path):
     rows = pd.concat(
         [
             pd.DataFrame(
-                {"operation": name, "devices": 2, "bytes": size, "seconds": 2e-4 + size / 1e9,
+                {"operation": name, "devices": 2, "bytes": size, "seconds": 2e-4 + size / 4e9,
                  "spread": 0.1, "samples": 5}
             )
             for name in links.OPERATIONS
@@ -359,7 +359,7 @@ def test_measured_collectives_enter_the_file(tmp_path: Path):
     system = read_own_chip(tmp_path / "my_cpu.yaml", efficiency=[linked]).system
     assert system is not None
     assert system.levels[0].size == 2
-    assert system.levels[0].bytes_per_s_per_direction == pytest.approx(1e9, rel=0.05)
+    assert system.levels[0].bytes_per_s_per_direction == pytest.approx(4e9, rel=0.05)
 
 
 def test_the_group_sizes():

@@ -15,10 +15,10 @@ from benchmarks.synthetic import GridSpace
 from dse.catalog import load_catalog
 from dse.problem.objective import pose
 from dse.problem.protocol import Evaluation, Objective
-from dse.questions.study.sure import history_figures, percent, sentences
+from dse.questions.study.words import history_figures, percent, sentences
 from dse.schema.study import load_study, resolve_space
-from dse.search import search
 from dse.search.proof import against_truth, local_optimality, prove, restarts
+from dse.search.run import search
 from dse.space.thin import thinned
 
 N = 10
@@ -74,7 +74,8 @@ def test_a_lost_point_costs_what_it_covers(problem: Diagonal) -> None:
 def test_local_optimality_is_not_the_truth(problem: Diagonal) -> None:
     """Points of the diagonal differ in two parameters, so that no neighbour finds a lost one. A
     point behind the diagonal is beaten by neighbours."""
-    local = local_optimality(problem, without(problem, 4), threads=1)
+    local, better = local_optimality(problem, without(problem, 4), threads=1)
+    assert not len(better)
     assert (local["points"], local["better"], local["share"]) == (N - 1, 0, 1.0)
     behind = problem.space.rank(np.array([[0, 5, 5]]))
     result = without(problem)
@@ -85,30 +86,37 @@ def test_local_optimality_is_not_the_truth(problem: Diagonal) -> None:
         F=np.array([[5.0, 5.0]]),
         G=np.array([[0.0]]),
     )
-    local = local_optimality(problem, replace(result, front=front), threads=1)
+    local, better = local_optimality(problem, replace(result, front=front), threads=1)
+    assert sorted(problem.space.unrank(better)[:, 1:].tolist()) == [[4, 5], [5, 4]]
     # x = 4 and y = 4 beat it, both on the diagonal; nine further values of x and y, and the switch
     assert (local["neighbours"], local["better"], local["share"]) == (19, 2, 0.0)
 
 
 def test_restarts_are_measured_against_all_together(problem: Diagonal) -> None:
-    runs = restarts(problem, without(problem, 4), seed=0, threads=1, progress=lambda *_: None)
+    runs, met = restarts(problem, without(problem, 4), seed=0, threads=1, progress=lambda *_: None)
+    assert set(search(problem, "exhaustive").front.ids) == set(met)
     assert [run["share"] for run in runs[1:]] == [1.0] * 3
     assert runs[0]["share"] == pytest.approx(1 - (1 / 81) / TOTAL)
 
 
 def test_a_space_that_is_small_enough_is_proved_and_no_other(problem: Diagonal) -> None:
     lost = without(problem, 4)
-    whole = prove(problem, lost, seed=0, subgrid=None, enumerate_up_to=200, threads=1)
+    whole, front = prove(problem, lost, seed=0, subgrid=None, enumerate_up_to=200, threads=1)
     assert whole["enumerated"]["evaluations"] == problem.space.size == 200
     assert "restarts" not in whole
-    part = prove(problem, lost, seed=0, subgrid=problem, enumerate_up_to=199, threads=1)
+    np.testing.assert_array_equal(front.ids, search(problem, "exhaustive").front.ids)
+    assert whole["added"] == 1
+    assert "One more design" in " ".join(sentences({"proof": whole}))
+    part, _ = prove(problem, lost, seed=0, subgrid=problem, enumerate_up_to=199, threads=1)
     assert "enumerated" not in part
     assert part["subgrid"]["true_hypervolume_share"] == 1.0
     said = " ".join(sentences({"proof": part}))
     assert "evidence, not proof" in said
     assert "optimal" not in said
     assert "9 of 10 true points" in " ".join(sentences({"proof": whole}))
-    every = prove(problem, search(problem, "exhaustive"), seed=0, subgrid=None, enumerate_up_to=0)
+    every, _ = prove(
+        problem, search(problem, "exhaustive"), seed=0, subgrid=None, enumerate_up_to=0
+    )
     assert "the true front of the model" in sentences({"proof": every})[0]
 
 
@@ -130,7 +138,7 @@ def test_the_picture_holds_every_point_of_the_history() -> None:
 
 
 def test_the_history_ends_with_the_whole_and_never_falls(problem: Diagonal) -> None:
-    found = prove(
+    found, _ = prove(
         problem, search(problem, "pareto-local"), seed=0, subgrid=None, enumerate_up_to=200
     )
     shares = [row["share"] for row in found["history"]]

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import norm
 
 from dse.catalog import load_catalog
-from dse.pareto.front import non_dominated
+from dse.pareto import non_dominated
 from dse.physics.kin import COMMON
 from dse.problem.objective import PhysicsProblem, pose
 from dse.schema.study import load_study, resolve_space

@@ -20,11 +20,13 @@ from dse.pareto import share
 from dse.problem.objective import PhysicsProblem, pose
 from dse.problem.protocol import Evaluation
 from dse.schema.study import load_study, resolve_space
-from dse.search import Budget, Evaluator, Record, choose_engine, search
 from dse.search import evaluator as evaluator_module
 from dse.search.checkpoint import Checkpoint
-from dse.search.pareto_local import leap, sample
-from dse.search.record import active_axes, uninterrupted
+from dse.search.engine import Budget
+from dse.search.evaluator import Evaluator
+from dse.search.pareto_local import leaps, sample
+from dse.search.record import Record, active_axes, uninterrupted
+from dse.search.run import choose_engine, search
 from dse.search.samplers import GENERATION, POPULATION, AskTell, best, nsga2_sampler
 from dse.search.storage import open_storage
 
@@ -164,7 +166,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from benchmarks.synthetic import SMALL_AXES, SyntheticProblem
-from dse.search import search
+from dse.search.run import search
 from dse.search.checkpoint import Checkpoint
 
 def progress(done, total, front):
@@ -222,7 +224,7 @@ def test_moves_in_two_parameters_reach_what_no_single_step_does(problem):
     evaluator = Evaluator(problem)
     evaluator.evaluate(start[feasible][:1])
     origin = start[feasible][:1]
-    moved = leap(evaluator, rng())
+    moved = evaluator.evaluate(leaps(evaluator, rng()))
     both_on = moved.index[:, 0] == origin[0, 0]
     changed = (moved.index != origin).sum(axis=1)[both_on]
     assert changed.max() == 2
@@ -302,7 +304,7 @@ def test_any_sampler_is_an_engine_by_its_path(problem, path):
     ("path", "why"),
     [
         ("os:system", "is no sampler of Optuna"),
-        ("dse.search:search", "is no sampler of Optuna"),
+        ("dse.search.run:search", "is no sampler of Optuna"),
         ("nosuch_module:X", "cannot be imported"),
         ("optuna.samplers:Nosuch", "cannot be imported"),
         ("a b:c", "read 'a b:c'"),

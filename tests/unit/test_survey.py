@@ -10,9 +10,11 @@ from benchmarks.synthetic import CHIPS, SMALL_AXES, Axis, GridSpace, SyntheticPr
 from dse.catalog import load_catalog
 from dse.pareto import non_dominated
 from dse.problem.protocol import Evaluation
-from dse.search import ENGINES, Budget, Record, search
+from dse.search.engine import Budget
 from dse.search.evaluator import Batch
 from dse.search.importance import LEAST, importances
+from dse.search.record import Record
+from dse.search.run import ENGINES, search
 from dse.search.survey import BLOCK, Survey, blocks, take
 from dse.study.join import posed_study
 

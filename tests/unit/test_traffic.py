@@ -179,7 +179,7 @@ def test_limits_that_no_chip_keeps() -> None:
         requests_per_second=1.0,
         prompt_tokens=1024,
         output_tokens=256,
-        tpot_limit="1us",
+        tpot_limit="100us",
     )
     assert found.document["feasible"] is False
     assert found.headline.startswith("No fleet serves requests within its limits")

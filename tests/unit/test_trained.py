@@ -15,7 +15,7 @@ from dse.economics.lifetime import LossLaw, lifetime
 from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputErrors
 from dse.problem.objective import PhysicsProblem, pose
-from dse.problem.training.figures import OF_TRAINING
+from dse.problem.training import OF_TRAINING
 from dse.quality.laws.leverage import (
     LOSS_FLOOR,
     LOSS_PARAMETERS,

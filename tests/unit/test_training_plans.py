@@ -13,7 +13,7 @@ from dse.physics.training.at_scale import LOSSES_AT_SCALE
 from dse.physics.training.plans import SEARCHED, Setting, default_batch_tokens, plans
 from dse.physics.training.sites import SPLITS
 from dse.problem.training.trainer import shape_of, trainer_of
-from dse.questions.train import words
+from dse.questions.train import ask
 from dse.schema.model_catalog import resolve_model
 from dse.schema.system import DISTRIBUTIONS
 from dse.schema.training_run import NAMES, training_terms
@@ -112,5 +112,5 @@ def test_a_file_knows_every_name_that_a_plan_knows():
     assert NAMES["schedule"] == plan.SCHEDULES
     assert NAMES["site_split"] == SPLITS
     assert NAMES["straggler_distribution"] == DISTRIBUTIONS
-    assert set(words.RECOMPUTED) == set(plan.RECOMPUTES)
-    assert set(words.SHORT_LOSSES) == set(LOSSES_AT_SCALE)
+    assert set(ask.RECOMPUTED) == set(plan.RECOMPUTES)
+    assert set(ask.SHORT_LOSSES) == set(LOSSES_AT_SCALE)

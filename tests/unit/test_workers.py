@@ -23,12 +23,13 @@ from optuna.trial import TrialState
 
 from benchmarks.synthetic import SMALL_AXES, SyntheticProblem
 from dse.errors import StorageError
-from dse.search import Evaluator, Record, search
 from dse.search import lock as lock_module
 from dse.search import units as units_module
 from dse.search.claims import Board
+from dse.search.evaluator import Evaluator
 from dse.search.lock import JournalLock, is_gone, machine, process
-from dse.search.record import UNITS
+from dse.search.record import UNITS, Record, frozen
+from dse.search.run import search
 from dse.search.storage import in_words, open_storage, shown
 from dse.search.units import Outcome, Union, Unit, divide, execute
 from dse.search.workers import work
@@ -240,7 +241,7 @@ def test_trials_written_in_bulk_are_those_that_optuna_writes(
         Record(problem, location, "study", {}).add(batch, "sample")
     record = Record(problem, f"sqlite:///{tmp_path / 'plain.db'}", "study", {})
     plain = optuna.load_study(study_name="study", storage=record.location)
-    plain.add_trials(record._trials(batch, "sample"))
+    plain.add_trials([frozen(row) for row in record._rows(batch, "sample")])
     expected = plain.get_trials()
     backend = JournalFileBackend(str(journal))
     for storage in (bulk, JournalStorage(backend)):
@@ -302,7 +303,24 @@ def test_a_location_without_a_password_is_shown_as_it_is(location: str):
     assert in_words(location, "failed", error) == f"{location}: failed: no {location}"
 
 
-@pytest.mark.parametrize("url", ["mysqll://me:s3cret@host/db", "://s3cret", "a://"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://host=h password=s3cret",
+        "postgresql://me@h:1/db?options=-c%20password%3Ds3cret",
+        "postgresql://me@h:1/db?Password=s3cret&passfile=s3cret",
+    ],
+)
+def test_a_password_where_none_belongs_is_not_shown(url: str):
+    assert "s3cret" not in shown(url)
+    assert "s3cret" not in in_words(url, "failed", ValueError(f"no host in {url}"))
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["mysqll://me:s3cret@host/db", "://s3cret", "a://", "me:s3cret@host/db",
+     "postgresql:/me:s3cret@host/db", "postgresql:me:s3cret@host"],
+)  # fmt: skip
 def test_what_is_no_database_is_refused_without_its_password(url: str):
     with pytest.raises(StorageError, match=r"cannot be used as storage.*postgresql://") as caught:
         open_storage(url)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dse.measure.efficiency_file import (
+from dse.measure.files import (
     WEIGHT_ONLY,
     Laws,
     Links,

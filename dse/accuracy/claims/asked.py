@@ -82,20 +82,42 @@ class Asker:
         return getattr(answer, "document", answer)
 
 
+# What a word of a type admits, and how a message says it.
+_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "int": ((int,), "a whole number"),
+    "float": ((int, float), "a number"),
+    "str": ((str,), "a text"),
+    "bool": ((bool,), "true or false"),
+    "Mapping[str, Any]": ((Mapping,), "a mapping"),
+}
+
+
+def misfit(name: str, argument: str, value: object) -> str:
+    """What the argument of a call takes, where `value` is of another type; else nothing."""
+    words = [word for word in parameters(name)[argument].split(" | ") if word in _TYPES]
+    if value is None or not words:
+        return ""
+    for word in words:
+        if isinstance(value, _TYPES[word][0]) and (word == "bool" or not isinstance(value, bool)):
+            return ""
+    return " or ".join(_TYPES[word][1] for word in words)
+
+
 @cache
-def parameters(name: str) -> tuple[str, ...]:
-    """The arguments that a call has; those behind `**` are a type of `dse.schema.deployed`, or the
-    options of a training run."""
-    found: list[str] = []
+def parameters(name: str) -> Mapping[str, str]:
+    """The arguments that a call has, with their types; those behind `**` are a type of
+    `dse.schema.deployed`, or the options of a training run, which reads them itself."""
+    found: dict[str, str] = {}
     for key, one in inspect.signature(getattr(import_module(ASKED[name]), name)).parameters.items():
         behind = str(one.annotation).removeprefix("Unpack[").removesuffix("]")
         if one.kind is not one.VAR_KEYWORD:
-            found.append(key)
+            found[key] = str(one.annotation)
         elif behind != "Any":
-            found += vars(deployed)[behind].__annotations__
+            types = vars(deployed)[behind].__annotations__
+            found |= {key: getattr(of, "__forward_arg__", str(of)) for key, of in types.items()}
         else:
-            found += (OPTION_OF.get(field, field) for field in TRAINING.names)
-    return tuple(found)
+            found |= dict.fromkeys((OPTION_OF.get(field, field) for field in TRAINING.names), "Any")
+    return found
 
 
 def at(document: Any, path: str) -> Any:

@@ -33,7 +33,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dse.accuracy.claims.asked import ASKED, FINDS, parameters
+from dse.accuracy.claims.asked import ASKED, FINDS, misfit, parameters
 from dse.answer.numbers import KINDS
 from dse.data import search_spaces_dir
 from dse.errors import InputError
@@ -52,6 +52,7 @@ from dse.schema.reader import (
     Text,
     Then,
     Word,
+    brief,
 )
 from dse.schema.reader import read as read_fields
 
@@ -222,8 +223,11 @@ def _refuse_unknown(ask: str, arguments: Mapping[str, Any], *path: str | int) ->
             raise Refused(f"{ask} has no argument {name!r}{hint}", ", ".join(known), *path, name)
         find = FINDS.get(name)
         for one in written if isinstance(written, list) else (written,):
+            number = find is not None and isinstance(one, int | float)  # no name
+            if accepted := "a text" if number else misfit(ask, name, one):
+                raise Refused(f"read {brief(one)}", accepted, *path, name)
             try:
-                if find and one is not None:
+                if find and isinstance(one, str):
                     find(one)
             except InputError as error:
                 raise Refused(error.message, error.accepted or "", *path, name) from None

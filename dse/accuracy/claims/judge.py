@@ -114,7 +114,8 @@ def _case(part: Part, name: str, arguments: Mapping[str, Any], asker: Asker) -> 
         over = replace(over, take=own, last={**over.last, **arguments.get("over", {})})
     query = replace(query, take=take)
     arguments = {key: value for key, value in arguments.items() if key not in OF_CASE}
-    line = command(query.ask, {**query.given, **_first(query), **arguments})
+    first = query.among[0] if query.among else {}
+    line = command(query.ask, {**query.given, **first, **arguments})
     try:
         value = _number(query, arguments, asker)
         below = _number(over, arguments, asker) if isinstance(over, Query) else over
@@ -126,10 +127,6 @@ def _case(part: Part, name: str, arguments: Mapping[str, Any], asker: Asker) -> 
     except InputError as error:
         return Case(name, None, None, error.message, line)
     return Case(name, value, part.holds.holds(value), "", line)
-
-
-def _first(query: Query) -> Mapping[str, Any]:
-    return query.among[0] if query.among else {}
 
 
 class _NoNumber(Exception):

@@ -11,8 +11,7 @@ from dse.accuracy.claims.judge import VERDICTS, Case, Finding
 from dse.answer.answer import Answer, Column, Commands, Figure, Section, Table
 from dse.answer.bars import share_bars
 from dse.answer.numbers import show_as
-from dse.answer.palette import BLUE, VERMILION, plain
-from dse.answer.plots import bars, names_axis, upright
+from dse.answer.plots import BLUE, VERMILION, bars, names_axis, plain, upright
 
 Judged = Sequence[tuple[Claim, tuple[Finding, ...]]]
 CASES = (
@@ -46,7 +45,7 @@ def _part(finding: Finding) -> dict[str, Any]:
     return said | verdict | {"number": finding.number, "cases": cases}
 
 
-def claims_answer(judged: Judged, command: str = "") -> Answer:
+def claims_answer(judged: Judged) -> Answer:
     """A row for each part of each claim."""
     rows = [
         {
@@ -72,7 +71,6 @@ def claims_answer(judged: Judged, command: str = "") -> Answer:
         sentences=["Each rule stands beside its number: dse claims check N prints both."],
         blocks=[_tally(counts, len(rows)), Table("claims", "Verdicts", columns, rows)],
         document=[document(claim, findings) for claim, findings in judged],
-        command=command,
     )
 
 
@@ -81,7 +79,7 @@ def _tally(counts: Mapping[str, int], parts: int) -> Figure:
     return share_bars("verdicts", "Parts of claims by verdict", "the parts", shares)
 
 
-def claim_answer(claim: Claim, findings: Sequence[Finding], command: str = "") -> Answer:
+def claim_answer(claim: Claim, findings: Sequence[Finding]) -> Answer:
     """One claim: its parts, the rule of each, the number of each case."""
     lines = dict.fromkeys(one.command for finding in findings for one in finding.cases[:1])
     return Answer(
@@ -95,7 +93,6 @@ def claim_answer(claim: Claim, findings: Sequence[Finding], command: str = "") -
             Commands("Commands", [line for line in lines if line]),
         ],
         document=document(claim, findings),
-        command=command,
     )
 
 

@@ -141,12 +141,6 @@ def mean_watts(plans: Evaluated, machines: Machines) -> Watts:
 # A plan that is found here is known in full, so that days, chip-hours and dollars are as far off as
 # the speed of its steps; what interruptions cost has no interval.
 
-OF_TRAINING = (
-    "training_days", "training_usd", "training_kwh", "training_chip_hours", "training_mfu",
-)  # fmt: skip
-OF_LIFE = (
-    "lifetime_usd", "lifetime_serving_share", "lifetime_flops", "lifetime_chip_hours",
-)  # fmt: skip
 OF_TIMES = ("step_s", "days", "chip_hours", "usd")
 OF_RATES = ("tokens_per_s_per_chip", "mfu")
 

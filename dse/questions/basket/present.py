@@ -11,17 +11,17 @@ import numpy as np
 from dse.answer.answer import Answer, Cell, Column, Figure, Table, side_by_side, table_of
 from dse.answer.glossary import GLOSSARY
 from dse.answer.numbers import NONE, number, show, significant
-from dse.answer.palette import PALETTE, plain
-from dse.answer.plots import line, marks
+from dse.answer.plots import PALETTE, line, marks, plain
 from dse.answer.sentences import listed
 from dse.economics.priced import price_parts, rests_on
-from dse.problem.words import SHOWN, mix_words
+from dse.problem.words import SHOWN
 from dse.questions.basket.answer import Basket
 from dse.questions.rediscovery.table import DEGREES
 from dse.questions.rediscovery.words import NAMES, value_words
 from dse.schema.axes import AXES
 from dse.schema.calibration import KINDS
 from dse.schema.dtypes import DTYPES
+from dse.schema.workloads import mix_words
 from dse.space.candidates import Floats
 
 SEEN = 5e-4  # regret that is not printed as 0.0%
@@ -34,7 +34,7 @@ WORDS = {
 }
 
 
-def basket_answer(found: Basket, command: str = "") -> Answer:
+def basket_answer(found: Basket) -> Answer:
     """The shape that costs least over each chip's own best, and what it gives away."""
     said, made = lead(found), document(found)
     drawn = [_own_figure(found), _level_figure(found)]
@@ -47,7 +47,6 @@ def basket_answer(found: Basket, command: str = "") -> Answer:
         headline=said[0],
         sentences=[*said[1:], MEANING],
         blocks=(*drawn, *tables(found)),
-        command=command,
         document=made,
         data=(_data(found),),
         words=WORDS,

@@ -15,14 +15,16 @@ from dse.catalog import Catalog
 from dse.economics.priced import price_tables
 from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputError
+from dse.files import write_text
 from dse.schema.catalog import is_chip_file
 from dse.schema.chip import Chip
 from dse.schema.costs import BASIS as OWNED
-from dse.schema.derive import as_yaml, derive, write_chip
+from dse.schema.derive import as_yaml, derive
 from dse.schema.dtypes import DTYPES
 from dse.schema.loader import did_you_mean
 from dse.schema.own_chip import read_own_chip, template
 from dse.schema.owning import lacks_for_owning
+from dse.schema.plausible import FAR
 from dse.schema.tiers import tier_words, tiers_of
 
 if TYPE_CHECKING:
@@ -296,6 +298,9 @@ def check_chip(catalog: Catalog, file: Path) -> Answer:
         "changes": list(chip.changes),
         "missing": list(chip.missing),
         "refused": catalog.refusal(name),
+        "doubts": [
+            text for text in (*chip.assumed, *catalog.systems[chip.system].assumed) if FAR in text
+        ],
     }
     changes = []
     if chip.changes:
@@ -304,7 +309,7 @@ def check_chip(catalog: Catalog, file: Path) -> Answer:
         question="chip",
         title=str(file),
         headline=f"{file}: {name} is well-formed",
-        sentences=[*changes, *_lacking(found)],
+        sentences=[*changes, *_lacking(found), *found["doubts"]],
         document=found,
     )
 
@@ -340,7 +345,7 @@ def derive_chip(
         return text
     if not is_chip_file(out.name):
         raise InputError(f"read {str(out)!r}", field="--out", accepted="a name that ends in .yaml")
-    write_chip(out, text)
+    write_text(out.parent, out.name, text)
     changes = list(own.chip.changes)
     rests = []
     if not any(one.startswith("price") for one in changes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ LAYERS = (*MIXERS, *FEED_FORWARD)
 
 def list_models() -> Answer:
     """Every model of the catalog with its size."""
-    facts = [_facts(model) for model in load_models().values()]
+    facts = _facts(list(load_models().values()))
     return Answer(
         question="models",
         title="Models",
@@ -59,7 +60,7 @@ def list_models() -> Answer:
 
 def show_model(text: str) -> Answer:
     """One model, by id or by the path of a config.json. Raises InputError where it is neither."""
-    row = _facts(resolve_model(text))
+    (row,) = _facts([resolve_model(text)])
     held = [f"{count(row['kv_elements_per_token'])} elements of KV cache a token"]
     if row["index_bytes_per_token"]:
         held.append(f"keys of the indexer: {bytes_(row['index_bytes_per_token'])} a token")
@@ -100,37 +101,35 @@ def show_model(text: str) -> Answer:
     )
 
 
-def _facts(model: Model) -> dict[str, Any]:
-    ones = {axis: np.ones(1) for axis in DEPLOYMENT_AXES}
-    batch = batch_of([model], np.zeros(1, dtype=np.intp), [None], ["bf16"], ones)
-    counted = parameters(batch)
-    return {
-        "id": model.id,
-        **config_of(model),
-        "total_parameters": float(counted.total[0]),
-        "active_parameters": float(counted.active[0]),
-        "kv_elements_per_token": float(kv_elements_per_token(batch)[0]),
-        "index_bytes_per_token": float(index_bytes_per_token(batch)[0]),
-        "state_bytes_per_request": float(state_bytes_per_request(batch)[0]),
-        "training_tokens": model.training_tokens,
-        **_trained(batch),
-        "source": model.source,
-        "assumed": list(model.assumed),
-        "unknown_keys": list(model.unknown_keys),
-    }
-
-
-def _trained(batch: Any) -> dict[str, Any]:
-    """Loss under the default quality law and how far the model is over-trained; null where its
-    training tokens are not known."""
-    tokens = batch.training_tokens
-    quality = shape_quality_of(batch, parameters(batch), tokens)
-    return {
-        "quality_law": DEFAULT,
-        "predicted_loss": number(quality.predicted_loss[0]),
-        "dense_equivalent_parameters": number(quality.dense_equivalent_parameters[0]),
-        **describe_overtraining(quality, 0, tokens[0]),
-    }
+def _facts(models: Sequence[Model]) -> list[dict[str, Any]]:
+    """What is said of each model: its loss under the default quality law and how far it is
+    over-trained are null where its training tokens are not known."""
+    n = len(models)
+    deployment = {axis: np.ones(n) for axis in DEPLOYMENT_AXES}
+    batch = batch_of(models, np.zeros(n, dtype=np.intp), [None] * n, ["bf16"] * n, deployment)
+    counted, tokens = parameters(batch), batch.training_tokens
+    kv, index = kv_elements_per_token(batch), index_bytes_per_token(batch)
+    states, quality = state_bytes_per_request(batch), shape_quality_of(batch, counted, tokens)
+    return [
+        {
+            "id": model.id,
+            **config_of(model),
+            "total_parameters": float(counted.total[i]),
+            "active_parameters": float(counted.active[i]),
+            "kv_elements_per_token": float(kv[i]),
+            "index_bytes_per_token": float(index[i]),
+            "state_bytes_per_request": float(states[i]),
+            "training_tokens": model.training_tokens,
+            "quality_law": DEFAULT,
+            "predicted_loss": number(quality.predicted_loss[i]),
+            "dense_equivalent_parameters": number(quality.dense_equivalent_parameters[i]),
+            **describe_overtraining(quality, i, tokens[i]),
+            "source": model.source,
+            "assumed": list(model.assumed),
+            "unknown_keys": list(model.unknown_keys),
+        }
+        for i, model in enumerate(models)
+    ]
 
 
 def _kinds(blocks: list[dict[str, Any]]) -> str:

@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 from dse.answer.answer import Answer, Column, Table
-from dse.problem.racks import rack_answer
+from dse.physics.racks import stop
+from dse.problem.racks import rack_row
 from dse.schema.rack import load_rack, shipped_racks
-
-_LISTED = (
-    "id",
-    "name",
-    "hypothetical",
-    "chip",
-    "domain",
-    "racks_per_domain",
-    "cable",
-    "largest",
-    "bound",
-)
 
 
 def list_racks() -> Answer:
     """Every rack with its domain and where it ends."""
     racks = [load_rack(path) for path in shipped_racks().values()]
-    answers = [rack_answer(rack, [rack.domain]) for rack in racks]
-    rows = [{key: one[key] for key in _LISTED} for one in answers]
+    rows = [rack_row(rack, stop(rack)) for rack in racks]
     return Answer(
         question="racks",
         title="Racks",

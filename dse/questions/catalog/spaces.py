@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from dse import units
 from dse.answer.answer import Answer, Column, Table
 from dse.catalog import Catalog, load_catalog
-from dse.problem.words import mix_words
-from dse.schema.axes import Axis
+from dse.schema.axes import Axis, points
 from dse.schema.costs import Costs
 from dse.schema.study import Study, load_study, shipped_spaces
-from dse.space.space import Space
+from dse.schema.workloads import mix_words
 from dse.study.unseen import unseen
 
 
-def list_spaces(catalog_of: Callable[[str], Catalog]) -> Answer:
-    """Every shipped space with its size. `catalog_of` gives the catalog of a space by its name."""
-    facts = [_facts(name, catalog_of(name)) for name in shipped_spaces()]
+def list_spaces(catalog_of: Callable[[Path], Catalog]) -> Answer:
+    """Every shipped space with its size. `catalog_of` gives the catalog of a space by its file."""
+    facts = [_facts(path, catalog_of(path)) for path in shipped_spaces().values()]
     return Answer(
         question="spaces",
         title="Search spaces",
@@ -90,9 +90,8 @@ def check_space(space: str, catalog: Catalog) -> Answer:
     )
 
 
-def _facts(text: str, catalog: Catalog) -> dict[str, Any]:
-    study = load_study(text, catalog)
-    space = Space.of(study)
+def _facts(space: str | Path, catalog: Catalog) -> dict[str, Any]:
+    study = load_study(space, catalog)
     first, *others = study.workloads
     words = f"{first.prompt_tokens:,} prompt and {first.output_tokens:,} output tokens, "
     words += first.serving
@@ -104,7 +103,7 @@ def _facts(text: str, catalog: Catalog) -> dict[str, Any]:
         "name": study.name,
         "title": study.title,
         "description": study.description,
-        "size": space.size,
+        "size": points(study.name, study.axes),
         "model": study.model,
         "workload": f"{words}, {software}",
         **({"systems": dict(study.systems)} if study.systems else {}),

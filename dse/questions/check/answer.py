@@ -18,8 +18,7 @@ from dse.questions.check.degrees import degrees, of_shape
 from dse.record import record
 from dse.rules.bands import bands
 from dse.rules.case import Case, stack_of
-from dse.rules.families import family_of
-from dse.rules.families.family import Family
+from dse.rules.families import Family, family_of
 from dse.rules.kinds import SEVERITIES, Finding
 from dse.rules.registry import findings, judge
 from dse.rules.waste import (
@@ -116,7 +115,7 @@ def subject_of(
 ) -> Subject:
     """Gathers a model, a chip and degrees. Raises InputError for an unknown chip."""
     chip = catalog.chip(chip_id)
-    family = family_of(chip)
+    family = family_of(chip.family)
     unit = columns_of(chip) if family.grain.is_unit else None
     units = None if chip.compute_units is None or unit is not None else float(chip.compute_units)
     axes = axes_of({**deployment, "concurrency": load.concurrency})

@@ -1,4 +1,5 @@
-"""`dse.compare`: two of anything side by side, one answer."""
+"""`dse.compare`: two of anything side by side, one answer. Each kind imports what it needs itself:
+chips need no search, studies no fleet."""
 
 from __future__ import annotations
 
@@ -12,19 +13,6 @@ from typing import Any, Literal
 from dse.answer.answer import Answer
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError
-from dse.questions.basket.answer import basket
-from dse.questions.basket.present import basket_answer
-from dse.questions.compare.chips import compare_chips
-from dse.questions.compare.chips_tables import chips_answer
-from dse.questions.compare.fleet import compare_fleets, fleets_answer, is_fleet
-from dse.questions.compare.merged import merge as merge_studies
-from dse.questions.compare.merged import merged_answer
-from dse.questions.compare.studies import compare as compare_studies
-from dse.questions.compare.tables import studies_answer
-from dse.questions.estimate.ask import DEFAULTS
-from dse.questions.fleet.ask import fleet
-from dse.questions.rediscovery import rediscover
-from dse.questions.rediscovery.present import design_answer, designs_answer
 from dse.schema.loader import Lazy, load_yaml
 from dse.schema.model_catalog import load_model, resolve_model
 from dse.schema.own_prices import last_day
@@ -33,12 +21,10 @@ from dse.schema.rediscovery import case_of, load_case, resolve_case, shipped_cas
 from dse.schema.study import chip_files_of, load_study, resolve_space, shipped_spaces
 from dse.study.definition import space_file_of
 from dse.study.folder import STUDY, read_json
-from dse.study.run import run
 
 Kind = Literal["studies", "merged", "plans", "dates", "chips", "by chip", "design", "model"]
 Say = Callable[[str], None]
 CASES = "rediscovery"  # all shipped cases; before a slash, one of them
-POINT = {name: default for name, default in DEFAULTS.items() if name != "law"}
 
 
 def compare(
@@ -51,7 +37,6 @@ def compare(
     out: str | Path | None = None,
     catalog: Catalog | None = None,
     progress: Say = lambda text: None,
-    command: str = "",
     **point: Any,
 ) -> Answer:
     """What differs between two studies, dates, fleets or chips, or from a published model.
@@ -89,7 +74,7 @@ def compare(
     if kind != "chips" and (point or model is not None):
         given = "model" if model is not None else next(iter(point))
         raise InputError(f"{given} does not go with {SAID[kind]}", accepted="chips")
-    made = _compared(kind, what, as_of, law, model, out, catalog, progress, command, point)
+    made = _compared(kind, what, as_of, law, model, out, catalog, progress, point)
     names = catalog.names
     known = Lazy((*made.names, *names), lambda chip: made.names.get(chip) or names[chip])
     return replace(made, names=known)
@@ -104,45 +89,55 @@ def _compared(
     out: str | Path | None,
     catalog: Catalog,
     progress: Say,
-    command: str,
     point: dict[str, Any],
 ) -> Answer:
     if kind == "merged":
+        from dse.questions.compare.merged import merge as merge_studies
+        from dse.questions.compare.merged import merged_answer
+
         folders = [Path(str(getattr(one, "folder", one))) for one in what]
-        return merged_answer(merge_studies(folders), command)
+        return merged_answer(merge_studies(folders))
     if kind == "studies":
-        return _studies(what[0], what[1], command)
+        return _studies(what[0], what[1])
     if kind == "dates":
-        return _dates(str(what[0]), tuple(as_of), out, catalog, progress, command)
+        return _dates(str(what[0]), tuple(as_of), out, catalog, progress)
     if len(as_of) == 1:
         catalog = catalog.as_of(as_of[0])
     if kind == "plans":
+        from dse.questions.compare.fleet import compare_fleets, fleets_answer
+
         fleets = [_fleet(one, catalog, progress) for one in what]
-        return fleets_answer(compare_fleets(fleets[0], fleets[1]), command)
+        return fleets_answer(compare_fleets(fleets[0], fleets[1]))
     if kind == "chips":
-        return chips_answer(
-            compare_chips(
-                catalog, list(map(str, what)), **{**POINT, "law": law, "model": model, **point}
-            ),
-            command,
-        )
+        from dse.questions.compare.chips import compare_chips
+        from dse.questions.compare.chips_tables import chips_answer
+        from dse.questions.estimate.ask import DEFAULTS
+
+        asked = {**DEFAULTS, "law": law, "model": model, **point}
+        return chips_answer(compare_chips(catalog, list(map(str, what)), **asked))
 
     def count(name: str, done: int, total: int) -> None:
         progress(f"{name}: {done:,} of {total:,} shapes served")
 
     if kind == "by chip":
+        from dse.questions.basket.answer import basket
+        from dse.questions.basket.present import basket_answer
+
         study = load_study(resolve_space(str(what[0])), _for(what[0], catalog), law)
-        return basket_answer(basket(study, _for(what[0], catalog), count), command)
+        return basket_answer(basket(study, _for(what[0], catalog), count))
+    from dse.questions.rediscovery import rediscover
+    from dse.questions.rediscovery.present import design_answer, designs_answer
+
     if kind == "model":
         space = _space_of(what[0])
         study = load_study(resolve_space(space), _for(space, catalog), law)
         case = case_of(study, load_model(what[1]))
-        return design_answer(rediscover(case, _for(space, catalog), count), command)
+        return design_answer(rediscover(case, _for(space, catalog), count))
     name = str(what[0]).removeprefix(f"{CASES}/")
     paths = list(shipped_cases().values()) if name == CASES else [resolve_case(name)]
     cases = [load_case(path, law, catalog) for path in paths]
     found = [rediscover(case, catalog, count) for case in cases]
-    return designs_answer(found, command) if name == CASES else design_answer(found[0], command)
+    return designs_answer(found) if name == CASES else design_answer(found[0])
 
 
 # What each kind of comparison is called in a message.
@@ -224,6 +219,8 @@ def _fleet(one: Any, catalog: Catalog, progress: Say) -> Path | Answer:
     """The fleet of a plan; a folder as it is."""
     if isinstance(one, Answer):
         return one
+    from dse.questions.fleet.ask import fleet
+
     return fleet(one, catalog=catalog, progress=progress) if _is_plan(str(one)) else Path(one)
 
 
@@ -266,13 +263,17 @@ def _space_of(text: Any) -> str:
     return str(text)
 
 
-def _studies(a: Any, b: Any, command: str) -> Answer:
+def _studies(a: Any, b: Any) -> Answer:
+    from dse.questions.compare.fleet import compare_fleets, fleets_answer, is_fleet
+    from dse.questions.compare.studies import compare as compare_studies
+    from dse.questions.compare.tables import studies_answer
+
     if isinstance(a, Answer) and isinstance(b, Answer):
-        return fleets_answer(compare_fleets(a, b), command)
+        return fleets_answer(compare_fleets(a, b))
     first, second = (Path(str(getattr(one, "folder", one))) for one in (a, b))
     if is_fleet(first) or is_fleet(second):
-        return fleets_answer(compare_fleets(first, second), command)
-    return studies_answer(compare_studies(first, second), command)
+        return fleets_answer(compare_fleets(first, second))
+    return studies_answer(compare_studies(first, second))
 
 
 def _dates(
@@ -281,9 +282,12 @@ def _dates(
     out: str | Path | None,
     catalog: Catalog,
     progress: Say,
-    command: str,
 ) -> Answer:
     """Two studies of a space at the prices of two dates, kept under `out`."""
+    from dse.questions.compare.studies import compare as compare_studies
+    from dse.questions.compare.tables import studies_answer
+    from dse.study.run import run
+
     if last_day(dates[0]) >= last_day(dates[1]):
         raise InputError(
             f"read {' and '.join(dates)}", field="--as-of", accepted="the earlier date first"
@@ -299,4 +303,4 @@ def _dates(
             sides.append(Path(folder) / date)
             run(space, out=sides[-1], catalog=catalog.as_of(date), progress=count)
         called = None if out else (f"{space} as of {dates[0]}", f"{space} as of {dates[1]}")
-        return studies_answer(compare_studies(sides[0], sides[1], called), command)
+        return studies_answer(compare_studies(sides[0], sides[1], called))

@@ -13,7 +13,7 @@ from dse.answer.numbers import NONE, dollars, show, show_as
 from dse.answer.plots import marks, metric_axis, scaled
 from dse.answer.sentences import listed
 from dse.problem.words import SHOWN, heading
-from dse.questions.compare.chips_words import estimated, hypothetical_lines, lead
+from dse.questions.compare.chips import estimated, hypothetical_lines, lead
 from dse.questions.compare.pictures import roof_figures
 
 Json = Mapping[str, Any]
@@ -65,7 +65,7 @@ WORDS = {
 }
 
 
-def chips_answer(document: dict[str, Any], command: str = "") -> Answer:
+def chips_answer(document: dict[str, Any]) -> Answer:
     """`document` is that of `chips.compare_chips`."""
     ids = [chip["id"] for chip in document["chips"]]
     points, said = estimated(document), lead(document)
@@ -88,7 +88,6 @@ def chips_answer(document: dict[str, Any], command: str = "") -> Answer:
         headline=said[0],
         sentences=[*said[1:], *hypothetical_lines(document)],
         blocks=(*drawn, *made),
-        command=command,
         document=document,
         data=(
             table_of("data", [_data_row(chip, document["points"]) for chip in document["chips"]]),

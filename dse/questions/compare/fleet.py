@@ -174,7 +174,7 @@ def _cost_words(document: Json) -> str:
     return f"the fleet costs {moved} (${after:,.0f} {over}, before ${before:,.0f})"
 
 
-def fleets_answer(document: dict[str, Any], command: str = "") -> Answer:
+def fleets_answer(document: dict[str, Any]) -> Answer:
     """What changed from one fleet to the other."""
     blocks: list[Block] = []
     for per, title in (("chip-hour", "Rents"), ("chip", "Prices of chips that are bought")):
@@ -183,7 +183,7 @@ def fleets_answer(document: dict[str, Any], command: str = "") -> Answer:
     if document["by_quarter"]:
         blocks.append(chips_figure(document))
     by_quarter = table_of("by quarter", document["by_quarter"])
-    return changed_answer(document, [*blocks, *tables(document)], (), by_quarter, WORDS, command)
+    return changed_answer(document, [*blocks, *tables(document)], (), by_quarter, WORDS)
 
 
 def tables(document: Json) -> list[Table]:

@@ -11,16 +11,24 @@ import numpy as np
 from dse.answer.answer import Answer, Block, Column, Figure, Notes, Section, Table, table_of
 from dse.answer.labels import label
 from dse.answer.numbers import percent, show
-from dse.answer.palette import PALETTE, SYMBOLS, plain
-from dse.answer.plots import join, marks, metric_axis, scaled
+from dse.answer.plots import PALETTE, SYMBOLS, join, marks, metric_axis, plain, scaled
 from dse.answer.sentences import listed
 from dse.errors import InputError
 from dse.pareto import REFERENCE, Scale, hypervolume, non_dominated
 from dse.problem.loads import held, loads_of
 from dse.problem.words import DEPLOYMENT_KEY, HELD_KEY, SHAPE_KEY
-from dse.questions.compare.alike import changed_figures, same_law, same_workload
 from dse.questions.compare.prices import moved, price_pairs, prices_of
-from dse.questions.compare.studies import Side, cost_metric, design_words, refuse, shape_of, side_of
+from dse.questions.compare.studies import (
+    Side,
+    changed_figures,
+    cost_metric,
+    design_words,
+    refuse,
+    same_law,
+    same_workload,
+    shape_of,
+    side_of,
+)
 from dse.study.folder import read_study
 
 Json = Mapping[str, Any]
@@ -152,7 +160,7 @@ def _not_alike(sides: Sequence[Side]) -> list[str]:
     return said
 
 
-def merged_answer(document: dict[str, Any], command: str = "") -> Answer:
+def merged_answer(document: dict[str, Any]) -> Answer:
     """The merged front in sentences, tables and pictures."""
     first, *rest = _sentences(document)
     front = _front_table(document)
@@ -178,7 +186,6 @@ def merged_answer(document: dict[str, Any], command: str = "") -> Answer:
         sentences=rest,
         asked=f"{len(document['studies'])} studies; prices: {document['price_basis']}",
         blocks=blocks,
-        command=command,
         document=document,
         data=(table_of("merged", _flat(document)),),
     )

@@ -11,11 +11,20 @@ import numpy as np
 from dse.answer.answer import Figure
 from dse.answer.labels import label
 from dse.answer.numbers import dollars, show, significant, time
-from dse.answer.palette import PALETTE, SYMBOLS, hatch, plain
-from dse.answer.plots import join, marks, metric_axis, names_axis, scaled
+from dse.answer.plots import (
+    PALETTE,
+    SYMBOLS,
+    hatch,
+    join,
+    marks,
+    metric_axis,
+    names_axis,
+    plain,
+    scaled,
+)
 from dse.answer.roofline import PHASES, Operator, layout, operators_of
 from dse.pareto import non_dominated
-from dse.questions.compare.chips_words import estimated
+from dse.questions.compare.chips import estimated
 from dse.questions.compare.studies import Compared, Side, cost_metric
 
 Json = Mapping[str, Any]

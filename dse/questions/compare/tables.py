@@ -27,7 +27,7 @@ WORDS = {
 }
 
 
-def studies_answer(found: Compared, command: str = "") -> Answer:
+def studies_answer(found: Compared) -> Answer:
     """What changed from one study to the other."""
     return changed_answer(
         {**found.document, "answer": lead(found)},
@@ -35,7 +35,6 @@ def studies_answer(found: Compared, command: str = "") -> Answer:
         facts(found),
         table_of("designs", design_rows(found)),
         WORDS,
-        command,
     )
 
 
@@ -332,7 +331,6 @@ def changed_answer(
     notes: Sequence[str],
     data: Table,
     words: Mapping[str, str],
-    command: str,
 ) -> Answer:
     """What changed from one study or fleet to the other; `document` holds the sentences too."""
 
@@ -349,7 +347,6 @@ def changed_answer(
         headline=first,
         sentences=rest,
         blocks=(*blocks, Notes("How the two compare", [*notes, *alike(document)])),
-        command=command,
         document=document,
         data=(data,),
         words=words,

@@ -14,6 +14,7 @@ from dse.answer.answer import Answer
 from dse.catalog import Catalog, load_catalog, with_own_chips
 from dse.economics.tco import with_basis
 from dse.errors import InputError
+from dse.files import full_path
 from dse.physics.workload import Workload
 from dse.problem.loads import mix_of
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, find_law
@@ -182,8 +183,7 @@ def fewest_chips(
     `estimate`. Raises InputError for what cannot be read.
     """
     flags = dict(locals())
-    from dse.questions.estimate.fit import fit
-    from dse.questions.estimate.fit_answer import fit_answer
+    from dse.questions.estimate.fit import fit, fit_answer
 
     _needed(flags)
     known_dtypes(flags)
@@ -214,7 +214,7 @@ def _refuse_unused(catalog: Catalog, chip: str) -> None:
     """Raises InputError where none of the efficiency files of the command has laws of the chip."""
     given = catalog.source.efficiency
     laws = catalog.efficiencies[catalog.chip(chip).efficiency]
-    if given and not any(Path(file).resolve() == Path(laws.file).resolve() for file in given):
+    if given and full_path(laws.file) not in map(full_path, given):
         ids = ", ".join(load_efficiency(file).id for file in given)
         raise InputError(
             f"laws of {ids}, and the chip is {chip}",

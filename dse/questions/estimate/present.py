@@ -25,7 +25,7 @@ from dse.problem.words import (
     pool_heading,
     violation_words,
 )
-from dse.questions.estimate.breakdown import where_figures
+from dse.questions.estimate.detail import where_figures
 from dse.questions.estimate.energy import energy_by_batch
 from dse.questions.estimate.point import Estimate
 from dse.record import record
@@ -78,9 +78,7 @@ class PointAnswer(Answer):
         return None if found is None else (found[0], found[1])
 
 
-def point_answer(
-    found: Estimate, *, detail: bool = False, by_batch: bool = False, command: str = ""
-) -> PointAnswer:
+def point_answer(found: Estimate, *, detail: bool = False, by_batch: bool = False) -> PointAnswer:
     """The answer of one point that kept its entries. `detail` adds where time, memory, money and
     energy go, `by_batch` tokens per joule by requests in flight."""
     estimated = found.as_json()
@@ -123,7 +121,6 @@ def point_answer(
         blocks=blocks,
         certainty=[known_words(estimated)],
         rests=estimated["assumed"],
-        command=command,
         document=document,
         data=(data_table(estimated),),
         names=found.names,
@@ -131,7 +128,7 @@ def point_answer(
     )
 
 
-def pools_answer(found: Estimate, command: str = "") -> PointAnswer:
+def pools_answer(found: Estimate) -> PointAnswer:
     """The answer of disaggregated prefill and decode (`dse.questions.estimate.pools`), of a decode
     pool with its `prefill`."""
     from dse.questions.estimate.pools import pools
@@ -149,7 +146,6 @@ def pools_answer(found: Estimate, command: str = "") -> PointAnswer:
         sentences=rest,
         blocks=[memory, metric_table(document)],
         rests=document["assumed"],
-        command=command,
         document=document,
         data=(data_table(document),),
         names=found.names,
@@ -253,7 +249,7 @@ def workload_table(loads: Sequence[Mapping[str, Any]]) -> Table:
     )
 
 
-def why_not_answer(document: dict[str, Any], study: str, command: str = "") -> Answer:
+def why_not_answer(document: dict[str, Any], study: str) -> Answer:
     """The answer of `dse estimate --why-not STUDY` (`dse.questions.estimate.why_not`)."""
     first, *rest = document["reasons"]
     return Answer(
@@ -262,5 +258,4 @@ def why_not_answer(document: dict[str, Any], study: str, command: str = "") -> A
         headline=first,
         sentences=rest,
         document=document,
-        command=command,
     )

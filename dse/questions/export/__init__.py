@@ -15,15 +15,22 @@ from dse import __version__
 from dse.answer.answer import Answer, Notes
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError
-from dse.files import write_text
+from dse.files import write_files
 from dse.physics.parameters import parameters
 from dse.problem.loads import loads_of, whole
 from dse.questions.estimate.again import estimate_again
 from dse.questions.estimate.ask import estimate
 from dse.questions.estimate.point import Estimate
 from dse.questions.export import megatron
-from dse.questions.export.files import argument_list, config_text, script
-from dse.questions.export.flags import Flags, flags_of, nested, stated
+from dse.questions.export.files import (
+    Flags,
+    argument_list,
+    config_text,
+    flags_of,
+    nested,
+    script,
+    stated,
+)
 from dse.questions.export.point import (
     Point,
     as_published,
@@ -56,15 +63,14 @@ class Export(Answer):
     notes: Sequence[str] = ()
 
     def save(self, out: Path) -> list[Path]:
-        """Writes the files into the folder `out`; as `out` itself where there is one file and `out`
-        has its ending. Raises StorageError where they cannot be written."""
-        first, *more = self.files
+        """Writes the files into the folder `out`, all or none; as `out` itself where there is one
+        file and `out` has its ending. Raises StorageError where they cannot be written."""
+        made = {name: text.encode("utf-8") for name, text in self.files.items()}
+        first, *more = made
         if not more and out.suffix == Path(first).suffix and not out.is_dir():
-            write_text(out.parent, out.name, self.files[first])
-            return [out]
-        for name, text in self.files.items():
-            write_text(out, name, text)
-        return [out / name for name in self.files]
+            out, made = out.parent, {out.name: made[first]}
+        write_files(out, made)
+        return [out / name for name in made]
 
 
 def _exported(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dse.errors import InputError
-from dse.questions.export.flags import Flag, flags_of, switch
+from dse.questions.export.files import Flag, flags_of, switch
 from dse.schema.architectures import ARCHITECTURES, note_of, published_class, write_config
 from dse.schema.families.patterns import FULL
 from dse.schema.families.shape import PLAIN, Cannot, Shape, spread

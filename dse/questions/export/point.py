@@ -296,7 +296,7 @@ def _notes(loads: list[Workload], stack: Stack, answer: Estimate) -> tuple[str, 
 def _of_chip(chip: Chip, stack: Stack) -> tuple[str, ...]:
     """What is said of a server on a chip that is no GPU. Raises InputError where it does not run
     (`dse.rules.service`, backend_serves_chip); of some chips nobody knows."""
-    family = family_of(chip)
+    family = family_of(chip.family)
     if stack.title not in servers_on(chip.family) and (
         family is not UNKNOWN or chip.backend != GENERIC
     ):

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from dse.blocks import KINDS
 from dse.blocks.kind import State
-from dse.questions.export.files import HEAD, RANK, Variable
-from dse.questions.export.flags import Flag, Flags, switch
+from dse.questions.export.files import HEAD, RANK, Flag, Flags, Variable, switch
 
 if TYPE_CHECKING:
     from dse.questions.export.point import Point

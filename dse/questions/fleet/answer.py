@@ -1,4 +1,8 @@
-"""A plan solved: the mix, its cost counted a second time, and what would change it."""
+"""A plan solved: the mix, its cost counted a second time, and what would change it.
+
+Why no fleet keeps a plan, and what must give: each limit alone is let go as little as makes the
+plan feasible; where no one of them is enough, all together, by the least sum of shares.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,17 @@ from typing import Any
 
 from dse.catalog import Catalog
 from dse.economics.evidence import evidence_rows
-from dse.economics.fleet import Solved, divisible, settled, solve
+from dse.economics.fleet import (
+    DEMAND,
+    GAP,
+    OPTIMAL,
+    Solved,
+    divisible,
+    limits_of,
+    settled,
+    solve,
+    with_offer,
+)
 from dse.economics.fleet_cost import Counted, Mix, Option, count
 from dse.economics.priced import unsold
 from dse.economics.scenarios import Hedged
@@ -26,7 +40,6 @@ from dse.questions.fleet.changes import (
     lack,
     loosened,
 )
-from dse.questions.fleet.infeasible import Gives, must_give, waits_for
 from dse.questions.fleet.options import Known, Refusal, options_of
 from dse.schema.plan import BUY, QUARTER_HOURS, FleetChip, Plan
 
@@ -78,7 +91,8 @@ class Solution:
     measured over predicted throughput by its kind; `known` is what was evaluated, for who asks for
     more. With a service level, `hedged` is the order of the first quarter, and what would change it
     is not searched (`loosened` to `stock`); without, `served` is the share of futures that the
-    order serves, None where not counted."""
+    order serves, None where not counted. `base` is what changes are set against: with split
+    instances in a large fleet."""
 
     plan: Plan
     options: tuple[Option, ...]
@@ -102,6 +116,7 @@ class Solution:
     known: Known = field(default_factory=dict, repr=False)
     hedged: Hedged | None = None
     served: float | None = None
+    base: Solved | None = field(default=None, repr=False)
 
 
 def answered(
@@ -161,28 +176,30 @@ def answer_of(
         )
     if plan.signed is not None:
         return Solution(plan, *kept, solved, counted)
+    split = divisible(plan, options)
+    base = solve(plan, options, split=split) if split else solved
     return Solution(
         plan,
         *kept,
         solved,
         counted,
-        tuple(loosened(plan, options, solved, progress)),
-        tuple(entries(plan, options, solved, progress)),
+        tuple(loosened(plan, options, base, progress)),
+        tuple(entries(plan, options, solved, base, progress)),
+        base=base,
         alone=tuple(_alone(plan, options)) if single(plan) else (),
         instead=_instead(plan, options, solved.mix),
         stock=tuple(
-            _stock(plan, options, solved, chip, progress) for chip in plan.chips if chip.stock
+            _stock(plan, options, base, chip, progress) for chip in plan.chips if chip.stock
         ),
     )
 
 
 def _stock(
-    plan: Plan, options: Sequence[Option], solved: Solved, chip: FleetChip, progress: Progress
+    plan: Plan, options: Sequence[Option], base: Solved, chip: FleetChip, progress: Progress
 ) -> Stock:
     progress(f"without the {chip.chip} that are owned")
     split = divisible(plan, options)
     less = tuple(replace(one, stock=0) if one is chip else one for one in plan.chips)
-    base = solve(plan, options, nodes=QUICK, split=split) if split else solved
     again = solve(replace(plan, chips=less), options, nodes=QUICK, split=split)
     reason = lack(again, NOTHING_KEEPS) or lack(base, LATE)
     return Stock(chip, None if reason else max(again.usd - base.usd, 0.0) / chip.stock, reason)
@@ -272,3 +289,58 @@ def owned_prices(plan: Plan) -> list[Breakdown]:
     return [
         owned(chip.chip, chip.owning, plan.costs) for chip in plan.chips if chip.owning is not None
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Gives:
+    """One set of limits that makes the plan feasible when each gives to the value `needed`."""
+
+    limits: tuple[str, ...]
+    given: tuple[float, ...]
+    needed: tuple[float, ...]
+    alone: bool
+    proven: bool
+
+
+def must_give(plan: Plan, options: Sequence[Option], progress: Progress) -> list[Gives]:
+    """Limits that are enough alone, least share first; else all of them together. Empty where not
+    even that is enough: then nothing arrives in time (`waits_for`)."""
+    names = list(limits_of(plan))
+    found: list[tuple[float, Gives]] = []
+    for name in names:
+        progress(f"without the limit: {name}")
+        again = solve(plan, options, relax=[name], nodes=QUICK, gap=GAP)
+        share = again.relaxed.get(name, 0.0)
+        nothing_left = name.startswith(DEMAND) and share > 1.0 - 1e-6
+        if again.mix is not None and not nothing_left:
+            row = _gives(plan, {name: share}, alone=True, proven=again.status == OPTIMAL)
+            found.append((share, row))
+    if found:
+        return [row for _, row in sorted(found, key=lambda pair: pair[0])]
+    again = solve(plan, options, relax=names, nodes=QUICK, gap=GAP)
+    if again.mix is None or not again.relaxed:
+        return []
+    return [_gives(plan, again.relaxed, alone=False, proven=again.status == OPTIMAL)]
+
+
+def _gives(plan: Plan, relaxed: Mapping[str, float], *, alone: bool, proven: bool) -> Gives:
+    given = {name: limits_of(plan)[name] for name in relaxed}
+    needed = tuple(
+        value * (1.0 - relaxed[name])
+        if name.startswith(DEMAND)
+        else value + max(value, 1.0) * relaxed[name]
+        for name, value in given.items()
+    )
+    return Gives(tuple(relaxed), tuple(given.values()), needed, alone, proven)
+
+
+def waits_for(plan: Plan, options: Sequence[Option]) -> list[str]:
+    """Offers whose lead time alone makes the plan infeasible: with no wait it would hold."""
+    found = []
+    for offer in plan.unbroken:
+        if offer.lead_quarters:
+            prompt = replace(offer, lead_quarters=0)
+            again = solve(with_offer(plan, prompt), options, nodes=QUICK)
+            if again.mix is not None and math.isfinite(again.usd):
+                found.append(offer.label)
+    return found

@@ -65,7 +65,6 @@ def fleet(
     price_basis: str = "rental_3yr",
     service_level: str | float | None = None,
     seed: int = 0,
-    command: str = "",
     catalog: Catalog | None = None,
     progress: Callable[[str], None] = lambda _: None,
     **deployed: Unpack[Choices],
@@ -91,7 +90,7 @@ def fleet(
     catalog = catalog or load_catalog()
     if plan is not None:
         found = load_plan(find_plan(str(plan)) if isinstance(plan, str | Path) else plan, catalog)
-        made = _answer(_solved(found, catalog, service_level, seed, progress), command)
+        made = _answer(_solved(found, catalog, service_level, seed, progress))
         return replace(made, names=catalog.names)
     catalog = with_basis(catalog, price_basis)
     chips, refused = _chips([chip] if isinstance(chip, str) else chip, catalog, price_basis)
@@ -133,7 +132,7 @@ def fleet(
         read = replace(read, assumed=(*read.assumed, words))
     solved = _solved(read, catalog, service_level, seed, progress)
     left_out = [Refusal(NAME, name, str(model), reason) for name, reason in refused.items()]
-    made = _answer(replace(solved, refused=(*solved.refused, *left_out)), command)
+    made = _answer(replace(solved, refused=(*solved.refused, *left_out)))
     return replace(made, names=catalog.names)
 
 
@@ -168,7 +167,7 @@ def _level(given: str | float) -> float:
     raise InputError(f"read {given!r}", field="--service-level", accepted=accepted)
 
 
-def _answer(found: Solution, command: str) -> Answer:
+def _answer(found: Solution) -> Answer:
     money = finance(found)
     said = (finance_words(found, money), stock_words(found), carbon_words(found))
     sentences = [*lead(found), *(line for lines in said for line in lines)]
@@ -190,7 +189,6 @@ def _answer(found: Solution, command: str) -> Answer:
         sentences=sentences[1:],
         blocks=(*drawn, *tables(found, made, chips)),
         rests=rests,
-        command=command,
         document=made,
         data=(data_table(chips), table_of("options", made["options"])),
         words=WORDS,

@@ -99,11 +99,11 @@ class Entry:
 
 
 def loosened(
-    plan: Plan, options: Sequence[Option], solved: Solved, progress: Progress
+    plan: Plan, options: Sequence[Option], base: Solved, progress: Progress
 ) -> list[Loosened]:
-    """Every limit and every supply that is given, then every demand, one at a time."""
+    """Every limit and every supply that is given, then every demand, one at a time; `base` is the
+    answer as it is, with split instances where they are so here."""
     split = divisible(plan, options)
-    base = solve(plan, options, split=split) if split else solved
     found = []
     values = {what: (value, _more(plan, what, value)) for what, value in limits_of(plan).items()}
     caps = [what for what in values if not what.startswith(DEMAND)]
@@ -116,7 +116,7 @@ def loosened(
         progress(f"{MORE:.0%} more: {what}")
         again = solve(with_limit(plan, what, more), options, nodes=QUICK, split=split)
         usd = None if again.gap > LOOSE else again.usd - base.usd
-        if usd is not None and (abs(usd) < TIGHT * solved.usd or (usd > 0.0) != (kind == DEMAND)):
+        if usd is not None and (abs(usd) < TIGHT * base.usd or (usd > 0.0) != (kind == DEMAND)):
             usd = 0.0
         elif usd is not None and abs(usd) < base.usd - base.bound + again.usd - again.bound:
             usd = None  # either may still be as much cheaper
@@ -151,11 +151,11 @@ def _idle(plan: Plan, options: Sequence[Option], base: Solved, caps: Mapping[str
 
 
 def entries(
-    plan: Plan, options: Sequence[Option], solved: Solved, progress: Progress
+    plan: Plan, options: Sequence[Option], solved: Solved, base: Solved, progress: Progress
 ) -> list[Entry]:
-    """The price at which each offer enters or leaves, a rent with all its breaks."""
+    """The price at which each offer enters or leaves, a rent with all its breaks; `base` as in
+    `loosened`."""
     split = divisible(plan, options)
-    base = solve(plan, options, split=split) if split else solved
     found = []
     for offer in plan.unbroken:
         progress(f"price of {offer.label}")

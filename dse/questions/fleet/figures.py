@@ -7,8 +7,7 @@ from typing import Any
 
 from dse.answer.answer import Figure
 from dse.answer.numbers import dollars, significant
-from dse.answer.palette import BLUE, PALETTE, VERMILION, hatch, plain
-from dse.answer.plots import bars, names_axis
+from dse.answer.plots import BLUE, PALETTE, VERMILION, bars, hatch, names_axis, plain
 from dse.economics.fleet_cost import Counted
 from dse.questions.fleet.answer import Solution
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from dse.answer.answer import Answer, Column, Facts, Figure, Notes, Opening, Section, Table
 from dse.answer.numbers import dollars, percent, share, significant, tenths, time
-from dse.answer.palette import VERMILION, plain
+from dse.answer.plots import VERMILION, plain
 from dse.economics.fleet import divisible, solve
 from dse.economics.fleet_cost import Option, count
 from dse.physics.intervals import UNKNOWN

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import ceil
+from math import ceil, inf
 
 import numpy as np
 
@@ -150,16 +150,15 @@ def _again(
     served = {option.klass for option in options}
     if len(options) == len(found.options) or any(one.name not in served for one in plan.demand):
         return None
-    again = solve(plan, options, nodes=QUICK, gap=LOOSE, split=split)
+    base = inf if found.base is None else found.base.usd
+    below = inf if split else (1.0 - LOOSE) * base
+    again = solve(plan, options, nodes=QUICK, gap=LOOSE, split=split, below=below)
     if again.mix is None or again.gap > LOOSE:
         return None
-    if found.counted is None:
-        return Untried(what, None, _result(plan, options, again.mix))
-    base = solve(plan, found.options, split=split).usd if split else found.solved.usd
     saves = 1.0 - again.usd / base if base > 0.0 else 0.0
     if saves <= LOOSE:
         return None
-    return Untried(what, saves, _result(plan, options, again.mix))
+    return Untried(what, saves if base < inf else None, _result(plan, options, again.mix))
 
 
 def _pays(plan: Plan, options: Sequence[Option]) -> Pays:

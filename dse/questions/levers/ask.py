@@ -10,8 +10,7 @@ from typing import Any
 from dse import units
 from dse.answer.answer import Answer, Column, Figure, Table
 from dse.answer.numbers import share
-from dse.answer.palette import PALETTE, plain
-from dse.answer.plots import bars, names_axis
+from dse.answer.plots import PALETTE, bars, names_axis, plain
 from dse.catalog import Catalog, load_catalog
 from dse.economics.tco import with_basis
 from dse.errors import InputError, NothingFeasible
@@ -35,7 +34,6 @@ def levers(
     output_tokens: int = 512,
     tpot_limit: str = "50ms",
     price_basis: str = "rental_3yr",
-    command: str = "",
     catalog: Catalog | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Answer:
@@ -76,7 +74,6 @@ def levers(
             "mean": {task: _means(found, task) for task in (TRAINING, ONE_USER, LOAD)},
             "unit_prices": prices,
         },
-        command=command,
         names=catalog.names,
     )
 

@@ -32,7 +32,6 @@ def risk(
     retune: bool = False,
     limits: Sequence[str] = (),
     catalog: Catalog | None = None,
-    command: str = "",
     progress: Progress = lambda what, done, total: None,
 ) -> Answer:
     """How often each chip stays the best choice when prices, efficiency and demand are drawn from
@@ -83,4 +82,4 @@ def risk(
         robust=robust,
         measurements=tuple(measure_next(uncertain, drawn, robust, progress)),
     )
-    return replace(risk_answer(found, command), names=terms.names)
+    return replace(risk_answer(found), names=terms.names)

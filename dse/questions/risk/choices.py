@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.errors import InputError, NothingFeasible
-from dse.pareto.front import non_dominated
+from dse.pareto import non_dominated
 from dse.physics.intervals import CLASS, THROUGHPUT_METRICS
 from dse.problem.describe import describe_deployment
 from dse.problem.evaluate import Metrics

@@ -25,7 +25,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from dse.questions.risk.robust import (
     Draws,
@@ -114,6 +113,8 @@ def _learned(
     uncertain: Uncertain, draws: Draws, asked: Measurement, price: Floats, own: Floats
 ) -> Measurement:
     """`price` and `own` (N, C) are those of the draws as they are."""
+    from scipy.special import ndtr, ndtri  # noqa: PLC0415 - 150 ms
+
     i, count = asked.i, len(uncertain.items)
     below = ndtr(EDGES)
     weight = np.diff(below)

@@ -10,15 +10,11 @@ from dse.answer.numbers import number, percent, priced, share, tenths
 from dse.economics.priced import prices_rest_on, unsold_rests, unsold_sentences
 from dse.physics.kin import COMMON, MEASURED
 from dse.problem.loads import held
-from dse.problem.words import (
-    load_words,
-    mix_words,
-    served_words,
-    short_deployment,
-)
+from dse.problem.words import served_words, short_deployment
 from dse.questions.risk.answer import Risk, quality_limits
 from dse.questions.risk.choices import Choice
 from dse.questions.risk.measure_next import Measurement
+from dse.schema.workloads import load_words, mix_words
 
 NAMED = 8  # chips that are left out for one reason and named
 MEANING = (

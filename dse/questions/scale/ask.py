@@ -45,7 +45,6 @@ def scale(
     distribution: str = "exponential",
     price_basis: str = "rental_3yr",
     pipeline: bool = False,
-    command: str = "",
     catalog: Catalog | None = None,
     progress: Callable[[str], None] = lambda _: None,
     **deployed: Unpack[ServedOrPooled],
@@ -55,8 +54,8 @@ def scale(
         dse.scale("llama-3-70b", "h100_sxm", chips_up_to=64).to_html("scale.html")
 
     `model` is a catalog id, the path of a config.json, or what such a file says. The other
-    arguments are the options of `dse scale`; `command` is how the answer is made again. Raises
-    InputError for what cannot be read, NothingFeasible where the model fits no size.
+    arguments are the options of `dse scale`. Raises InputError for what cannot be read,
+    NothingFeasible where the model fits no size.
     """
     flags = full(deployed, ServedOrPooled)
     for value, needed, listed in ((model, "model", "models"), (chip, "chip", "chips")):
@@ -116,7 +115,7 @@ def scale(
         return subject(first or name) if flags["disaggregated"] else None
 
     answers = [scaled(subject(name), asked, progress, before(name)) for name in chips]
-    made = _answer(answers, with_stages=pipeline, command=command)
+    made = _answer(answers, with_stages=pipeline)
     return replace(made, names=catalog.names)
 
 
@@ -130,7 +129,7 @@ def _refuse(model: Model, flags: Mapping[str, Any]) -> None:
         published_drafts(model, flags["draft_tokens"])
 
 
-def _answer(answers: Sequence[Scaled], *, with_stages: bool, command: str) -> Answer:
+def _answer(answers: Sequence[Scaled], *, with_stages: bool) -> Answer:
     """One answer for the chips of `answers`. `with_stages` prints the table of pipeline stages,
     which the page always has."""
     sentences = lead(answers)
@@ -145,7 +144,6 @@ def _answer(answers: Sequence[Scaled], *, with_stages: bool, command: str) -> An
         sentences=sentences[1:],
         blocks=(*drawn[1:], *shown),
         rests=tuple(dict.fromkeys(text for answer in answers for text in answer.assumed)),
-        command=command,
         document=found,
         data=(size_data(answers),),
         words=WORDS,

@@ -36,7 +36,6 @@ def collective_times(
     hidden_size: int = 7168,
     jitter: str | None = None,
     distribution: str | None = None,
-    command: str = "",
     catalog: Catalog | None = None,
 ) -> Answer:
     """Time, algorithm and bus bandwidth of every collective over a group of chips.
@@ -75,12 +74,11 @@ def collective_times(
         sentences=[*more, *_words(route)],
         blocks=blocks,
         document={**first, **({"against": others[0]} if others else {})},
-        command=command,
     )
 
 
 def collectives_measured(
-    chip: str, *, system: str | None = None, command: str = "", catalog: Catalog | None = None
+    chip: str, *, system: str | None = None, catalog: Catalog | None = None
 ) -> Answer:
     """The model beside every all-reduce that was measured on a chip. Raises InputError where none
     was."""
@@ -115,7 +113,6 @@ def collectives_measured(
             )
         ],
         document=rows,
-        command=command,
     )
 
 

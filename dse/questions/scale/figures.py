@@ -8,8 +8,7 @@ from typing import Any
 from dse.answer.answer import Figure
 from dse.answer.numbers import plain as plain_number
 from dse.answer.numbers import share, time
-from dse.answer.palette import SYMBOLS
-from dse.answer.plots import decades, marks, upright
+from dse.answer.plots import SYMBOLS, decades, marks, upright
 from dse.questions.scale.answer import Scaled
 from dse.questions.scale.sizes import Point
 from dse.questions.scale.words import chips_words, domains_words

@@ -32,7 +32,6 @@ def rack_bounds(
     cable: str | None = None,
     racks: int | None = None,
     figures: bool = False,
-    command: str = "",
 ) -> Answer:
     """The bounds of a rack, an id or the path of a rack file: by the size of the domain, of one
     size of `chips`, or (`figures`) every figure with its source. `cable` and `racks` change it.
@@ -61,7 +60,6 @@ def rack_bounds(
         blocks=[table],
         rests=[f"assumed: {text}" for text in spec.assumed] if figures else [],
         document={**answer, "figures": rows},
-        command=command,
     )
 
 

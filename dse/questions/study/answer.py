@@ -9,19 +9,16 @@ from dse.answer.glossary import GLOSSARY
 from dse.answer.labels import label
 from dse.questions.study import tables, words
 from dse.questions.study.cards import cards
-from dse.questions.study.chosen import StudyFolder
+from dse.questions.study.chosen import StudyFolder, landmark_tables
 from dse.questions.study.decisions import change_section, decided
 from dse.questions.study.explorer import explorer
-from dse.questions.study.figures import floor_figure, roof_figures, time_figures
-from dse.questions.study.importance import importance_section
-from dse.questions.study.landmarks import landmark_tables
-from dse.questions.study.laws import laws_section
+from dse.questions.study.figures import floor_figure, importance_section, roof_figures, time_figures
+from dse.questions.study.laws import laws_section, loss_runs_section
 from dse.questions.study.lifetime import life_words, lifetime_section, training_words
-from dse.questions.study.loss_runs import loss_runs_section
 from dse.questions.study.opening import opening
-from dse.questions.study.sure import history_figures, sentences
 from dse.questions.study.systems import system_sections
 from dse.questions.study.views import view_sections
+from dse.questions.study.words import history_figures, sentences
 
 QUESTION = "report"  # its files are report.html and report.md
 TIME = (

@@ -8,9 +8,8 @@ from dse.answer.numbers import bytes_, show, significant, time
 from dse.problem.loads import held, loads_of
 from dse.problem.quality import overtraining_words
 from dse.problem.words import deployment_words, shape_words
-from dse.questions.study.chosen import Chosen, Json, StudyFolder
+from dse.questions.study.chosen import Chosen, Json, StudyFolder, beside
 from dse.questions.study.figures import part_words
-from dse.questions.study.landmarks import beside
 from dse.questions.study.words import (
     basis,
     bottleneck,

@@ -11,13 +11,11 @@ from typing import Any
 from dse.answer.answer import Block, Column, Figure, Section, Table
 from dse.answer.labels import label
 from dse.answer.numbers import percent, show, significant
-from dse.answer.palette import BLUE, PALETTE, VERMILION, hatch, plain
-from dse.answer.plots import bars, names_axis, upright
+from dse.answer.plots import BLUE, PALETTE, VERMILION, bars, hatch, names_axis, plain, upright
 from dse.answer.sentences import listed
 from dse.problem.loads import held, loads_of
 from dse.problem.words import brief_shape, in_weights, on_chip, short_deployment
-from dse.questions.study.chosen import Json, StudyFolder
-from dse.questions.study.landmarks import multiples
+from dse.questions.study.chosen import Json, StudyFolder, multiples
 from dse.study.decide import FACTORS
 
 MOST_WEIGHT = float(FACTORS[-1])

@@ -8,7 +8,7 @@ from typing import Any
 
 from dse.answer.answer import Column, Explorer, Table
 from dse.answer.labels import axis_title, label
-from dse.answer.palette import PALETTE, SYMBOLS
+from dse.answer.plots import PALETTE, SYMBOLS
 from dse.problem.words import (
     DEPLOYMENT_KEY,
     SHAPE_KEY,

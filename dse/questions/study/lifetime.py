@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dse.answer.answer import Column, Figure, Section, Table
 from dse.answer.numbers import show, significant
-from dse.answer.palette import PALETTE
+from dse.answer.plots import PALETTE
 from dse.questions.study.chosen import Json
 
 LIFE = (

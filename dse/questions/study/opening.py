@@ -10,10 +10,10 @@ from typing import Any
 from dse.answer.answer import Column, Figure, Opening, Table
 from dse.answer.labels import BASES, axis_title, label
 from dse.answer.numbers import show
-from dse.answer.palette import PALETTE, SYMBOLS, VERMILION, plain
+from dse.answer.plots import PALETTE, SYMBOLS, VERMILION, plain
 from dse.answer.sentences import listed, with_names
 from dse.problem.words import brief_shape, given_name, in_weights, on_chip
-from dse.questions.study.chosen import Json, StudyFolder
+from dse.questions.study.chosen import Json, StudyFolder, landmark_words
 from dse.questions.study.decisions import (
     IT,
     against_next,
@@ -22,7 +22,6 @@ from dse.questions.study.decisions import (
     others_likely,
 )
 from dse.questions.study.explorer import DRAWN, thin
-from dse.questions.study.landmarks import landmark_words
 from dse.questions.study.systems import system_answers
 from dse.questions.study.words import capital, found_words, span, start_words
 

@@ -9,8 +9,7 @@ from typing import Any
 from dse.answer.answer import Block, Column, Figure, Section, Table
 from dse.answer.labels import axis_title, label
 from dse.answer.numbers import dollars, show, significant
-from dse.answer.palette import PALETTE, SYMBOLS, plain
-from dse.answer.plots import scaled
+from dse.answer.plots import PALETTE, SYMBOLS, plain, scaled
 from dse.answer.sentences import listed
 from dse.problem.loads import loads_of
 from dse.questions.study.chosen import Json

@@ -8,8 +8,7 @@ from typing import Any
 from dse.answer.answer import Block, Column, Figure, Section, Table
 from dse.answer.labels import axis_title, label
 from dse.answer.numbers import show, significant
-from dse.answer.palette import PALETTE, SYMBOLS, plain
-from dse.answer.plots import scaled
+from dse.answer.plots import PALETTE, SYMBOLS, plain, scaled
 from dse.problem.words import axis_words
 from dse.questions.study.chosen import Json
 from dse.schema.metrics import EVERY

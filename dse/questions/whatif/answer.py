@@ -27,7 +27,7 @@ from dse.questions.whatif.subject import Subject
 from dse.schema.calibration import KINDS
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.load import demand_words
-from dse.study.document import price_evidence, price_rows
+from dse.study.prices import price_evidence, price_rows
 
 
 @dataclass(frozen=True, slots=True)

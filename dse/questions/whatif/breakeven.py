@@ -29,8 +29,7 @@ import numpy as np
 
 from dse.answer.answer import Block, Column, Figure, Table
 from dse.answer.numbers import dollars, number, share, tenths
-from dse.answer.palette import PALETTE
-from dse.answer.plots import decades, join, line, marks
+from dse.answer.plots import PALETTE, decades, join, line, marks
 from dse.catalog import Catalog
 from dse.economics.priced import price_parts
 from dse.economics.tco import usd_per_chip_hour

@@ -12,8 +12,7 @@ import numpy as np
 
 from dse.answer.answer import Block, Column, Figure, Table
 from dse.answer.numbers import show
-from dse.answer.palette import plain
-from dse.answer.plots import join, marks, metric_axis, scaled, upright
+from dse.answer.plots import join, marks, metric_axis, plain, scaled, upright
 from dse.errors import InputError
 from dse.questions.whatif.demand import Demanded, tokens_per_request
 from dse.questions.whatif.inputs import DEMAND, Change, Input, change_to, find_input, read_change

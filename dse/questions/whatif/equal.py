@@ -20,8 +20,7 @@ from dse import units
 from dse.answer.answer import Block, Column, Figure, Table
 from dse.answer.labels import axis_title
 from dse.answer.numbers import priced, tenths
-from dse.answer.palette import BLUE, plain
-from dse.answer.plots import bars, names_axis, scaled
+from dse.answer.plots import BLUE, bars, names_axis, plain, scaled
 from dse.catalog import Catalog
 from dse.errors import InputError
 from dse.problem.evaluate import Metrics

@@ -289,10 +289,14 @@ def _value(one: Input, text: str, field: str) -> float:
     if text.lstrip().startswith("-"):
         raise InputError(f"read {text!r}: negative", field=field, accepted=WAYS)
     try:
-        return one.rule.read(text)
+        value = one.rule.read(text)
     except InputError as error:
         accepted = f"1.2x, +10%, or {error.accepted}"
         raise InputError(error.message, field=field, accepted=accepted) from None
+    if one.name.endswith(("prompt_tokens", "output_tokens")) and value != int(value):
+        accepted = "a whole number of tokens"
+        raise InputError(f"{one.name}: read {text!r}", field=field, accepted=accepted)
+    return value
 
 
 def checked(change: Change, field: str) -> Change:

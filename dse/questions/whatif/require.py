@@ -379,7 +379,7 @@ def _entry(trials: Trials, tried: Tried, items: Sequence[Json]) -> dict[str, Any
     }
 
 
-def require_answer(document: Json, command: str = "") -> Answer:
+def require_answer(document: Json) -> Answer:
     """`document` is that of `required`."""
     helped = [row for row in document["requirements"] if row["entry"]]
     blocks: list[Block] = [_table(helped)] if helped else []
@@ -394,7 +394,6 @@ def require_answer(document: Json, command: str = "") -> Answer:
         headline=_headline(document, helped),
         blocks=[*blocks, *([price_parts(prices)] if prices else [])],
         rests=[*_basis(document), *inputs_words(prices)],
-        command=command,
         document=document,
         data=() if helped else (table_of("data", document["requirements"] or [as_it_is]),),
     )

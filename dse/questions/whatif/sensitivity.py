@@ -18,8 +18,7 @@ import numpy as np
 from dse.answer.answer import Block, Column, Figure, Table
 from dse.answer.labels import label
 from dse.answer.numbers import dollars, number, tenths
-from dse.answer.palette import BLUE, VERMILION, hatch, plain
-from dse.answer.plots import bars, names_axis
+from dse.answer.plots import BLUE, VERMILION, bars, hatch, names_axis, plain
 from dse.errors import InputError
 from dse.questions.whatif.demand import Demanded
 from dse.questions.whatif.inputs import (

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError, InputErrors
+from dse.files import full_path
 from dse.questions.whatif.demand import TOTAL as COST
 from dse.schema.axes import POOL_AXES
 from dse.schema.catalog import is_chip_file
@@ -132,7 +133,7 @@ def space_of_model(
         "description": "what the flags leave open of the deployment is looked for" if free else "",
         "workload": workload,
         "price_basis": price_basis,
-        "model": str(path.resolve()) if path.exists() else str(model),
+        "model": full_path(path) if path.exists() else str(model),
         "deployment": where | axes,
         "objectives": _objectives(objective),
         "constraints": [
@@ -155,7 +156,7 @@ def space_of_model(
 
 def _place(chip: str) -> str:
     """A chip file by its whole path."""
-    return str(Path(chip).resolve()) if is_chip_file(chip) else chip
+    return full_path(chip) if is_chip_file(chip) else chip
 
 
 def _pools(

@@ -33,7 +33,7 @@ from dse.questions.whatif.subject import Subject
 from dse.rules.registry import STRUCTURAL
 from dse.schema.calibration import KINDS
 from dse.schema.own_config import config_of
-from dse.search.run import ENUMERATE, search
+from dse.search.engine import ENUMERATE
 from dse.space.candidates import CandidateBatch
 
 Ids = NDArray[np.int64]
@@ -196,6 +196,8 @@ def all_points(
 def searched(problem: Demanded, points: Points, seed: int) -> Points:
     """The points with those that a search of this problem finds, and all one parameter away from
     its front."""
+    from dse.search.run import search  # noqa: PLC0415 - Optuna takes 300 ms
+
     found, space = search(problem, points.engine, seed=seed), problem.space
     front = found.front.ids
     if len(front):

@@ -11,9 +11,10 @@ from dse.answer.answer import Column
 from dse.answer.glossary import GLOSSARY
 from dse.answer.numbers import dollars, percent, priced, show, tenths
 from dse.physics.workload import POISSON
-from dse.problem.words import load_words, served_words
+from dse.problem.words import served_words
 from dse.questions.whatif.solve import words
 from dse.schema.metrics import METRICS
+from dse.schema.workloads import load_words
 
 Json = Mapping[str, Any]
 # Terms that the page explains besides the common ones.

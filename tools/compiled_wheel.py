@@ -1,0 +1,38 @@
+"""Compiles the shipped YAML files when a wheel is built, so that no command of it reads YAML.
+
+Hatchling runs it (pyproject.toml); `dse.schema.compiled` says what stands in the file.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class Compiling(BuildHookInterface[Any]):
+    """Adds the file to the wheel; what is installed in place has the checkout's own cache."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if version == "editable":
+            return
+        sys.path.insert(0, self.root)
+        from dse.schema.compiled import NAME, Compiled  # noqa: PLC0415 - of the source being built
+        from dse.schema.yaml_text import parse  # noqa: PLC0415
+
+        made = Compiled(None)
+        for folder in ("hardware", "search_spaces"):
+            for path in sorted((Path(self.root) / folder).rglob("*.yaml")):
+                content = path.read_bytes()
+                made.keep(content, parse(content, str(path))[0])
+        self.folder = tempfile.TemporaryDirectory()
+        file = Path(self.folder.name) / NAME
+        file.write_bytes(made.text())
+        build_data["force_include"][str(file)] = f"dse/_data/{NAME}"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        if version != "editable":
+            self.folder.cleanup()
