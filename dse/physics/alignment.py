@@ -23,7 +23,7 @@ size that is a multiple of 64 keeps its time bit for bit on NVIDIA and AMD.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -200,7 +200,7 @@ class Alignment:
         self._table, self._chip = table, batch.chip
         self._weight_dtype = batch.weight_dtype
         self._per_step: dict[str, Floats] = {}
-        self._kept: list[Fit | None] = []
+        self._kept: dict[Hashable, Fit | None] = {}
         # With the block itself, so that no other takes its id.
         self._of_heads: dict[tuple[int, str], tuple[object, Floats, Floats | None]] = {}
 
@@ -221,16 +221,16 @@ class Alignment:
         bits, sizes = ELEMENT_BITS[code], (stored(one.out, code), stored(one.inner, code))
         return np.minimum(*(aligned_bytes(size, bits) for size in sizes))
 
-    def product(self, place: int, one: Product) -> Fit | None:
+    def product(self, place: Hashable, one: Product) -> Fit | None:
         """The fit of the product at a place of a step; None where it needs none."""
-        if place == len(self._kept):
-            self._kept.append(self.fit(one))
+        if place not in self._kept:
+            self._kept[place] = self.fit(one)
         return self._kept[place]
 
-    def experts(self, place: int, one: Experts) -> Fit | None:
+    def experts(self, place: Hashable, one: Experts) -> Fit | None:
         """The same of grouped products."""
-        if place == len(self._kept):
-            self._kept.append(self._grouped(one))
+        if place not in self._kept:
+            self._kept[place] = self._grouped(one)
         return self._kept[place]
 
     def fit(self, one: Product) -> Fit | None:

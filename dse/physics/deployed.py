@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from dse.physics.machines import Machines
 from dse.physics.tiers import offload_of
 from dse.schema.backend import Backend
 from dse.schema.dtypes import CODE, DTYPES
-from dse.space.alike import WORTH, columns_of, distinct, layer_of
+from dse.space.alike import columns_of, distinct, layer_of
 from dse.space.candidates import BYTES, Block, CandidateBatch, Codes, Floats
 
 VOCABULARY_MULTIPLE = 64.0  # serving stacks pad the vocabulary to 64 times the tensor parallelism
@@ -82,77 +83,78 @@ def launched_early(batch: CandidateBatch, machines: Machines, backend: Backend) 
     return np.where(allowed[batch.chip], early.remaining, 1.0)
 
 
-FEW = 256  # candidates that are not worth looking for what they have in common
+FEW = 4_096  # candidates that are not worth looking for what they have in common
+WORTH = 0.5  # more distinct ones of n cost more to find and gather than they save
 MOST_TRIED = 2  # an equilibrium is sought with other work each time: then each is taken for itself
 
 
 class Part(NamedTuple):
     """Of n candidates those that differ for one layer: on their chips, the places of them, (k,),
-    and which of them each candidate is, (n,); both None where each is taken for itself."""
+    and which of them each candidate is, (n,)."""
 
     deployed: Deployed
-    rows: Codes | None
-    kinds: Codes | None
+    rows: Codes
+    kinds: Codes
 
     def holds(self, columns: Sequence[Floats]) -> bool:
         """Whether candidates that are alike have equal values in these columns, (n,) each."""
-        rows, kinds = self.rows, self.kinds
-        if rows is None or kinds is None:
-            return True
         every = (column.view(np.int64) for column in columns)
-        return all((one[rows].take(kinds) == one).all() for one in every)
+        return all((one[self.rows].take(self.kinds) == one).all() for one in every)
 
     def of(self, value: Any) -> Any:
         """(n,) of each candidate -> (k,) of each that differs; what is of all as it is."""
-        if self.rows is None or not isinstance(value, np.ndarray) or len(value) == 1:
+        if not isinstance(value, np.ndarray) or len(value) == 1:
             return value
         return value[self.rows]
 
     def gathered(self, value: Floats) -> Floats:
         """(k,) of each that differs -> (n,) of each candidate."""
-        return value if self.kinds is None else value.take(self.kinds)
+        return value.take(self.kinds)
 
 
 class _Layers:
     """The layers of one block of n deployed candidates, `place` among those of their batch, or
-    what is no layer (None): `batch` has those that differ in what such a layer sees
-    (`dse.space.alike.layer_of`), of which each candidate is the one at `kinds`, (n,)."""
+    what is no layer (None). `batch` has those that differ in what such a layer sees
+    (`dse.space.alike.layer_of`), of which each candidate is the one at `kinds`, (n,); both None
+    where too many do."""
 
     def __init__(self, deployed: Deployed, place: int | None) -> None:
-        self.n, self._machines = deployed.n, deployed.machines
-        self.kinds = np.arange(self.n)
+        self._of = deployed
+        self.batch: CandidateBatch | None = None
+        self.kinds: Codes | None = None
+        self._launched = deployed.launched
+        self._kept: Part | None = None
+        self._tried = 0
         if deployed.few is not None:
             few = deployed.few.layers(place)
             self.batch, self._launched = few.batch, few._launched
-            self.kinds = few.kinds.take(deployed.kinds)
-        else:
-            block = None if place is None else deployed.batch.blocks[place]
-            self.batch, self._launched = layer_of(deployed.batch, block), deployed.launched
-            if self.n > FEW:
-                launched = [] if self._launched is None else [self._launched]
-                rows, kinds = distinct([*columns_of(self.batch), *launched])
-                if len(rows) <= WORTH * self.n:
-                    self.batch, self.kinds = self.batch[rows], kinds
-                    if self._launched is not None:
-                        self._launched = self._launched[rows]
-        self._kept: Part | None = None
-        self._tried = 0
+            each = deployed.kinds
+            self.kinds = each if few.kinds is None else few.kinds.take(each)
+        elif deployed.n > FEW:
+            batch = layer_of(deployed.batch, None if place is None else deployed.one_layer(place))
+            launched = [] if self._launched is None else [self._launched]
+            rows, kinds = distinct([*columns_of(batch), *launched])
+            if len(rows) <= WORTH * deployed.n:
+                self.batch, self.kinds = batch[rows], kinds
+                self._launched = None if self._launched is None else self._launched[rows]
 
-    def part(self, work: Sequence[Floats]) -> Part:
-        """Those that differ in what a layer sees or in its step's `work`, (n,) or (1,) each."""
-        columns = [one for one in work if len(one) == self.n]
-        if self._kept is None or not self._kept.holds(columns):
-            rows = kinds = None
-            batch, launched = self.batch, self._launched
-            self._tried += 1
-            if FEW < self.n > len(batch) / WORTH and self._tried <= MOST_TRIED:
-                rows, kinds = distinct([self.kinds, *columns])
-                if len(rows) > WORTH * self.n:
-                    rows = kinds = None
-            if rows is not None or len(batch) < self.n:
-                each = self.kinds if rows is None else self.kinds[rows]
-                batch, launched = batch[each], None if launched is None else launched[each]
-            self._kept = Part(Deployed(batch, self._machines, launched), rows, kinds)
+    def part(self, work: Sequence[Floats]) -> Part | None:
+        """Those that differ in what a layer sees or in its step's `work`, (n,) or (1,) each; None
+        where they are too many to be worth it."""
+        n = self._of.n
+        columns = [one for one in work if len(one) == n]
+        if self._kept is not None and self._kept.holds(columns):
+            return self._kept
+        if self.batch is None or self.kinds is None or self._tried == MOST_TRIED:
+            return None
+        self._tried += 1
+        rows, kinds = distinct([self.kinds, *columns])
+        if len(rows) > WORTH * n:
+            self._tried = MOST_TRIED
+            return None
+        each = self.kinds[rows]
+        launched = None if self._launched is None else self._launched[each]
+        self._kept = Part(Deployed(self.batch[each], self._of.machines, launched), rows, kinds)
         return self._kept
 
 
@@ -199,6 +201,7 @@ class Deployed:
         self.few = few
         self.kinds: Codes = np.arange(self.n) if kinds is None else kinds
         self._layers: dict[int | None, _Layers] = {}
+        self._one: dict[int, Block] = {}
 
     # Gathered on first use.
     @cached_property
@@ -221,6 +224,13 @@ class Deployed:
     @cached_property
     def alignment(self) -> Alignment:
         return Alignment(self.machines.grain, self.batch)
+
+    def one_layer(self, place: int) -> Block:
+        """One layer of the block at a place among those of the batch, none where it has none."""
+        if place not in self._one:
+            block = self.batch.blocks[place]
+            self._one[place] = replace(block, count=(block.count > 0.0) * 1.0)
+        return self._one[place]
 
     def layers(self, place: int | None) -> _Layers:
         """Of the block at a place among those of the batch; of what is no layer without one."""

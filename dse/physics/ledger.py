@@ -213,7 +213,9 @@ class Ledger:
         if self.entries is not None:
             self._keep(role, name, seconds, memory_s=memory, fixed_s=fixed, bytes=moved)
 
-    def add(self, count: Floats, one: Ledger, gathered: Callable[[Floats], Floats]) -> None:
+    def add(
+        self, count: Floats, one: Ledger, gathered: Callable[[Floats], Floats] = lambda each: each
+    ) -> None:
         """`count` times the seconds of another ledger, (k,), as `gathered` for each of n."""
         self._added.append((count, one, gathered))
         self.seconds += count * gathered(one.seconds)

@@ -7,7 +7,7 @@ through all of them: every layer once, plus a hop a stage.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,8 +52,8 @@ class Step:
     contexts sets the step: the expected maximum of normal deviates over data-parallel ranks.
     verified: tokens of each decoding request, more than 1 where some were drafted.
     overlap: as in `dse.physics.overlap`; rows are then those of one micro-batch.
-    whole: False where the batch has one block, for the layers of that block alone, or none, for all
-    that is no layer (`Seconds`).
+    of: what of it runs at once: "all", or, of a batch of one block or none, the layers of that
+    block alone or all that is no layer ("one"), or nothing before `run` is called.
     """
 
     backward = False
@@ -74,7 +74,7 @@ class Step:
         overlap: Hidden = NONE,
         keep: bool = False,
         parts: bool = True,
-        whole: bool = True,
+        of: Literal["all", "one", "nothing"] = "all",
     ) -> None:
         self.deployed = deployed
         self.ledger = Ledger(deployed, keep=keep, parts=parts, overlap=overlap)
@@ -103,18 +103,32 @@ class Step:
         skew = deployed.batch.routing_skew
         self.routing_skew: Floats | float = ROUTING_SKEW if skew is None else skew
         self._reduced: Cost | None = None
-        self._place = -1  # of the product that was added last
-        self.fit: Fit | None = None  # its
-        blocks = [block for block in deployed.batch.blocks if block.count.any()]
-        if whole or not deployed.batch.blocks:
+        # Of the product that is added next: its block's place in the batch, and how many before.
+        self._block: int | None = None
+        self._product = 0
+        self.fit: Fit | None = None  # of that which was added last
+        blocks = deployed.batch.blocks
+        if of == "one":
+            self.run(0 if blocks else None)
+        elif of == "all":
             self._embed()
-        for block in blocks:
-            KINDS[block.kind].add(self, block)
-        if whole or not deployed.batch.blocks:
+            for place, block in enumerate(blocks):
+                if block.count.any():
+                    self.run(place, block)
             self._finish()
-        if whole:
             self.ledger.overlap()
             self.ledger.wait_for_tier()
+
+    def run(self, place: int | None, block: Block | None = None) -> None:
+        """Adds the layers of the block at a place of the batch, as many as it or `block` in its
+        stead has; without a place, all that is no layer."""
+        if place is None:
+            self._embed()
+            self._finish()
+            return
+        self._block, self._product = place, 0
+        block = self.deployed.batch.blocks[place] if block is None else block
+        KINDS[block.kind].add(self, block)
 
     def _embed(self) -> None:
         moved, law = 2.0 * self.rows * (self.hidden_size * ACTIVATION_BYTES), self.gemm_law("bf16")
@@ -123,6 +137,7 @@ class Step:
     def _finish(self) -> None:
         """The output head, and what passes between pipeline stages."""
         deployed, ledger, hidden = self.deployed, self.ledger, self.hidden_size
+        self._block, self._product = None, 0
         # Only the last token of each sequence reaches the output head.
         finished = self.verified_rows + self.prefill_rows / self.fresh_tokens
         vocabulary = deployed.vocabulary
@@ -153,8 +168,8 @@ class Step:
         touched = read = weight * per_element
         computed = self.computed_rows if one.rows is self.rows else computed_rows(one.rows)
         useful = one.rows / computed if self.ledger.parts else None
-        self._place += 1
-        fit = self.fit = self.deployed.alignment.product(self._place, one)
+        fit = self.fit = self.deployed.alignment.product((self._block, self._product), one)
+        self._product += 1
         if fit is None:
             sides = one.inner + one.out
         else:
@@ -186,8 +201,8 @@ class Step:
         if self.ledger.parts:
             useful = one.mean / np.maximum(one.padded, 1e-9)  # no 0 / 0 in dense candidates
             mean = 1.0 - one.uneven
-        self._place += 1
-        fit = self.fit = self.deployed.alignment.experts(self._place, one)
+        fit = self.fit = self.deployed.alignment.experts((self._block, self._product), one)
+        self._product += 1
         if fit is not None:
             run, reached = one.sized(fit.weight, fit.sides), fit.reached
             bytes_, flops = one.distinct * fit.read * per_element + run.moved, run.flops
@@ -245,12 +260,12 @@ class Step:
 
 
 class Seconds(Step):
-    """A step of which the seconds alone are asked, (n,) each.
+    """A step of which the seconds alone are asked, (n,) each; its work is that of a `Step`.
 
     Its time is that of what is no layer and, block after block, of the layers of one more. Of each
-    of these, candidates that are alike in all that it sees have the same time, which is found once:
-    a layer of a feed-forward is the same whatever the attention beside it and however many layers
-    there are. So few of the n are worked out, and the sum is gathered."""
+    of these, candidates that are alike in all that it sees have the same time, which is found once
+    where that is worth it: a layer of a feed-forward is the same whatever the attention beside it
+    and however many layers there are. So few of the n are worked out, and the sum is gathered."""
 
     def __init__(
         self,
@@ -274,13 +289,16 @@ class Seconds(Step):
         fresh_tokens = prompt_tokens if fresh_tokens is None else fresh_tokens
         every = {"decode_rows": decode_rows, "prefill_rows": prefill_rows, "verified": verified}
         mixing = {"context": context, "prompt_tokens": prompt_tokens}
-        self._add(None, np.ones(1), {**every, "fresh_tokens": fresh_tokens})
+        first, experts = {"fresh_tokens": fresh_tokens}, {"prefill_ranks": prefill_ranks}
+        self._work = {**every, **mixing, **first, **experts}
+        self._each: Step | None = None
+        self._add(None, np.ones(1), {**every, **first})
         for place, block in enumerate(deployed.batch.blocks):
             if not block.count.any():
                 continue
             seen = {**every, **mixing} if block.kind in MIXERS else {**every}
             if "experts" in block.sizes:
-                seen["prefill_ranks"] = prefill_ranks
+                seen |= experts
             self._add(place, block.count, seen)
         self.ledger.overlap()
         self.ledger.wait_for_tier()
@@ -288,16 +306,25 @@ class Seconds(Step):
     def _add(self, place: int | None, count: Floats, seen: dict[str, Any]) -> None:
         """`count` layers of the block at a place of the batch, in a step of which they see so
         much; without a place, what is no layer."""
-        overlap = self.ledger.hidden
+        deployed, overlap = self.ledger.deployed, self.ledger.hidden
         work = (*seen.values(), overlap.batches)
         columns = [value for value in work if isinstance(value, np.ndarray)]
-        part = self.ledger.deployed.layers(place).part(columns)
+        part = deployed.layers(place).part(columns)
+        if part is None:
+            if self._each is None:
+                self._each = Step(
+                    deployed, **self._work, overlap=overlap, parts=False, of="nothing"
+                )
+            one = self._each.ledger = Ledger(deployed, parts=False, overlap=overlap)
+            self._each.run(place, None if place is None else deployed.one_layer(place))
+            self.ledger.add(count, one)
+            return
         unseen = np.full(1, np.nan)
         alike: dict[str, Any] = {"context": unseen, "prompt_tokens": unseen}
         alike |= {name: part.of(value) for name, value in seen.items()}
         overlap = overlap._replace(batches=part.of(overlap.batches))
-        one = Step(part.deployed, **alike, overlap=overlap, parts=False, whole=False)
-        self.ledger.add(count, one.ledger, part.gathered)
+        step = Step(part.deployed, **alike, overlap=overlap, parts=False, of="one")
+        self.ledger.add(count, step.ledger, part.gathered)
 
 
 def weight_bytes_per_chip(deployed: Deployed) -> dict[str, Floats]:

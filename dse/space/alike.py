@@ -56,7 +56,7 @@ def shared_by(batch: CandidateBatch, models: Ints, deployments: Ints) -> Shared 
 
 
 def layer_of(batch: CandidateBatch, block: Block | None) -> CandidateBatch:
-    """The candidates as one layer of `block` sees them, or, without one, what comes before and
+    """The candidates as `block`, of one layer, sees them, or, without one, what comes before and
     behind all layers. What it may not read is NaN, so that nothing that it does not see can enter
     it, and candidates that differ in nothing else are alike. Only experts see how they are spread,
     and pipeline stages are seen where there are any."""
@@ -65,7 +65,7 @@ def layer_of(batch: CandidateBatch, block: Block | None) -> CandidateBatch:
     if block is None:
         fields["blocks"] = ()
     else:
-        fields["blocks"] = (replace(block, count=(block.count > 0.0) * 1.0),)
+        fields["blocks"] = (block,)
         unseen_names.append("vocab_size")
     stages = block is None and bool((batch.pipeline_parallel > 1.0).any())
     if not stages:

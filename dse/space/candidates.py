@@ -90,14 +90,17 @@ class CandidateBatch:
 
     def __getitem__(self, rows: slice | NDArray[np.intp]) -> CandidateBatch:
         """The candidates at `rows`, as a batch."""
+        taken: dict[int, NDArray[Any]] = {}  # an array may stand in several places
 
         def take(value: Any) -> Any:
             if value is None:
                 return None
             if isinstance(value, np.ndarray):
-                return value[rows]
+                if id(value) not in taken:
+                    taken[id(value)] = value[rows]
+                return taken[id(value)]
             if isinstance(value, Block):
-                return Block(value.kind, value.count[rows], take(value.sizes))
+                return Block(value.kind, take(value.count), take(value.sizes))
             if isinstance(value, tuple):
                 return tuple(take(item) for item in value)
             assert isinstance(value, Mapping)
