@@ -3,7 +3,8 @@
 An evaluation takes a point of `quickstart` from its index to every objective and constraint, as a
 search does: shape, parameters, prefill, decode and mixed step, collectives, memory, serving, cost,
 quality. What no objective or limit names (energy, the parts of each step) is left out. Points are
-drawn evenly from all branches of the space; one process, two threads.
+drawn evenly from all branches of the space; beside them stands the whole space in order, which has
+more in common from one point to the next. Two processes, with what a search counts of each point.
 
 Beside it stands a bare NumPy kernel: for every point, operator and step, the passes over memory of
 the law of `dse.physics.ledger` and nothing else (no parameters, memory, rules, cost or quality),
@@ -18,7 +19,6 @@ import json
 import resource
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from dse.search.evaluator import CHUNK, Evaluator
 
 POINTS = 400_000
 ROUNDS = 5
-THREADS = 2
+JOBS = 2
 STEPS = 3  # a prompt alone, a decode step, a decode step with prompts
 
 
@@ -78,37 +78,46 @@ def kernel(n: int, computing: list[bool]) -> None:
 
 @record
 class Round:
-    """Evaluations a second, and processor seconds of one and of a point of the kernel."""
+    """Evaluations a second of points at random and of the space in order, and processor seconds of
+    one and of a point of the kernel."""
 
     per_s: float
+    in_order_per_s: float
     cpu_s: float
     kernel_cpu_s: float
 
 
 def measure(problem: PhysicsProblem, computing: list[bool]) -> list[Round]:
-    """The search's evaluator, the evaluation alone and the kernel by turns."""
+    """Points at random, the whole space in order, one process alone, and the kernel, by turns."""
     space = problem.space
-    index = space.sample(np.random.default_rng(0), POINTS)
-    ids = np.sort(space.rank(index))
+    ids = np.sort(space.rank(space.sample(np.random.default_rng(0), POINTS)))
     chunks = [ids[i : i + CHUNK] for i in range(0, len(ids), CHUNK)]
 
+    def per_s(which: Callable[[int, int], NDArray[np.int64]], points: int) -> float:
+        """Evaluations a second with all accounts, over as many processes as there are jobs."""
+        evaluator = Evaluator(problem, threads=JOBS)
+        started = time.perf_counter()
+        for _ in evaluator.sweep_ids(which, 0, points):
+            pass
+        assert evaluator.evaluations == points
+        return points / (time.perf_counter() - started)
+
     def cpu_s(work: Callable[[NDArray[np.int64]], object]) -> float:
-        """Processor seconds a point."""
+        """Processor seconds a point, in this process alone."""
         started = time.process_time()
-        with ThreadPoolExecutor(THREADS) as pool:
-            for _ in pool.map(work, chunks):
-                pass
+        for chunk in chunks:
+            work(chunk)
         return (time.process_time() - started) / len(ids)
 
-    rounds = []
-    for _ in range(ROUNDS):
-        evaluator = Evaluator(problem, threads=THREADS)
-        evaluator.evaluate(index)
-        per_s = evaluator.evaluations / evaluator.seconds
-        own = cpu_s(lambda part: problem.evaluate(space.unrank(part)))
-        bare = cpu_s(lambda part: kernel(len(part), computing))
-        rounds.append(Round(per_s, own, bare))
-    return rounds
+    return [
+        Round(
+            per_s(lambda first, last: ids[first:last], len(ids)),
+            per_s(np.arange, space.size),
+            cpu_s(lambda part: problem.evaluate(space.unrank(part))),
+            cpu_s(lambda part: kernel(len(part), computing)),
+        )
+        for _ in range(ROUNDS)
+    ]
 
 
 def main() -> None:
@@ -119,28 +128,35 @@ def main() -> None:
     names, computing = operators(problem)
     rounds = measure(problem, computing)
     rates = [one.per_s for one in rounds]
+    in_order = [one.in_order_per_s for one in rounds]
     cpu_s = float(np.median([one.cpu_s for one in rounds]))
     kernel_cpu_s = float(np.median([one.kernel_cpu_s for one in rounds]))
     answer = {
         "evaluations_per_s": float(np.median(rates)),
         "rounds": rates,
+        "in_order_per_s": float(np.median(in_order)),
+        "in_order_rounds": in_order,
         "cpu_s_per_evaluation": cpu_s,
         "kernel_cpu_s_per_point": kernel_cpu_s,
         "over_kernel": cpu_s / kernel_cpu_s,
         "points": POINTS,
-        "threads": THREADS,
+        "jobs": JOBS,
         "operators": names,
         "max_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
     if asked.json:
         print(json.dumps(answer, indent=1))
         return
-    print(f"{answer['evaluations_per_s']:,.0f} evaluations a second ({THREADS} threads)")
+    for words, name, each in (
+        ("of points at random", "evaluations_per_s", rates),
+        ("of the whole space in order", "in_order_per_s", in_order),
+    ):
+        every = ", ".join(f"{rate:,.0f}" for rate in each)
+        print(f"{answer[name]:,.0f} evaluations a second {words} ({JOBS} processes): {every}")
     print(
-        f"{cpu_s * 1e6:.2f} us of a processor each; "
+        f"{cpu_s * 1e6:.2f} us of a processor each, at random; "
         f"{kernel_cpu_s * 1e6:.2f} of a bare kernel (ratio {cpu_s / kernel_cpu_s:.2f})"
     )
-    print(f"rounds: {', '.join(f'{rate:,.0f}' for rate in rates)}")
     print(f"{len(answer['operators'])} operators: {', '.join(answer['operators'])}")
 
 

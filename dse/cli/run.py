@@ -215,19 +215,21 @@ class _Progress:
                 TimeRemainingColumn(),
                 console=Console(stderr=True),
                 transient=True,
+                auto_refresh=False,  # by a thread, beside which no process can be copied
             )
             self.bar.start()
             self.task = self.bar.add_task("searching", total=None)
         return self
 
     def update(self, done: int, total: int | None, front: int) -> None:
-        if self.bar is not None:
-            self.bar.update(self.task, completed=done, total=total, description=f"front {front:,}")
-            return
         now = time.monotonic()
-        if now - self.last < 2.0:
+        if now - self.last < (2.0 if self.bar is None else 0.1):
             return
         self.last = now
+        if self.bar is not None:
+            words = f"front {front:,}"
+            self.bar.update(self.task, completed=done, total=total, description=words, refresh=True)
+            return
         of = f" of at most {total:,}" if total else ""
         rate = done / (now - self.started)
         left = f", {(total - done) / rate:.0f} s left" if total and rate and done < total else ""
@@ -238,7 +240,7 @@ class _Progress:
     def say(self, text: str) -> None:
         """What is being done after the search, where that is worth a line."""
         if self.bar is not None:
-            self.bar.update(self.task, description=text)
+            self.bar.update(self.task, description=text, refresh=True)
         elif time.monotonic() - self.started >= 2.0:
             click.echo(text, err=True)
 

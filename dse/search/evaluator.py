@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +13,11 @@ from numpy.typing import NDArray
 from dse.pareto import Archive, Scale, contributions
 from dse.problem.protocol import Problem
 from dse.search.checkpoint import Checkpoint
+from dse.search.parallel import mapped
 
 BITMAP_LIMIT = 50_000_000
 CHUNK = 65_536  # points evaluated at once: the more, the more of them share (docs/search.md)
-CHUNKS_IN_FLIGHT = 4
+WORTH_A_COPY = 4  # chunks; a copy of the process takes as long as half a chunk
 # What brought a design into the study of record, its attribute `stage`: the sample that stands for
 # the space and the part of it that breaks a constraint, what the search looked at, its result.
 SAMPLE, REFUSED, SEARCH, FRONT = STAGES = ("sample", "refused", "search", "front")
@@ -68,6 +68,19 @@ class Tally:
     constraint: str
     violated: int
     only: int
+
+
+class Counted(NamedTuple):
+    """What the accounts need of a chunk of so many points: how many are feasible; of each
+    constraint that any breaks, how many do, and how many break no other; the front F (k, m) with
+    its ids; where none is feasible, the nearest miss as (violation, id)."""
+
+    points: int
+    feasible: int
+    broken: dict[int, tuple[int, int]]
+    F: NDArray[np.float64]
+    ids: NDArray[np.int64]
+    nearest: tuple[float, int]
 
 
 class SeenIds:
@@ -193,10 +206,8 @@ class Evaluator:
         """Evaluate the whole space in rank order, with all accounts but `relaxed`, and call
         `after` behind each chunk. Only for an evaluator that has evaluated nothing yet. With a
         `checkpoint` it starts where that one stands."""
-        size, chunk = self.space.size, self.chunk
-        saved = self._restore()
-        ranges = (np.arange(i, min(i + chunk, size)) for i in range(saved, size, chunk))
-        for _ in self._run(ranges):
+        size, saved = self.space.size, self._restore()
+        for _ in self.sweep_ids(np.arange, saved, size):
             if self.checkpoint is not None and self.evaluations - saved >= self.checkpoint.every:
                 self.checkpoint.save(self._state())
                 saved = self.evaluations
@@ -225,8 +236,7 @@ class Evaluator:
 
     def sweep_ranks(self, first: int, last: int, after: Callable[[], None]) -> None:
         """`sweep` of ranks `first` to `last` - 1 alone."""
-        starts = range(first, last, self.chunk)
-        for _ in self._run(np.arange(i, min(i + self.chunk, last)) for i in starts):
+        for _ in self.sweep_ids(np.arange, first, last):
             after()
 
     def again(self, ids: NDArray[np.int64]) -> Batch:
@@ -259,41 +269,62 @@ class Evaluator:
             self._sink(self.again(ids), stage)
 
     def _run(self, chunks: Iterable[NDArray[np.int64]]) -> Iterator[Batch]:
-        """Evaluate chunks of distinct ids, several at a time, and account for them in order."""
-        chunks = iter(chunks)
-        if self.one_by_one:
-            for ids in chunks:
-                started = time.perf_counter()
-                part = self.again(ids)
-                self.seconds += time.perf_counter() - started
-                self._account(part)
-                yield part
-            return
-        with ThreadPoolExecutor(self.threads) as pool:
-            while group := list(islice(chunks, CHUNKS_IN_FLIGHT)):
-                started = time.perf_counter()
-                parts = list(pool.map(self.again, group))
-                self.seconds += time.perf_counter() - started
-                for part in parts:
-                    self._account(part)
-                    yield part
+        """Evaluate chunks of distinct ids and account for them in order."""
+        for ids in chunks:
+            started = time.perf_counter()
+            part = self.again(ids)
+            self.seconds += time.perf_counter() - started
+            self._account(self._counted(part))
+            yield part
 
-    def _account(self, batch: Batch) -> None:
+    def sweep_ids(
+        self, ids: Callable[[int, int], NDArray[np.int64]], first: int, last: int
+    ) -> Iterator[None]:
+        """Evaluate the distinct points `ids` of each chunk of places from `first` to `last` - 1,
+        several chunks at a time, with all accounts but `relaxed`."""
+
+        def counted(start: int) -> Counted:
+            return self._counted(self.again(ids(start, min(start + self.chunk, last))))
+
+        starts = range(first, last, self.chunk)
+        workers = 1 if self.one_by_one or len(starts) < WORTH_A_COPY else self.threads
+        started = time.perf_counter()
+        for found in mapped(counted, starts, workers):
+            self._account(found)
+            self.seconds += time.perf_counter() - started
+            yield
+            started = time.perf_counter()
+
+    def _counted(self, batch: Batch) -> Counted:
         violated = {k: batch.G[:, k] > 0 for k in batch.columns}
         count = np.zeros(len(batch), dtype=np.intp)
-        for k, flags in violated.items():
+        for flags in violated.values():
             count += flags
-            self._violated[k] += np.count_nonzero(flags)
-        self.evaluations += len(batch)
-        alone = count == 1
-        for k, flags in violated.items():
-            self._only[k] += np.count_nonzero(flags & alone)
-        feasible = count == 0
-        self.feasible += int(feasible.sum())
-        self.archive.add(batch.F[feasible], batch.ids[feasible])
+        alone, feasible = count == 1, count == 0
+        best = Archive(batch.F.shape[1])
+        best.add(batch.F[feasible], batch.ids[feasible])
+        nearest = (np.inf, -1)
+        if len(batch) and not feasible.any():
+            place = int(np.lexsort((batch.ids, amount := batch.violation))[0])
+            nearest = float(amount[place]), int(batch.ids[place])
+        return Counted(
+            len(batch),
+            int(feasible.sum()),
+            {k: (int(flags.sum()), int((flags & alone).sum())) for k, flags in violated.items()},
+            best.F,
+            best.ids,
+            nearest,
+        )
+
+    def _account(self, found: Counted) -> None:
+        self.evaluations += found.points
+        for k, (violated, alone) in found.broken.items():
+            self._violated[k] += violated
+            self._only[k] += alone
+        self.feasible += found.feasible
+        self.archive.add(found.F, found.ids)
         if not self.feasible:
-            nearest = int(np.lexsort((batch.ids, amount := batch.violation))[0])
-            self.nearest = min(self.nearest, (float(amount[nearest]), int(batch.ids[nearest])))
+            self.nearest = min(self.nearest, found.nearest)
 
 
 # Which points a Pareto local search looks around next: the core of the bulk engine and of the

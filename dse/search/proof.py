@@ -19,7 +19,8 @@ from dse.problem.protocol import Problem
 from dse.search.checkpoint import Checkpoint
 from dse.search.engine import Progress
 from dse.search.evaluator import Batch, Evaluator
-from dse.search.run import Result, joined, search
+from dse.search.parallel import mapped
+from dse.search.run import Result, joined, search, silent
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -30,6 +31,7 @@ SUBGRID = 1_000_000
 MOST_CHECKED = 5_000
 # Work units of a search are numbered from 0; these are far from any of them.
 FIRST_UNIT = 1_000_000
+ON_SUBGRID = 0
 
 
 def _logs(problem: Problem) -> list[bool]:
@@ -85,15 +87,34 @@ def local_optimality(
     }, better
 
 
-def restarts(
-    problem: Problem, result: Result, *, seed: int, threads: int, progress: Progress
-) -> tuple[list[dict[str, Any]], Ids]:
-    """Searches from other random numbers, beside the one that was made: the share of the
-    hypervolume of all fronts together that each finds; the ids of all that they found."""
-    others = [
-        search(problem, WITNESS, seed=seed, unit=unit, threads=threads, progress=progress)
-        for unit in range(FIRST_UNIT, FIRST_UNIT + RESTARTS)
-    ]
+def evidence(
+    problem: Problem,
+    result: Result,
+    subgrid: Problem | None,
+    *,
+    seed: int,
+    threads: int,
+    progress: Progress,
+) -> tuple[dict[str, Any], Ids]:
+    """`restarts`: searches from other random numbers, beside the one that was made, and the share
+    of the hypervolume of all fronts together that each finds. `subgrid`: the same search on a part
+    of the space. And the ids of all that the restarts found. They share nothing, so that they run
+    at the same time."""
+    units = [*range(FIRST_UNIT, FIRST_UNIT + RESTARTS), *([] if subgrid is None else [ON_SUBGRID])]
+    workers = min(threads, len(units))
+    within = progress if workers == 1 else silent
+
+    def found(unit: int) -> Any:
+        if unit == ON_SUBGRID and subgrid is not None:
+            return on_subgrid(subgrid, seed=seed, threads=1, progress=within)
+        return search(problem, WITNESS, seed=seed, unit=unit, threads=1, progress=within)
+
+    answers, met = [], 0
+    for one in mapped(found, units, workers):
+        answers.append(one)
+        met += one.evaluations if isinstance(one, Result) else 0
+        progress(met, None, len(result.front))
+    others: list[Result] = answers[:RESTARTS]
     union = np.concatenate([one.front.F for one in (result, *others)])
     union = union[non_dominated(union)]
     rows = [
@@ -105,7 +126,10 @@ def restarts(
         }
         for one in (result, *others)
     ]
-    return rows, np.concatenate([one.front.ids for one in others])
+    said: dict[str, Any] = {"restarts": rows}
+    if subgrid is not None:
+        said["subgrid"] = answers[RESTARTS]
+    return said, np.concatenate([one.front.ids for one in others])
 
 
 def on_subgrid(
@@ -151,9 +175,8 @@ def prove(
     """What is known of `result.front`, in plain numbers, for study.json, and the front with all
     that was met while finding out.
 
-    `enumerated` for a space of at most `enumerate_up_to` points, else `restarts` and, on a
-    `subgrid`, `subgrid`; `local` unless the search itself was the enumeration; `added`, how many
-    points the front gains.
+    `enumerated` for a space of at most `enumerate_up_to` points, else `evidence`; `local` unless
+    the search itself was the enumeration; `added`, how many points the front gains.
     """
     found: dict[str, Any] = {"history": history(problem, result)}
     if result.evaluations == problem.space.size:
@@ -168,12 +191,11 @@ def prove(
         )
         met.append(true)
     else:
-        found["restarts"], others = restarts(
-            problem, result, seed=seed, threads=threads, progress=progress
+        said, others = evidence(
+            problem, result, subgrid, seed=seed, threads=threads, progress=progress
         )
+        found |= said
         met.append(others)
-        if subgrid is not None:
-            found["subgrid"] = on_subgrid(subgrid, seed=seed, threads=threads, progress=progress)
     front = joined(result.front, Evaluator(problem).again(np.unique(np.concatenate(met))))
     before = set(map(tuple, result.front.F.tolist()))
     found["added"] = sum(tuple(row) not in before for row in front.F.tolist())

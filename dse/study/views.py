@@ -9,8 +9,7 @@ and price under the limits of the space. Notation: n points, `group` (n,) int64,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,11 +26,12 @@ from dse.quality.laws import LAWS
 from dse.schema.own_config import config_of
 from dse.schema.views import COSTS, QUALITY, View
 from dse.search.engine import ENUMERATE, Progress
+from dse.search.parallel import mapped
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-CHUNK = 16_384
+CHUNK = 65_536
 LEVELS = 16
 # Levels of a map: one picture a value each.
 MAP_LEVELS = 4
@@ -166,23 +166,11 @@ def enumerated(
         return Fronts.of([Fronts(ids[rows], group[rows], F[:, loss], F[:, cost])])
 
     kept: Fronts | None = None
-    with ThreadPoolExecutor(threads) as pool:
-        for done, one in enumerate(_in_turn(pool, part, range(0, size, CHUNK), threads), start=1):
-            kept = one if kept is None else Fronts.of([kept, one])
-            progress(min(done * CHUNK, size), size, len(kept.ids))
+    for done, one in enumerate(mapped(part, range(0, size, CHUNK), threads), start=1):
+        kept = one if kept is None else Fronts.of([kept, one])
+        progress(min(done * CHUNK, size), size, len(kept.ids))
     assert kept is not None  # a space has a point
     return kept
-
-
-def _in_turn(pool: ThreadPoolExecutor, part: Any, starts: range, threads: int) -> Iterator[Fronts]:
-    """Results in the order of `starts`, with few of them waiting."""
-    waiting = []
-    for start in starts:
-        waiting.append(pool.submit(part, start))
-        if len(waiting) > 2 * threads:
-            yield waiting.pop(0).result()
-    for future in waiting:
-        yield future.result()
 
 
 def _levels(fronts: Sequence[Fronts], most: int) -> list[float]:

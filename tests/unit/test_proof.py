@@ -17,7 +17,7 @@ from dse.problem.objective import pose
 from dse.problem.protocol import Evaluation, Objective
 from dse.questions.study.words import history_figures, percent, sentences
 from dse.schema.study import load_study, resolve_space
-from dse.search.proof import against_truth, local_optimality, prove, restarts
+from dse.search.proof import against_truth, evidence, local_optimality, prove
 from dse.search.run import search
 from dse.space.thin import thinned
 
@@ -93,7 +93,9 @@ def test_local_optimality_is_not_the_truth(problem: Diagonal) -> None:
 
 
 def test_restarts_are_measured_against_all_together(problem: Diagonal) -> None:
-    runs, met = restarts(problem, without(problem, 4), seed=0, threads=1, progress=lambda *_: None)
+    lost = without(problem, 4)
+    said, met = evidence(problem, lost, None, seed=0, threads=1, progress=lambda *_: None)
+    runs = said["restarts"]
     assert set(search(problem, "exhaustive").front.ids) == set(met)
     assert [run["share"] for run in runs[1:]] == [1.0] * 3
     assert runs[0]["share"] == pytest.approx(1 - (1 / 81) / TOTAL)

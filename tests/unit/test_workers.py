@@ -327,7 +327,8 @@ def test_what_is_no_database_is_refused_without_its_password(url: str):
     assert "s3cret" not in str(caught.value)
 
 
-def test_a_missing_driver_is_named(problem: SyntheticProblem):
+def test_a_missing_driver_is_named(problem: SyntheticProblem, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "pymysql", None)  # as if it was not installed
     with pytest.raises(StorageError, match=r"no driver for mysql is installed; pip install"):
         Record(problem, "mysql://me:s3cret@127.0.0.1:1/db", "study", {})
 
