@@ -95,7 +95,7 @@ def measure(problem: PhysicsProblem, computing: list[bool]) -> list[Round]:
 
     def per_s(which: Callable[[int, int], NDArray[np.int64]], points: int) -> float:
         """Evaluations a second with all accounts, over as many processes as there are jobs."""
-        evaluator = Evaluator(problem, threads=JOBS)
+        evaluator = Evaluator(problem, jobs=JOBS)
         started = time.perf_counter()
         for _ in evaluator.sweep_ids(which, 0, points):
             pass

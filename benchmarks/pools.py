@@ -2,7 +2,7 @@
 
 Designs of `pools-deepseek-v3`, drawn evenly, from their number in the space to every objective and
 constraint. `joined_per_s` counts those that are joined alone; the others have a worker that breaks
-a rule by itself. Two threads. Tables of workers are made before, in `tables_s`.
+a rule by itself. Two processes. Tables of workers are made before, in `tables_s`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dse.space.axes import Ints
 
 POINTS = 4_000_000
 ROUNDS = 3
-THREADS = 2
+JOBS = 2
 SPACE = "pools-deepseek-v3"
 
 
@@ -37,13 +37,14 @@ def rates(problem: PhysicsProblem, ids: Ints) -> tuple[float, float]:
     """Designs a second, and a second of one core (on a machine that others use, too)."""
     found = []
     for _ in range(ROUNDS):
-        evaluator = Evaluator(problem, threads=THREADS)
-        started, used = time.perf_counter(), time.process_time()
-        chunks = (ids[i : i + evaluator.chunk] for i in range(0, len(ids), evaluator.chunk))
-        for _ in evaluator._run(chunks):
-            pass
-        ended, spent = time.perf_counter(), time.process_time()
-        found.append((len(ids) / (ended - started), len(ids) / (spent - used)))
+        row = []
+        for jobs, clock in ((JOBS, time.perf_counter), (1, time.process_time)):
+            evaluator = Evaluator(problem, jobs=jobs)
+            started = clock()
+            for _ in evaluator.sweep_ids(lambda first, last: ids[first:last], 0, len(ids)):
+                pass
+            row.append(len(ids) / (clock() - started))
+        found.append(row)
     every, core = np.median(found, axis=0)
     return float(every), float(core)
 
@@ -70,15 +71,15 @@ def main() -> None:
         "joined_per_core_s": joined[1],
         "joined_share": len(alive) / len(ids),
         "tables_s": tables_s,
-        "threads": THREADS,
+        "jobs": JOBS,
     }
     if asked.json:
         print(json.dumps(answer, indent=1))
         return
     print(
         f"{every[0]:,.0f} designs of separate pools a second ({every[1]:,.0f} a second of one "
-        f"core), {joined[0]:,.0f} ({joined[1]:,.0f}) where all are joined: {THREADS} "
-        f"threads, with archive and tallies. {answer['joined_share']:.0%} are joined, tables "
+        f"core), {joined[0]:,.0f} ({joined[1]:,.0f}) where all are joined: {JOBS} "
+        f"processes, with archive and tallies. {answer['joined_share']:.0%} are joined, tables "
         f"took {tables_s:.2f} s"
     )
 

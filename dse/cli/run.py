@@ -45,7 +45,10 @@ if TYPE_CHECKING:
 @click.option("--seed", type=Whole(0, 2**63 - 1), default=0, help="The same seed, the same front.")
 @click.option("--storage", help="Optuna storage URL; a journal file in the folder if left out.")
 @click.option(
-    "--jobs", type=Whole(1, 256), default=2, help="Processes; up to 2 are threads of one process."
+    "--jobs",
+    type=Whole(1, 256),
+    default=2,
+    help="Processes; of 3 and more each takes parts of the search.",
 )
 @click.option(
     "--cluster",

@@ -118,18 +118,18 @@ class Evaluator:
     objective (once something is feasible, of points near enough to be looked around); a tally for
     each constraint; and, until something is feasible, the `nearest` miss as (violation, id).
     `sink(batch, stage)` receives what `publish` is given: the points that become trials of the
-    study of record. The results do not depend on `threads`.
+    study of record. The results do not depend on `jobs`.
     """
 
     def __init__(
         self,
         problem: Problem,
         chunk: int = CHUNK,
-        threads: int = 2,
+        jobs: int = 2,
         sink: Callable[[Batch, str], object] | None = None,
     ) -> None:
         self.problem, self.space = problem, problem.space
-        self.chunk, self.threads = chunk, threads
+        self.chunk, self.jobs = chunk, jobs
         self.archive = Archive(len(problem.objectives))
         self.relaxed = Archive(len(problem.objectives) + 1)
         self.limit = self.space.size
@@ -287,7 +287,7 @@ class Evaluator:
             return self._counted(self.again(ids(start, min(start + self.chunk, last))))
 
         starts = range(first, last, self.chunk)
-        workers = 1 if self.one_by_one or len(starts) < WORTH_A_COPY else self.threads
+        workers = 1 if self.one_by_one or len(starts) < WORTH_A_COPY else self.jobs
         started = time.perf_counter()
         for found in mapped(counted, starts, workers):
             self._account(found)

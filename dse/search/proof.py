@@ -55,26 +55,24 @@ def enumerated(
     problem: Problem,
     front: Floats,
     *,
-    threads: int,
+    jobs: int,
     progress: Progress,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[dict[str, Any], Ids]:
     """The front against every point of the space, and the ids of the true front."""
-    truth = search(problem, "exhaustive", threads=threads, progress=progress, checkpoint=checkpoint)
+    truth = search(problem, "exhaustive", jobs=jobs, progress=progress, checkpoint=checkpoint)
     found = against_truth(problem, front, truth.front.F)
     return {"evaluations": truth.evaluations, **found}, truth.front.ids
 
 
-def local_optimality(
-    problem: Problem, result: Result, *, threads: int
-) -> tuple[dict[str, Any], Ids]:
+def local_optimality(problem: Problem, result: Result, *, jobs: int) -> tuple[dict[str, Any], Ids]:
     """All points that differ from a point of the front in one parameter: how many there are, how
     many of them belong on the front, and which share of the front none of them beats; the ids of
     those that belong there. Of a front of more than 5,000 points, 5,000 evenly spread ones are
     looked at."""
     front = result.front
     rows = np.unique(np.linspace(0, len(front) - 1, MOST_CHECKED).astype(np.intp))
-    near = Evaluator(problem, threads=threads).evaluate(problem.space.neighbours(front.index[rows]))
+    near = Evaluator(problem, jobs=jobs).evaluate(problem.space.neighbours(front.index[rows]))
     feasible = near.take(near.violation == 0)
     stays = non_dominated(np.concatenate([front.F, feasible.F]))
     better = feasible.ids[stays[len(front) :]]
@@ -93,7 +91,7 @@ def evidence(
     subgrid: Problem | None,
     *,
     seed: int,
-    threads: int,
+    jobs: int,
     progress: Progress,
 ) -> tuple[dict[str, Any], Ids]:
     """`restarts`: searches from other random numbers, beside the one that was made, and the share
@@ -101,13 +99,13 @@ def evidence(
     of the space. And the ids of all that the restarts found. They share nothing, so that they run
     at the same time."""
     units = [*range(FIRST_UNIT, FIRST_UNIT + RESTARTS), *([] if subgrid is None else [ON_SUBGRID])]
-    workers = min(threads, len(units))
+    workers = min(jobs, len(units))
     within = progress if workers == 1 else silent
 
     def found(unit: int) -> Any:
         if unit == ON_SUBGRID and subgrid is not None:
-            return on_subgrid(subgrid, seed=seed, threads=1, progress=within)
-        return search(problem, WITNESS, seed=seed, unit=unit, threads=1, progress=within)
+            return on_subgrid(subgrid, seed=seed, jobs=1, progress=within)
+        return search(problem, WITNESS, seed=seed, unit=unit, jobs=1, progress=within)
 
     answers, met = [], 0
     for one in mapped(found, units, workers):
@@ -133,14 +131,14 @@ def evidence(
 
 
 def on_subgrid(
-    subgrid: Problem, *, seed: int, threads: int, progress: Progress
+    subgrid: Problem, *, seed: int, jobs: int, progress: Progress
 ) -> dict[str, Any] | None:
     """The search on a part of the space, against the enumeration of that part; None where the part
     has nothing feasible."""
-    true = search(subgrid, "exhaustive", threads=threads, progress=progress)
+    true = search(subgrid, "exhaustive", jobs=jobs, progress=progress)
     if not len(true.front):
         return None
-    found = search(subgrid, WITNESS, seed=seed, threads=threads, progress=progress)
+    found = search(subgrid, WITNESS, seed=seed, jobs=jobs, progress=progress)
     return {
         "engine": found.engine,
         "size": subgrid.space.size,
@@ -168,7 +166,7 @@ def prove(
     seed: int,
     subgrid: Problem | None,
     enumerate_up_to: int,
-    threads: int = 2,
+    jobs: int = 2,
     progress: Progress = lambda done, total, front: None,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[dict[str, Any], Batch]:
@@ -183,17 +181,15 @@ def prove(
         front = result.front.F
         truth = {"evaluations": result.evaluations} | against_truth(problem, front, front)
         return found | {"enumerated": truth}, result.front
-    found["local"], better = local_optimality(problem, result, threads=threads)
+    found["local"], better = local_optimality(problem, result, jobs=jobs)
     met = [better]
     if problem.space.size <= enumerate_up_to:
         found["enumerated"], true = enumerated(
-            problem, result.front.F, threads=threads, progress=progress, checkpoint=checkpoint
+            problem, result.front.F, jobs=jobs, progress=progress, checkpoint=checkpoint
         )
         met.append(true)
     else:
-        said, others = evidence(
-            problem, result, subgrid, seed=seed, threads=threads, progress=progress
-        )
+        said, others = evidence(problem, result, subgrid, seed=seed, jobs=jobs, progress=progress)
         found |= said
         met.append(others)
     front = joined(result.front, Evaluator(problem).again(np.unique(np.concatenate(met))))

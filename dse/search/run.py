@@ -120,13 +120,13 @@ def search(
     record: Record | None = None,
     progress: Progress = silent,
     chunk: int = CHUNK,
-    threads: int = 2,
+    jobs: int = 2,
     expensive: bool = False,
     checkpoint: Checkpoint | None = None,
     survey: bool = False,
 ) -> Result:
     """Search a problem. The same problem, engine, seed, unit and budget give the same result,
-    whatever `threads` and `chunk` are and whether or not `record` holds trials already: an
+    whatever `jobs` and `chunk` are and whether or not `record` holds trials already: an
     interrupted search is run again from its seed and stores the trials that are missing.
 
     `unit` numbers the work units that share a seed. A problem that is `expensive` is evaluated one
@@ -145,10 +145,10 @@ def search(
         trials=budget.trials,
     )
     if expensive:
-        chunk, threads = 1, 1
+        chunk, jobs = 1, 1
     sink = None if record is None else record.add
     stored = 0.0 if record is None else record.seconds
-    evaluator = Evaluator(problem, chunk, threads, sink)
+    evaluator = Evaluator(problem, chunk, jobs, sink)
     evaluator.limit = evaluations_limit(chosen, budget, problem.space.size)
     if expensive:
         evaluator.one_by_one = True

@@ -141,7 +141,7 @@ def execute(
     plan: Plan,
     unit: Unit,
     *,
-    threads: int = 1,
+    jobs: int = 1,
     record: Record | None = None,
     progress: Progress = lambda done, total, front: None,
 ) -> Outcome:
@@ -149,7 +149,7 @@ def execute(
     unit does not: most of it is not on the front of the study."""
     started = time.perf_counter()
     sink = None if record is None else record.add
-    evaluator = Evaluator(problem, _CHUNK, threads, sink)
+    evaluator = Evaluator(problem, _CHUNK, jobs, sink)
     if plan.engine.name == WHOLE:
         evaluator.sweep_ranks(
             unit.first,
@@ -193,10 +193,10 @@ def _outcome(evaluator: Evaluator, started: float) -> Outcome:
 class Union:
     """The front and the accounts of the outcomes added so far, each unit once."""
 
-    def __init__(self, problem: Problem, threads: int = 1) -> None:
+    def __init__(self, problem: Problem, jobs: int = 1) -> None:
         self.problem = problem
         self.outcomes: dict[Unit, Outcome] = {}
-        self._evaluator = Evaluator(problem, _CHUNK, threads)
+        self._evaluator = Evaluator(problem, _CHUNK, jobs)
         self._archive = Archive(len(problem.objectives))
 
     @property

@@ -31,7 +31,7 @@ from dse.study.definition import definition, differences
 
 JOURNAL = "journal.log"
 # Threads are as fast as processes for so many, and need no second copy of anything.
-MOST_THREADS = 2
+UNDIVIDED = 2  # jobs of one study
 _TRIALS = "trials_asked"
 Progress = Callable[[int, int | None, int], None]
 
@@ -90,10 +90,10 @@ def posed_study(
 
 
 def is_shared(record: Record, location: str | Path, jobs: int, cluster: str | None) -> bool:
-    """Whether the search is divided into work units: over more processes than threads pay for, on a
+    """Whether the search is divided into work units: over many processes, on a
     cluster, or in a place where others may join or have joined."""
     return (
-        jobs > MOST_THREADS
+        jobs > UNDIVIDED
         or cluster is not None
         or is_url(location)
         or has_units(record.storage, record.name)
@@ -150,13 +150,13 @@ def share(
         work_on_cluster(cluster, problem, board, plan(), seen)
         publish()
     else:
-        threads = jobs if jobs <= MOST_THREADS else 1
+        own = jobs if jobs <= UNDIVIDED else 1
         arguments = (space, posed.catalog.source, str(location), posed.identity, lease_s, loss_runs)
 
         def run(divided: Plan, unit: Unit) -> Outcome:
-            return execute(problem, divided, unit, threads=threads, record=record, progress=within)
+            return execute(problem, divided, unit, jobs=own, record=record, progress=within)
 
-        with Processes(jobs - threads, _process, arguments, board) as others:
+        with Processes(jobs - own, _process, arguments, board) as others:
             work(board, plan, run, seen=seen, idle=others.bury)
             publish()
     result = replace(union.result(plan(), {}), survey=survey)

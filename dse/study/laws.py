@@ -69,7 +69,7 @@ def compare_laws(
     *,
     engine: str,
     seed: int,
-    threads: int,
+    jobs: int,
     progress: Progress,
 ) -> dict[str, Any]:
     """`laws` of study.json for the front `front` (n, d) of the study's own law, whose items of
@@ -85,7 +85,7 @@ def compare_laws(
     fronts, evaluations = {problem.study.quality_law: front}, 0
     for name in names:
         if name not in fronts:
-            found = search(posed[name], again, seed=seed, threads=threads, progress=progress)
+            found = search(posed[name], again, seed=seed, jobs=jobs, progress=progress)
             fronts[name] = found.front.index
             evaluations += found.evaluations
     index = _union(problem, front, [fronts[name] for name in names])

@@ -41,7 +41,7 @@ from dse.space.thin import thinned
 from dse.study.document import describe
 from dse.study.external import ExternalProblem, external_problem, say_external
 from dse.study.folder import FRONT, FRONT_TABLE, STUDY, refuse_other
-from dse.study.join import JOURNAL, MOST_THREADS, is_shared, posed_study, share, with_stored
+from dse.study.join import JOURNAL, UNDIVIDED, is_shared, posed_study, share, with_stored
 from dse.study.laws import compare_laws
 from dse.study.result import Study
 from dse.study.systems import describe_systems
@@ -77,9 +77,10 @@ def run(
         study.best.metrics["predicted_loss"], study.front.to_pandas()
 
     Without `out` the study lies in a temporary folder, as long as the result is kept. The other
-    arguments are the options of `dse run` and mean the same. The search is one process of `jobs`
-    threads, or is divided into work units (docs/workers.md) over `jobs` processes, a Dask
-    `cluster`, and whoever joins: dse.study.join. `evaluator` names a function of the user that
+    arguments are the options of `dse run` and mean the same. The search is one process, of which an
+    enumeration and the proof make copies, `jobs` in all, or is divided into work units
+    (docs/workers.md) over more than two `jobs`, a Dask `cluster`, and whoever joins:
+    dse.study.join. `evaluator` names a function of the user that
     takes the place of the model (`dse.study.external`), in one process. `prove` True compares the
     front with an enumeration of a space of up to 1e9 points, False says nothing of how near it is
     to the true one, None says what is cheap to know. `law` takes the place of the quality law of
@@ -116,7 +117,7 @@ def run(
         raise StorageError(f"cannot use {folder} as a study folder: {error.strerror}") from error
     shared: dict[str, Any] = {}
     resumed = False
-    threads = min(jobs, MOST_THREADS)
+    few = min(jobs, UNDIVIDED)
     if own is None and is_shared(record, location, jobs, cluster):
         with in_use(location):
             result, shared = share(
@@ -142,7 +143,7 @@ def run(
             budget=Budget(trials=trials),
             record=record,
             progress=progress,
-            threads=jobs,
+            jobs=jobs,
             expensive=own is not None,
             checkpoint=Checkpoint.begin(folder / SWEEP, identity, fresh),
             survey=True,
@@ -170,7 +171,7 @@ def run(
             {name: row["point"] - 1 for name, row in document["chosen"].items()},
             engine=result.engine,
             seed=seed,
-            threads=threads,
+            jobs=few,
             progress=progress,
         )
     if own is not None:
@@ -178,8 +179,8 @@ def run(
     else:
         if problem.study.views:
             with _timed(seconds, "views"):
-                document["views"] = describe_views(problem, threads=threads, progress=progress)
-        if side := describe_systems(problem, given, threads=threads, progress=progress):
+                document["views"] = describe_views(problem, jobs=few, progress=progress)
+        if side := describe_systems(problem, given, jobs=few, progress=progress):
             document["systems"] = side
     document |= proof
     with _timed(seconds, "importance"):
@@ -221,7 +222,7 @@ def _timed(seconds: dict[str, float], what: str) -> Iterator[None]:
 
 def _refuse_beside_evaluator(jobs: int, cluster: str | None, law: bool, loss_runs: bool) -> None:
     """Raises InputError for what a function of the user cannot be combined with."""
-    if jobs > MOST_THREADS or cluster is not None:
+    if jobs > UNDIVIDED or cluster is not None:
         raise InputError(
             "--evaluator is called point by point in one process",
             field="--jobs" if cluster is None else "--cluster",
@@ -321,7 +322,7 @@ def proof_of(
         seed=identity["seed"],
         subgrid=replace(problem, space=part) if part.size <= 2 * SUBGRID else None,
         enumerate_up_to=LARGEST if asked else ENUMERATE,
-        threads=jobs,
+        jobs=jobs,
         progress=progress,
         checkpoint=Checkpoint(out / PROOF, identity),
     )

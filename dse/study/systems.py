@@ -30,7 +30,7 @@ STEP, NEAR = 1.1, 1.1
 
 
 def describe_systems(
-    problem: PhysicsProblem, catalog: Catalog, *, threads: int, progress: Progress
+    problem: PhysicsProblem, catalog: Catalog, *, jobs: int, progress: Progress
 ) -> dict[str, Any] | None:
     """`systems` of study.json, None for a space that lists none. `rows` say what each is; `curves`
     and `speeds` are there where price and time per output token are objectives and the space can be
@@ -55,7 +55,7 @@ def describe_systems(
     if cost is None or SPEED not in wanted or problem.space.size > ENUMERATE:
         return document
     axis = problem.space.names.index("chip")
-    found = enumerated(problem, [axis], (SPEED, cost), threads, progress)
+    found = enumerated(problem, [axis], (SPEED, cost), jobs, progress)
     numbers = np.arange(len(problem.machines.ids))
     fronts = [found.among(numbers == problem.machines.ids.index(chip)) for chip in chips]
     speeds = _speeds(fronts)

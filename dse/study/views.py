@@ -89,19 +89,17 @@ def refuse_views(problem: PhysicsProblem) -> None:
 
 
 def describe_views(
-    problem: PhysicsProblem, *, threads: int, progress: Progress
+    problem: PhysicsProblem, *, jobs: int, progress: Progress
 ) -> list[dict[str, Any]]:
     """`views` of study.json."""
-    return [_describe(problem, view, threads, progress) for view in problem.study.views]
+    return [_describe(problem, view, jobs, progress) for view in problem.study.views]
 
 
-def _describe(
-    problem: PhysicsProblem, view: View, threads: int, progress: Progress
-) -> dict[str, Any]:
+def _describe(problem: PhysicsProblem, view: View, jobs: int, progress: Progress) -> dict[str, Any]:
     axes = [problem.space.names.index(name) for name in (view.by, *view.map)]
     values = [problem.space.choices[axis] for axis in axes]
     sizes = [len(choices) for choices in values]
-    found = enumerated(problem, axes, (QUALITY, _cost(problem)), threads, progress)
+    found = enumerated(problem, axes, (QUALITY, _cost(problem)), jobs, progress)
     of_group = np.arange(math.prod(sizes)) // math.prod(sizes[1:])
     fronts = [found.among(of_group == value) for value in range(sizes[0])]
     levels = _levels(fronts, MAP_LEVELS if view.map else LEVELS)
@@ -122,7 +120,7 @@ def _describe(
         ],
         "rows": list(values[1]) if view.map else [],
         "columns": list(values[2]) if view.map else [],
-        "laws": _laws(problem, axes[0], threads, progress) if view.every_law else [],
+        "laws": _laws(problem, axes[0], jobs, progress) if view.every_law else [],
     }
 
 
@@ -144,7 +142,7 @@ def enumerated(
     problem: PhysicsProblem,
     axes: Sequence[int],
     wanted: tuple[str, str],
-    threads: int,
+    jobs: int,
     progress: Progress,
 ) -> Fronts:
     """The fronts of all groups in two objectives, both minimised, the second the cost: groups are
@@ -166,7 +164,7 @@ def enumerated(
         return Fronts.of([Fronts(ids[rows], group[rows], F[:, loss], F[:, cost])])
 
     kept: Fronts | None = None
-    for done, one in enumerate(mapped(part, range(0, size, CHUNK), threads), start=1):
+    for done, one in enumerate(mapped(part, range(0, size, CHUNK), jobs), start=1):
         kept = one if kept is None else Fronts.of([kept, one])
         progress(min(done * CHUNK, size), size, len(kept.ids))
     assert kept is not None  # a space has a point
@@ -226,14 +224,14 @@ def _designs(
 
 
 def _laws(
-    problem: PhysicsProblem, axis: int, threads: int, progress: Progress
+    problem: PhysicsProblem, axis: int, jobs: int, progress: Progress
 ) -> list[dict[str, Any]]:
     """Under each law, the least cost of every value at the best loss that all values reach, and
     half-way from there to the loss of the cheapest."""
     rows = []
     for law in LAWS:
         posed = replace(problem, study=replace(problem.study, quality_law=law))
-        found = enumerated(posed, [axis], (QUALITY, _cost(problem)), threads, progress)
+        found = enumerated(posed, [axis], (QUALITY, _cost(problem)), jobs, progress)
         count = int(problem.space.cardinalities[axis])
         fronts = [found.among(np.arange(count) == value) for value in range(count)]
         if not all(len(front.ids) for front in fronts):

@@ -45,9 +45,9 @@ def dominated(F):
     return better.any(axis=0)
 
 
-def run(name, problem, *, seed=0, threads=1, chunk=10_000, budget=None):
+def run(name, problem, *, seed=0, jobs=1, chunk=10_000, budget=None):
     budget = budget or Budget(trials=50)
-    evaluator = Evaluator(problem, chunk=chunk, threads=threads)
+    evaluator = Evaluator(problem, chunk=chunk, jobs=jobs)
     evaluator.limit = ENGINES[name].evaluations(problem.space.size)
     rng = np.random.Generator(np.random.PCG64(seed))
     ENGINES[name].run(evaluator, budget, rng, lambda *_: None)
@@ -75,8 +75,8 @@ def test_evaluates_once_within_budget_and_keeps_the_front(name):
 @pytest.mark.parametrize("name", RUNNABLE)
 def test_same_seed_same_front_whatever_the_threads(name):
     problem = SyntheticProblem(axes=TINY_AXES)
-    one = run(name, problem, threads=1)
-    two = run(name, problem, threads=2, chunk=97)
+    one = run(name, problem, jobs=1)
+    two = run(name, problem, jobs=2, chunk=97)
     assert one.evaluations == two.evaluations
     assert one.tallies == two.tallies
     np.testing.assert_array_equal(one.archive.ids, two.archive.ids)

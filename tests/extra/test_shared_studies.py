@@ -90,8 +90,8 @@ def held_by(url: str, running: list[subprocess.Popen[str]]) -> list[subprocess.P
 
 
 def work_and_kill(url: str, *arguments: str) -> set[tuple[str, str]]:
-    """Four workers, of which one at a time is killed at its unit and replaced, after the first kills
-    only when something was completed meanwhile; returns what was complete at the last."""
+    """Four workers, of which one at a time is killed at its unit and replaced, after the first
+    kills only when something was completed meanwhile; returns what was complete at the last."""
     chance, seen = random.Random(6), set[tuple[str, str]]()  # noqa: S311
     command = ("worker", "quickstart", "--storage", url, "--lease", LEASE, *arguments)
     running = [start(*command) for _ in range(WORKERS)]
@@ -252,19 +252,9 @@ def cluster(workers: int) -> Iterator[tuple[str, list[subprocess.Popen]]]:
     try:
         yield address, processes[1:]
     finally:
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            stop(process)
-
-
-def stop(process: subprocess.Popen) -> None:
-    """Waits for a process that was asked to end; on a busy machine that may be too long."""
-    try:
-        process.wait(20)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        for process in processes:  # asked to end, they take 20 s
+            process.kill()
+            process.wait()
 
 
 @pytest.fixture

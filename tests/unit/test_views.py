@@ -39,9 +39,9 @@ def points(problem: PhysicsProblem) -> dict[str, np.ndarray]:
     return {**problem.space.values(index[rows]), "loss": F[:, 0], "price": F[:, 1]}
 
 
-def seen(problem: PhysicsProblem, view: View, threads: int = 1) -> dict:
+def seen(problem: PhysicsProblem, view: View, jobs: int = 1) -> dict:
     posed = replace(problem, study=replace(problem.study, views=(view,)))
-    (found,) = describe_views(posed, threads=threads, progress=lambda *_: None)
+    (found,) = describe_views(posed, jobs=jobs, progress=lambda *_: None)
     return found
 
 
