@@ -119,7 +119,7 @@ class _Layers:
     where too many do."""
 
     def __init__(self, deployed: Deployed, place: int | None) -> None:
-        self._of = deployed
+        self.n, self._machines = deployed.n, deployed.machines
         self.batch: CandidateBatch | None = None
         self.kinds: Codes | None = None
         self._launched = deployed.launched
@@ -141,20 +141,19 @@ class _Layers:
     def part(self, work: Sequence[Floats]) -> Part | None:
         """Those that differ in what a layer sees or in its step's `work`, (n,) or (1,) each; None
         where they are too many to be worth it."""
-        n = self._of.n
-        columns = [one for one in work if len(one) == n]
+        columns = [one for one in work if len(one) == self.n]
         if self._kept is not None and self._kept.holds(columns):
             return self._kept
         if self.batch is None or self.kinds is None or self._tried == MOST_TRIED:
             return None
         self._tried += 1
         rows, kinds = distinct([self.kinds, *columns])
-        if len(rows) > WORTH * n:
+        if len(rows) > WORTH * self.n:
             self._tried = MOST_TRIED
             return None
         each = self.kinds[rows]
         launched = None if self._launched is None else self._launched[each]
-        self._kept = Part(Deployed(self.batch[each], self._of.machines, launched), rows, kinds)
+        self._kept = Part(Deployed(self.batch[each], self._machines, launched), rows, kinds)
         return self._kept
 
 

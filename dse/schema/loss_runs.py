@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,6 +39,7 @@ from dse.schema.reader import (
 )
 
 MOST_RUNS = 10_000
+_SIZE = re.compile(r"[1-9][0-9]{0,9}")
 NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
 SHAPE = (
     *NEEDED,
@@ -224,7 +226,7 @@ def _model(row: Mapping[str, Any], file: str) -> Model:
     cells = dict.fromkeys(SHAPE, "") | given
     heads = cells["num_attention_heads"]
     defaults = {"num_key_value_heads": heads, "mlp_matrices": "3"}
-    if heads.isdecimal() and int(heads) and cells["hidden_size"].isdecimal():
+    if all(_SIZE.fullmatch(size) for size in (heads, cells["hidden_size"])):
         defaults["head_dim"] = str(int(cells["hidden_size"]) // int(heads))
     if not cells["num_experts"]:
         defaults["num_dense_layers"] = cells["num_hidden_layers"]

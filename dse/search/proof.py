@@ -29,6 +29,7 @@ RESTARTS = 3
 WITNESS = "pareto-local"
 SUBGRID = 1_000_000
 MOST_CHECKED = 5_000
+AT_ONCE = 100  # points whose neighbours are evaluated together
 # Work units of a search are numbered from 0; these are far from any of them.
 FIRST_UNIT = 1_000_000
 ON_SUBGRID = 0
@@ -70,18 +71,24 @@ def local_optimality(problem: Problem, result: Result, *, jobs: int) -> tuple[di
     many of them belong on the front, and which share of the front none of them beats; the ids of
     those that belong there. Of a front of more than 5,000 points, 5,000 evenly spread ones are
     looked at."""
-    front = result.front
+    front, space = result.front, problem.space
     rows = np.unique(np.linspace(0, len(front) - 1, MOST_CHECKED).astype(np.intp))
-    near = Evaluator(problem, jobs=jobs).evaluate(problem.space.neighbours(front.index[rows]))
-    feasible = near.take(near.violation == 0)
-    stays = non_dominated(np.concatenate([front.F, feasible.F]))
-    better = feasible.ids[stays[len(front) :]]
+    evaluator = Evaluator(problem, jobs=jobs)
+    evaluator.archive.add(front.F, front.ids)
+    evaluator.seen.add(front.ids)
+    for few in np.array_split(rows, max(len(rows) // AT_ONCE, 1)):
+        evaluator.look(space.neighbours(front.index[few]))
+    stays = set(map(tuple, evaluator.archive.F.tolist()))
+    before = set(map(tuple, front.F.tolist()))
+    found = zip(evaluator.archive.F.tolist(), evaluator.archive.ids.tolist(), strict=True)
+    better = np.array([i for F, i in found if tuple(F) not in before], dtype=np.int64)
+    unbeaten = sum(tuple(F) in stays for F in front.F[rows].tolist())
     return {
         "points": len(rows),
-        "neighbours": len(near),
-        "feasible": len(feasible),
+        "neighbours": evaluator.evaluations,
+        "feasible": evaluator.feasible,
         "better": len(better),
-        "share": float(stays[: len(front)][rows].mean()),
+        "share": unbeaten / len(rows),
     }, better
 
 

@@ -19,7 +19,12 @@ from dse.errors import StorageError
 from dse.files import full_path
 from dse.search.journal import JournalFile
 
-FAILURES = (OSError, ImportError, KeyError, ValueError, SQLAlchemyError, StorageInternalError)
+# What a storage fails with, of which damaged content is one cause: a number without a value, a list
+# in the place of a text.
+FAILURES = (
+    *(OSError, ImportError, LookupError, TypeError, ValueError),
+    *(SQLAlchemyError, StorageInternalError),
+)
 DIALECTS = ("postgresql", "mysql", "sqlite")
 # What SQLAlchemy imports for each, and what installs it.
 DRIVERS = {
@@ -91,6 +96,8 @@ def in_words(location: str | Path, what: str, error: BaseException) -> str:
     inner = (getattr(cause, "orig", None) for cause in causes)
     orig = next((cause for cause in inner if cause is not None), error)
     text = " ".join(str(orig).split()) or type(error).__name__
+    if isinstance(orig, LookupError | TypeError):
+        text = f"what is stored there is damaged ({text}); --fresh begins anew"
     for secret in _secrets(location):
         text = text.replace(secret, "...")
     return f"{shown(location)}: {what}: {_without_named(text)}"

@@ -81,21 +81,19 @@ def layer_of(batch: CandidateBatch, block: Block | None) -> CandidateBatch:
 
 
 def columns_of(batch: CandidateBatch) -> list[NDArray]:
-    """Every array of a batch, (n,) each."""
-    found: dict[int, NDArray] = {}  # some stand in several places
-
-    def add(value: Any) -> None:
+    """Every array of a batch, (n,) each, once."""
+    found: dict[int, NDArray] = {}
+    left: list[Any] = [getattr(batch, field.name) for field in dataclass_fields(batch)][::-1]
+    while left:
+        value = left.pop()
         if isinstance(value, np.ndarray):
             found[id(value)] = value
         elif isinstance(value, Block):
-            add((value.count, value.sizes))
+            left += [value.sizes, value.count]
         elif isinstance(value, Mapping):
-            add(tuple(value.values()))
+            left += [*value.values()][::-1]
         elif isinstance(value, tuple):
-            for one in value:
-                add(one)
-
-    add(tuple(getattr(batch, field.name) for field in dataclass_fields(batch)))
+            left += value[::-1]
     return list(found.values())
 
 

@@ -91,22 +91,7 @@ class CandidateBatch:
     def __getitem__(self, rows: slice | NDArray[np.intp]) -> CandidateBatch:
         """The candidates at `rows`, as a batch."""
         taken: dict[int, NDArray[Any]] = {}  # an array may stand in several places
-
-        def take(value: Any) -> Any:
-            if value is None:
-                return None
-            if isinstance(value, np.ndarray):
-                if id(value) not in taken:
-                    taken[id(value)] = value[rows]
-                return taken[id(value)]
-            if isinstance(value, Block):
-                return Block(value.kind, take(value.count), take(value.sizes))
-            if isinstance(value, tuple):
-                return tuple(take(item) for item in value)
-            assert isinstance(value, Mapping)
-            return {name: take(item) for name, item in value.items()}
-
-        return CandidateBatch(*(take(getattr(self, f.name)) for f in fields(self)))
+        return CandidateBatch(*(_take(getattr(self, f.name), rows, taken) for f in fields(self)))
 
     @property
     def layers(self) -> Floats:
@@ -133,3 +118,21 @@ class CandidateBatch:
     @property
     def chips(self) -> Floats:
         return self.chips_per_instance * self.replicas
+
+
+def _take(value: Any, rows: slice | NDArray[np.intp], taken: dict[int, NDArray[Any]]) -> Any:
+    """A field of a batch at `rows`. Not a function within: one that calls itself keeps what it
+    sees until the garbage is collected."""
+    if value is None:
+        return None
+    if isinstance(value, np.ndarray):
+        if id(value) not in taken:
+            taken[id(value)] = value[rows]
+        return taken[id(value)]
+    if isinstance(value, Block):
+        count = _take(value.count, rows, taken)
+        return Block(value.kind, count, _take(value.sizes, rows, taken))
+    if isinstance(value, tuple):
+        return tuple(_take(item, rows, taken) for item in value)
+    assert isinstance(value, Mapping)
+    return {name: _take(item, rows, taken) for name, item in value.items()}

@@ -11,6 +11,8 @@ from typing import Any
 
 from dse.errors import InputError, StorageError
 from dse.files import MOST_TABLE_BYTES, read_bytes, text_of
+from dse.schema.blocks import BLOCK_SIZES
+from dse.schema.dtypes import DTYPES
 from dse.schema.metrics import METRICS
 
 STUDY, FRONT, FRONT_TABLE, FLEET = "study.json", "front.json", "front.csv", "fleet.json"
@@ -133,7 +135,7 @@ def read_study(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     shape = {"metrics": {row["metric"]: _NUMBER for row in study["objectives"]}}
     for item in items:
         where = f"point {item['point']}"
-        if wrong := _misfit(item, shape, where) or _ends_misfit(item, where):
+        if wrong := _misfit(item, shape, where) or _item_misfit(item, where):
             raise StorageError(f"{folder / FRONT}: {wrong}; `dse run` writes it anew")
     return study, items
 
@@ -170,8 +172,20 @@ def _unknown_metric(document: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _ends_misfit(item: Mapping[str, Any], where: str) -> str | None:
-    """The same of the intervals of a point: two numbers above zero, the lower one first."""
+def _item_misfit(item: Mapping[str, Any], where: str) -> str | None:
+    """The same of a point: the format of its cache, the layers of its model, and its intervals, two
+    numbers above zero, the lower one first."""
+    if (kv := item["deployment"]["kv_dtype"]) not in DTYPES:
+        return f"{where}.deployment.kv_dtype is {kv!r:.40}"
+    layers = item["model"].get("blocks", [])
+    if wrong := _misfit(layers, [{"kind": str, "count": _NUMBER}], f"{where}.model.blocks"):
+        return wrong
+    for k, block in enumerate(layers):
+        sizes = dict.fromkeys(BLOCK_SIZES.get(block["kind"], ()), _NUMBER)
+        if wrong := _misfit(block, sizes, f"{where}.model.blocks[{k}]"):
+            return wrong
+        if not sizes:
+            return f"{where}.model.blocks[{k}].kind is {block['kind']!r:.40}"
     for name, ends in item["metrics"].get("intervals", {}).items():
         if wrong := _misfit(ends, [_NUMBER], f"{where}.intervals.{name}"):
             return wrong

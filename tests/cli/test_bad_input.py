@@ -389,7 +389,7 @@ SLIPPED = {
     "peak_fp8: 1800 GFLOP/s": "1.8 PFLOP/s was probably meant",
     "tdp: 700 kW": "700 W was probably meant",
     "tdp: 0.7 W": "700 W was probably meant",
-    "tdp: 1e300 W": "is far from any chip of its kind",
+    "tdp: 1e30 W": "is far from any chip of its kind",
 }
 
 

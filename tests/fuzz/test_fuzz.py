@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -79,6 +80,10 @@ SEEDS = {
     "a number for the name of a chip, in a claim": ("claim", 5024),
     "a link to itself for a table": ("prices", 104),
     "a link to itself for a journal": ("journal", 5000),
+    "a layer without its window": ("front", 700559),
+    "a price for the format of a cache": ("front", 700853),
+    "a width of 5,000 digits": ("loss runs", 701026),
+    "a scenario at 1e308 dollars": ("scenarios", 700541),
 }
 
 
@@ -105,6 +110,20 @@ def test_a_stored_front_whose_interval_is_none(tmp_path: Path) -> None:
     said = dse("estimate", tmp_path, "knee")
     assert said.code == 4
     assert "intervals.tpot_s is [0.01, -1.0]" in said.err
+
+
+def test_a_stored_trial_with_a_value_that_its_axis_has_not(tmp_path: Path) -> None:
+    run = ("run", "tiny", "--engine", "random", "--no-prove", "--out", tmp_path, "--trials")
+    assert dse(*run, 20).code == 0
+    journal = tmp_path / "journal.log"
+    text = re.sub(
+        r'"params":{"(\w+)":\d+', r'"params":{"\1":999', journal.read_text("utf-8"), count=1
+    )
+    journal.write_text(text, "utf-8")
+    said = dse(*run, 24)
+    assert said.code == 4
+    assert "damaged" in said.err
+    assert "--fresh" in said.err
 
 
 def test_a_part_of_a_token_is_refused() -> None:

@@ -125,6 +125,8 @@ def test_a_unit_of_another_dimension_is_refused(
         (float("nan"), "count", "not a finite number"),
         ("1e999 GB", "bytes", "not a finite number"),
         ("1e308 TB", "bytes", "not a finite number"),
+        ("1e40 W", "W", "beyond every figure of the field"),
+        ("1e-40 s", "s", "beyond every figure of the field"),
         ("1,000 GB", "bytes", "unknown unit"),
         ("", "s", "not a finite number"),
         (True, "count", "not a finite number"),

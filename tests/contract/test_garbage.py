@@ -1,0 +1,31 @@
+"""An evaluation frees its arrays when it is done: what waits for the garbage collector adds up to
+gigabytes in a long search."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+from dse.catalog import load_catalog
+from dse.problem.objective import pose
+from dse.schema.study import load_study, resolve_space
+
+SPACES = ("quickstart", "consumer-fleet", "pools-deepseek-v3", "lifetime-dense", "attention-kinds")
+
+
+@pytest.mark.parametrize("name", SPACES)
+@pytest.mark.parametrize("points", [1, 6_000])
+def test_an_evaluation_leaves_no_garbage(name: str, points: int):
+    catalog = load_catalog()
+    problem = pose(load_study(resolve_space(name), catalog), catalog)
+    index = problem.space.sample(np.random.default_rng(0), points)
+    problem.evaluate(index)  # with tables that are made once
+    gc.collect()
+    gc.disable()
+    try:
+        problem.evaluate(index)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
