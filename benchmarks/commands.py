@@ -48,7 +48,7 @@ def seconds(command: str, checkout: Path, folder: Path, cold: bool = False) -> f
     caches = folder / ("cold" if cold else "warm")
     environment = {**os.environ, "PYTHONPATH": str(checkout), "XDG_CACHE_HOME": str(caches)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    before = _used()
+    before = used()
     with tempfile.TemporaryDirectory(dir=folder) as empty:
         if cold:
             environment["XDG_CACHE_HOME"] = empty
@@ -59,10 +59,10 @@ def seconds(command: str, checkout: Path, folder: Path, cold: bool = False) -> f
             env=environment,
             capture_output=True,
         )
-    return _used() - before
+    return used() - before
 
 
-def _used() -> float:
+def used() -> float:
     """Seconds of processor time of all processes that ended."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return children.ru_utime + children.ru_stime

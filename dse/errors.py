@@ -66,6 +66,9 @@ class InputErrors(InputError):
         Exception.__init__(self, "\n".join(str(error) for error in errors))
         self.errors = errors
 
+    def __reduce__(self) -> tuple[type[InputErrors], tuple[list[InputError]]]:
+        return type(self), (self.errors,)
+
 
 class NothingFeasible(DseError):
     """A search that found no feasible point: the message counts the reasons."""

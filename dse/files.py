@@ -21,8 +21,9 @@ MOST_TABLE_BYTES = 4_000_000_000  # of a table, or what this program wrote
 _WRITER_S = 2.0  # that a pipe may be without its writer
 # The same in JSON strings, which escape them.
 _ESCAPED = re.compile(
-    rf"(?<!\\)(?:\\\\)*\\u({'|'.join(f'{k:04x}' for k in ACTING)})", re.IGNORECASE
+    rf"(?<!\\)(?:\\\\)*\\(?:u({'|'.join(f'{k:04x}' for k in ACTING)})|[bf])", re.IGNORECASE
 )
+_SHORT = {"b": 0x08, "f": 0x0C}
 
 
 def read_bytes(path: Path | str, most: int = MOST_BYTES, accepted: str | None = None) -> bytes:
@@ -57,7 +58,7 @@ def _begun(pipe: Any) -> bytes:
         if found or found is None:  # there is a writer, who has not written yet
             return found or b""
         time.sleep(0.02)
-    raise InputError("is a pipe into which nobody writes", file=str(pipe.name))
+    raise InputError("is a pipe that nobody writes to", file=str(pipe.name))
 
 
 def text_of(content: bytes, file: str, *, escapes: bool = False) -> str:
@@ -72,7 +73,7 @@ def text_of(content: bytes, file: str, *, escapes: bool = False) -> str:
     found = ACTS.search(text)
     code = ord(found[0]) if found else 0
     if found is None and escapes and (found := _ESCAPED.search(text)):
-        code = int(found[1], 16)
+        code = int(found[1], 16) if found[1] else _SHORT[found[0][-1].lower()]
     if found is not None:
         line = text.count("\n", 0, found.start()) + 1
         said = f"read the character U+{code:04X}"
@@ -92,15 +93,17 @@ def full_path(path: Path | str) -> str:
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write beside `path`, renamed to it at the end: a reader never sees half of it, and
-    nothing is left of a write that failed. A pipe or a device is written itself. Raises
-    StorageError when it cannot be written."""
+    nothing is left of a write that failed. Where `path` is a link, what it leads to is replaced; a
+    pipe, a device and what a process has open are written themselves. Raises StorageError when it
+    cannot be written."""
     import tempfile  # noqa: PLC0415 - 8 ms that a process which writes nothing need not wait
 
     try:
+        own, path = path, Path(full_path(path))
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if path.exists() and not path.is_file():
-            with path.open("wb") as file:
+        if _open_already(own) or (path.exists() and not path.is_file()):
+            with own.open("wb") as file:
                 yield file
             return
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -118,10 +121,17 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         raise StorageError(f"{path}: cannot be written: {reason}") from error
 
 
+def _open_already(path: Path) -> bool:
+    """Whether a path stands for what a process has open, such as /dev/stdout."""
+    leads = os.readlink(path) if path.is_symlink() else ""
+    return any(one.startswith(("/dev/", "/proc/")) for one in (os.path.abspath(path), leads))
+
+
 def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Replaces files of a folder, all of them or, where one cannot be written, none."""
-    with ExitStack() as every:
-        for name, content in contents.items():
+    """Replaces files of a folder: none where one cannot be written; else one after another, the
+    last last."""
+    with ExitStack() as every:  # which ends with what it began with
+        for name, content in [*contents.items()][::-1]:
             file = every.enter_context(replacing(folder / name))
             file.write(content)
             file.flush()

@@ -175,9 +175,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             stream.reconfigure(errors="dse")
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        for word in given:
-            if found := acting(word):
-                said = f"an argument has the character {found}: {word!r:.80}"
+        for place, word in enumerate(given, 1):
+            if found := acting(word):  # the word itself may hold a password
+                said = f"argument {place} contains the character {found}"
                 raise InputError(said, accepted="text without it")
         with _doubts_as_notes():
             cli.main(args=given, standalone_mode=False)
@@ -187,7 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(error.exit_code)
     except click.ClickException as error:
         shown = io.StringIO()
-        if other := _other_way(error, sys.argv[1:] if arguments is None else arguments):
+        if other := _other_way(error, given):
             error = click.UsageError(other, getattr(error, "ctx", None))
         error.show(shown)
         click.echo(printable(shown.getvalue()), err=True, nl=False)
@@ -220,14 +220,15 @@ def _other_way(error: click.ClickException, words: Sequence[str]) -> str:
     params = context.command.params
     if not isinstance(error, click.NoSuchOption):
         extra = re.search(r"extra argument \((\S+)\)", error.message)
-        if not extra or not any("--model" in one.opts for one in params):
+        arguments = any(isinstance(one, click.Argument) for one in params)
+        if not extra or arguments or not any("--model" in one.opts for one in params):
             return ""
         return f"{error.message}. A model is given as --model: {verb} --model {extra[1]}"
     option = error.option_name
     called = option.lstrip("-")
     for one in params:
         own = str(one.name)
-        names = (own, *re.findall(r"\w+", str(one.metavar).lower()), *CALLED.get(own, ()))
+        names = (own, *re.findall(r"\w+", (one.metavar or "").lower()), *CALLED.get(own, ()))
         if isinstance(one, click.Argument) and called in names:
             behind = [word.partition("=")[2] for word in words if word.startswith(f"{option}=")]
             behind += words[words.index(option) + 1 :][:1] if option in words else []

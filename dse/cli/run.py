@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     "--jobs",
     type=Whole(1, 256),
     default=2,
-    help="Processes; of 3 and more each takes parts of the search.",
+    help="Processes; with 3 or more, the search is divided among them.",
 )
 @click.option(
     "--cluster",

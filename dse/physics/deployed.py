@@ -83,14 +83,14 @@ def launched_early(batch: CandidateBatch, machines: Machines, backend: Backend) 
     return np.where(allowed[batch.chip], early.remaining, 1.0)
 
 
-FEW = 4_096  # candidates that are not worth looking for what they have in common
-WORTH = 0.5  # more distinct ones of n cost more to find and gather than they save
-MOST_TRIED = 2  # an equilibrium is sought with other work each time: then each is taken for itself
+FEW = 4_096  # with no more candidates than this, what they have in common is not looked for
+WORTH = 0.5  # of n candidates; more distinct ones cost more to find and gather than they save
+MOST_TRIED = 2  # a fixed-point search changes the work each time: after so many, nothing is shared
 
 
 class Part(NamedTuple):
-    """Of n candidates those that differ for one layer: on their chips, the places of them, (k,),
-    and which of them each candidate is, (n,)."""
+    """Of n candidates those that differ for one layer: `deployed`, k of them; `rows`, (k,), their
+    places; `kinds`, (n,), which of them each candidate is."""
 
     deployed: Deployed
     rows: Codes
@@ -128,13 +128,12 @@ class _Layers:
         if deployed.few is not None:
             few = deployed.few.layers(place)
             self.batch, self._launched = few.batch, few._launched
-            each = deployed.kinds
-            self.kinds = each if few.kinds is None else few.kinds.take(each)
-        elif deployed.n > FEW:
+            self.kinds = None if few.kinds is None else few.kinds.take(deployed.kinds)
+        elif (most := max(deployed.n, deployed.stand_for)) > FEW:
             batch = layer_of(deployed.batch, None if place is None else deployed.one_layer(place))
             launched = [] if self._launched is None else [self._launched]
             rows, kinds = distinct([*columns_of(batch), *launched])
-            if len(rows) <= WORTH * deployed.n:
+            if len(rows) <= WORTH * most:
                 self.batch, self.kinds = batch[rows], kinds
                 self._launched = None if self._launched is None else self._launched[rows]
 
@@ -199,6 +198,9 @@ class Deployed:
         self.clock: Floats | None = None
         self.few = few
         self.kinds: Codes = np.arange(self.n) if kinds is None else kinds
+        self.stand_for = 0  # candidates, as the few of them
+        if few is not None:
+            few.stand_for = self.n
         self._layers: dict[int | None, _Layers] = {}
         self._one: dict[int, Block] = {}
 
@@ -232,7 +234,9 @@ class Deployed:
         return self._one[place]
 
     def layers(self, place: int | None) -> _Layers:
-        """Of the block at a place among those of the batch; of what is no layer without one."""
+        """Of the block at a place among those of the batch; of what is no layer without one. At
+        the full clock."""
+        assert self.clock is None
         if place not in self._layers:
             self._layers[place] = _Layers(self, place)
         return self._layers[place]
@@ -301,5 +305,5 @@ class Deployed:
     def at_clock(self, clock: Floats) -> Deployed:
         """The same with its arithmetic at a share `clock`, (n,), of its rate."""
         slower = copy(self)
-        slower._laws, slower._layers, slower.clock = {}, {}, clock
+        slower._laws, slower.clock = {}, clock
         return slower

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +20,7 @@ from dse.search.parallel import mapped
 
 BITMAP_LIMIT = 50_000_000
 CHUNK = 65_536  # points evaluated at once: the more, the more of them share (docs/search.md)
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 WORTH_A_COPY = 4  # chunks; a copy of the process takes as long as half a chunk
 # What brought a design into the study of record, its attribute `stage`: the sample that stands for
 # the space and the part of it that breaks a constraint, what the search looked at, its result.
@@ -68,6 +72,17 @@ class Tally:
     constraint: str
     violated: int
     only: int
+
+
+@cache
+def hold_memory() -> None:
+    """Has the GNU allocator keep what arrays free, for the next ones: it would give each back to
+    the system and take it again, page by page, which costs a third of an evaluation (mallopt(3)).
+    Elsewhere nothing."""
+    with suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        for setting, bytes_ in ((M_MMAP_THRESHOLD, 1 << 26), (M_TRIM_THRESHOLD, 1 << 30)):
+            mallopt(setting, bytes_)
 
 
 class Counted(NamedTuple):
@@ -128,6 +143,7 @@ class Evaluator:
         jobs: int = 2,
         sink: Callable[[Batch, str], object] | None = None,
     ) -> None:
+        hold_memory()
         self.problem, self.space = problem, problem.space
         self.chunk, self.jobs = chunk, jobs
         self.archive = Archive(len(problem.objectives))
@@ -160,6 +176,12 @@ class Evaluator:
         ids = np.sort(self._new(index))
         self._look(ids)
         return len(ids)
+
+    def visit(self, index: NDArray[np.int64]) -> None:
+        """The same without the account of `relaxed`."""
+        ids = np.sort(self._new(index))
+        for _ in self.sweep_ids(lambda first, last: ids[first:last], 0, len(ids)):
+            pass
 
     def evaluate(self, index: NDArray[np.int64]) -> Batch:
         """`look`, and return those points, first occurrence first."""
@@ -287,7 +309,8 @@ class Evaluator:
             return self._counted(self.again(ids(start, min(start + self.chunk, last))))
 
         starts = range(first, last, self.chunk)
-        workers = 1 if self.one_by_one or len(starts) < WORTH_A_COPY else self.jobs
+        few = self.one_by_one or len(starts) < WORTH_A_COPY
+        workers = 1 if few else min(self.jobs, len(starts))
         started = time.perf_counter()
         for found in mapped(counted, starts, workers):
             self._account(found)

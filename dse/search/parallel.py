@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import ctypes
 import multiprocessing
+import os
+import pickle
 import signal
 import sys
 import threading
@@ -18,7 +20,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain, islice
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
@@ -62,8 +64,8 @@ def _copied(work: Callable[[Any], Any], items: Iterator[Any], workers: int) -> I
         for _ in range(workers):
             here, there = fork.Pipe()
             pipes.append(here)
-            copy = fork.Process(target=_serve, args=(work, there), daemon=True)
-            with warnings.catch_warnings():  # of threads of the system's, NumPy's that do not run
+            copy = fork.Process(target=_serve, args=(work, there, here, os.getpid()), daemon=True)
+            with warnings.catch_warnings():  # about native threads (NumPy's), idle here
                 warnings.simplefilter("ignore", DeprecationWarning)
                 copy.start()
             copies.append(copy)
@@ -84,11 +86,12 @@ def _copied(work: Callable[[Any], Any], items: Iterator[Any], workers: int) -> I
             taken, ahead = taken + 1, 1
             yield found
     finally:
-        for pipe in pipes:
-            pipe.close()
         for copy in copies:
             copy.terminate()
+        for copy in copies:
             copy.join()
+        for pipe in pipes:
+            pipe.close()
 
 
 @contextmanager
@@ -98,20 +101,31 @@ def _living() -> Iterator[None]:
         yield
     except (EOFError, OSError):
         raise StorageError(
-            "a process of this run was killed, perhaps for want of memory; --jobs 1 works in one "
+            "a process of this run was killed, perhaps for lack of memory; --jobs 1 works in one "
             "process"
         ) from None
 
 
-def _serve(work: Callable[[Any], Any], pipe: Connection) -> None:
+def _serve(work: Callable[[Any], Any], pipe: Connection, other: Connection, parent: int) -> None:
     """Answers until the process that was copied ends it, or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    warnings.simplefilter("ignore")  # said where the work was asked for, or to nobody
     ctypes.CDLL(None).prctl(ENDS_WITH_PARENT, signal.SIGKILL)
-    while True:
-        item = pipe.recv()
-        try:
-            answer = True, work(item)
-        except Exception as error:  # noqa: BLE001 - raised where the work was asked for
-            answer = False, error
-        pipe.send(answer)
+    other.close()
+    with suppress(EOFError, ConnectionError):  # the other end is gone
+        while os.getppid() == parent:
+            item = pipe.recv()
+            try:
+                pipe.send((True, work(item)))
+            except Exception as error:  # noqa: BLE001 - raised where the work was asked for
+                pipe.send((False, _sendable(error)))
+
+
+def _sendable(error: Exception) -> Exception:
+    """An error as it can be sent: itself, or what it says."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - of this very process
+    except Exception:  # noqa: BLE001 - whatever pickling makes of it
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

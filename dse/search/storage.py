@@ -36,7 +36,7 @@ TRIES = 10
 _HIDDEN = {"password", "sslpassword", "passwd"}
 # A password where none belongs, in options or in a host; and a URL that lost its slashes.
 _NAMED = re.compile(r"(pass\w*|pwd|secret)(\s*=\s*|%3D)[^\s&'\"]+", re.IGNORECASE)
-_NEARLY = re.compile(r"[\w+]{2,}:[^:@]*(:[^@]*)?@")
+_NEARLY = re.compile(r"(?:[\w+]{2,}:[^:@]*(?::[^@]*)?|[\w+]+(?://[^:@/]*)?:[^@/]*)@")
 
 
 def open_storage(location: str | Path, fresh: bool = False) -> BaseStorage:

@@ -193,10 +193,10 @@ def _outcome(evaluator: Evaluator, started: float) -> Outcome:
 class Union:
     """The front and the accounts of the outcomes added so far, each unit once."""
 
-    def __init__(self, problem: Problem, jobs: int = 1) -> None:
+    def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.outcomes: dict[Unit, Outcome] = {}
-        self._evaluator = Evaluator(problem, _CHUNK, jobs)
+        self._evaluator = Evaluator(problem, _CHUNK)
         self._archive = Archive(len(problem.objectives))
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Any
 
 from dse import __version__
 from dse.catalog import Catalog
-from dse.errors import InputError
+from dse.errors import Doubt, InputError
 from dse.problem.objective import PhysicsProblem, on_terms, pose
 from dse.quality.laws import DEFAULT
 from dse.schema.catalog import Source
@@ -30,8 +31,7 @@ from dse.search.workers import Processes, orphaned, work
 from dse.study.definition import definition, differences
 
 JOURNAL = "journal.log"
-# Threads are as fast as processes for so many, and need no second copy of anything.
-UNDIVIDED = 2  # jobs of one study
+UNDIVIDED = 2  # jobs; with more, a study is divided into work units
 _TRIALS = "trials_asked"
 Progress = Callable[[int, int | None, int], None]
 
@@ -258,6 +258,7 @@ def _process(
 ) -> None:
     """A worker process that `dse run` starts; it ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which ends this
+    warnings.simplefilter("ignore", Doubt)  # which has said it, too
     join(
         space,
         source.read(),

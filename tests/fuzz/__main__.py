@@ -30,7 +30,11 @@ def _input(kind: str, seed: int, without: tuple[int | str, ...] = ()) -> Iterato
                     diff = difflib.unified_diff(before.split("\n"), after.split("\n"), n=0)
                     yield from (f"   {line[:200]!r}" for line in list(diff)[2:20] if line[0] != "@")
         with chdir(name):
-            said = fuzz.say([word for word in words if word != "--json"])
+            try:
+                said = fuzz.say([word for word in words if word != "--json"])
+            except Exception as error:  # noqa: BLE001 - whatever it is
+                yield f"-> {type(error).__name__}: {error}"
+                return
         yield f"-> {said.code}"
         yield from (f"   {line}" for line in (said.err + said.out).splitlines()[:12])
 

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -383,7 +384,9 @@ def flags(dice: Dice) -> list[str]:
 @cache
 def _finished(storage: str) -> Path:
     """A finished study of 20 trials; nobody writes into it."""
-    folder = Path(tempfile.mkdtemp(prefix="dse-fuzz-study-"))
+    kept = tempfile.TemporaryDirectory(prefix="dse-fuzz-study-")
+    weakref.finalize(_small, kept.cleanup)  # with this process
+    folder = Path(kept.name)
     _small(folder)
     url = () if storage == "journal" else ("--storage", f"sqlite:///{folder}/study.db")
     said = dse("run", folder / "small.yaml", "--out", folder / "out", *url, *_SEARCH, 20)

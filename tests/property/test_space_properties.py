@@ -197,7 +197,7 @@ def test_a_layer_sees_all_that_its_time_depends_on(name: str) -> None:
     case = case_of(batch, posed.mix[0].workload, posed.machines)
     for step, tokens in ((prefill_step, 3000.0), (decode_step, 7.0)):
         work = tokens + np.arange(len(batch), dtype=np.float64) % 3.0
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), patch.object(deployed, "FEW", 0):
             alike, _ = step(case, work, parts=False)
             whole, _ = step(case, work, parts=True)
         assert np.allclose(alike, whole, rtol=1e-12, atol=0.0, equal_nan=True)
@@ -215,8 +215,10 @@ def test_servers_launched_otherwise_share_no_layer() -> None:
     remaining = np.where(np.arange(600) % 2, early.remaining, 1.0)
     backend = replace(load.backend, early_launch=replace(early, remaining=remaining))
     case = case_of(batch, replace(load, backend=backend), posed.machines)
-    seconds, _ = decode_step(case, np.full(600, 7.0), parts=False)
+    with patch.object(deployed, "FEW", 0):
+        seconds, _ = decode_step(case, np.full(600, 7.0), parts=False)
     whole, _ = decode_step(case, np.full(600, 7.0), parts=True)
+    assert case.deployed.layers(0).kinds is not None  # they are shared
     assert seconds[1] < seconds[0]
     assert np.allclose(seconds, whole, rtol=1e-12, atol=0.0)
 
