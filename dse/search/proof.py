@@ -20,7 +20,7 @@ from dse.search.checkpoint import Checkpoint
 from dse.search.engine import Progress
 from dse.search.evaluator import Batch, Evaluator
 from dse.search.parallel import mapped
-from dse.search.run import Result, joined, search, silent
+from dse.search.run import Result, joined, measurable, search, silent
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -121,16 +121,17 @@ def evidence(
         met += one.evaluations if isinstance(one, Result) else 0
         progress(met, None, len(result.front))
     others: list[Result] = answers[:RESTARTS]
-    union = np.concatenate([one.front.F for one in (result, *others)])
+    fronts = [measurable(problem, one.front).F for one in (result, *others)]
+    union = np.concatenate(fronts)
     union = union[non_dominated(union)]
     rows = [
         {
             "engine": one.engine,
             "evaluations": one.evaluations,
             "front_size": len(one.front),
-            "share": share(one.front.F, union, _logs(problem)) if len(one.front) else 0.0,
+            "share": share(F, union, _logs(problem)) if len(F) else 0.0,
         }
-        for one in (result, *others)
+        for one, F in zip((result, *others), fronts, strict=True)
     ]
     said: dict[str, Any] = {"restarts": rows}
     if subgrid is not None:

@@ -216,6 +216,12 @@ def at_resolution(problem: Problem, front: Batch) -> Batch:
     return front.take(resolved(front.F, steps, [o.relative for o in problem.objectives]))
 
 
+def measurable(problem: Problem, front: Batch) -> Batch:
+    """Of a front what its hypervolume is taken of: all of it, or, in more than three objectives,
+    where the time for it grows with a power of its size, that at its resolution."""
+    return front if len(problem.objectives) <= 3 else at_resolution(problem, front)
+
+
 def evaluations_limit(engine: Engine, budget: Budget, size: int) -> int:
     if budget.evaluations is None:
         return engine.evaluations(size)

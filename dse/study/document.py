@@ -41,7 +41,7 @@ from dse.schema.metrics import METRICS
 from dse.schema.model import Model
 from dse.schema.own_config import config_of
 from dse.search.evaluator import Batch
-from dse.search.run import Result
+from dse.search.run import Result, measurable
 from dse.study.decide import decide
 from dse.study.demand import training_document
 from dse.study.drawn import Drawn, Errors
@@ -170,7 +170,7 @@ def describe(
         "resolution": {o.metric: o.resolution.text for o in study.objectives},
         "decisions": decisions,
         **({"landmarks": known} if known else {}),
-        "hypervolume": hypervolume(result.front.F, scale),
+        "hypervolume": hypervolume(measurable(problem, result.front).F, scale),
         "reference_point": [REFERENCE] * len(problem.objectives),
         "price": {
             "basis": study.price_basis,
