@@ -476,3 +476,22 @@ def test_a_unit_that_slipped_is_doubted_with_what_was_meant(tmp_path: Path, what
         words_said = " ".join((said.out + said.err).split())
         assert ("probably meant" in words_said) == doubted
         assert not doubted or f"{meant} was probably meant" in words_said
+
+
+def test_an_argument_that_holds_a_password_is_not_shown(tmp_path: Path):
+    for url in (
+        "postgresql://u:sec\x1bret@127.0.0.1:1/db",
+        "postgresql//u:secret@h/db",
+        "u:secret@h/db",
+    ):
+        said = dse("run", "tiny", "--storage", url, "--out", tmp_path / "out")
+        assert said.code in (2, 4)
+        assert "ret@" not in said.out + said.err
+
+
+def test_a_model_in_the_place_of_nothing_is_no_hint():
+    said = dse("estimate", "st", "1", "extra")
+    assert said.code == 2
+    assert "--model" not in said.err
+    said = dse("run", "--none")
+    assert "given without" not in said.err

@@ -45,6 +45,16 @@ def test_what_the_work_raises_is_raised_where_it_was_asked_for():
     assert said.stdout == "k: no five\n", said.stderr
 
 
+def test_what_cannot_be_sent_is_said():
+    said = run(
+        "def work(k):\n    return (lambda: k) if k == 3 else k\n"
+        "try:\n    list(mapped(work, range(20), 2))\n"
+        "except Exception as error:\n    print(type(error).__name__, error)\n"
+    )
+    assert "pickle" in said.stdout, said.stdout + said.stderr
+    assert not said.stderr
+
+
 def test_a_killed_copy_is_said_and_leaves_none_behind():
     said = run(
         "from dse.errors import StorageError\n"
