@@ -11,7 +11,7 @@ ACTING = (
     *(0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)),
 )
 _ESCAPED = {k: f"\\x{k:02x}" if k < 256 else f"\\u{k:04x}" for k in (*ACTING, 13)}
-LONG = 500  # characters of a message
+_LONG = re.compile(r"(\S{80})\S{120,}")  # a word that nobody reads to its end
 ACTS = re.compile(f"[{''.join(map(chr, ACTING))}]")
 
 
@@ -50,8 +50,7 @@ class InputError(DseError):
         field: str | None = None,
         accepted: str | None = None,
     ) -> None:
-        if len(message) > LONG:  # what was read may be of any length
-            message = f"{message[:LONG]}..."
+        message = _LONG.sub(r"\1...", message)  # what was read may be of any length
         place = ":".join(str(part) for part in (file, line) if part is not None)
         text = ": ".join(part for part in (place, field, message) if part)
         super().__init__(f"{text} (accepted: {accepted})" if accepted else text)

@@ -16,6 +16,7 @@ from dse.schema.energy import ENERGY
 from dse.schema.figure import Figured, Value, sourced
 from dse.schema.own_chip import SHORT
 from dse.schema.plan import PLAN
+from dse.schema.prices import Basis
 from dse.schema.rack import RACK
 from dse.schema.reader import (
     OPTIONAL,
@@ -73,7 +74,7 @@ PAGES = {
     "A rediscovery case": ("`search_spaces/rediscovery/*.yaml`", CASE),
 }
 LONG = 3  # words
-_SAID: dict[type, str] = {Text: "text", Flag: "true or false", Date: "date"}
+_SAID: dict[type, str] = {Basis: "name", Text: "text", Flag: "true or false", Date: "date"}
 
 
 def takes(kind: Kind) -> str:

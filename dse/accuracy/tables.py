@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,12 +21,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dse.accuracy.rows import NEEDED
+from dse.accuracy.rows import NEEDED, NUMBERS, TEXTS
 from dse.catalog import Catalog
-from dse.errors import InputError
+from dse.errors import Doubt, InputError
 from dse.files import MOST_TABLE_BYTES, read_bytes, text_of
 from dse.physics.machines import Machines, compile_machines
+from dse.schema.loader import did_you_mean
 from dse.schema.model import Model
+from dse.schema.reader import brief
 from dse.space.candidates import Floats
 
 # What a table of training rows needs, and the metrics that tell such a row from one of serving.
@@ -36,6 +39,17 @@ TRAINING_METRICS = (
 )  # fmt: skip
 INFEASIBLE = "infeasible: "  # before the rules that a row breaks, in its status
 ADDED = ("predicted", "predicted_low", "predicted_high", "floor", "status", "assumed")
+_OF_POOL = ("workers", "tp", "pp", "dp", "ep", "max_running_requests", "redundant_experts")
+# Of the measurement format (hardware/measurements/README.md): what is read, and what is kept.
+COLUMNS = (
+    *dict.fromkeys((*TEXTS, *NUMBERS)),
+    *(f"{pool}_{name}" for pool in ("prefill", "decode") for name in _OF_POOL),
+    "chunk_tokens", "max_running_requests", "poll_steps",
+    "cp", "dtype", "sequence_length", "global_batch_tokens", "micro_batch", "virtual_pp", "fsdp",
+    "recompute", "task",
+    "id", "published_model", "statistic", "value", "quality", "exclude", "source", "licence",
+    "group", *ADDED,
+)  # fmt: skip
 
 # Of rows that stand in a repository of others (or of several), a sign in the notes.
 CAMPAIGNS = (
@@ -176,6 +190,20 @@ def read_table(path: Path, needed: Sequence[str] = NEEDED) -> pd.DataFrame:
     return table
 
 
+def _doubt(table: pd.DataFrame, file: str) -> None:
+    """Warns of columns that nobody reads, and of names of rows that stand twice."""
+    for name in table.columns:
+        if name not in COLUMNS:
+            said = f"{file}: column {name!r} is not read{did_you_mean(name, COLUMNS)}"
+            warnings.warn(said, Doubt, stacklevel=3)
+    names = table["id"] if "id" in table else pd.Series(dtype=str)
+    twice = names[names.duplicated() & (names != "")].unique()
+    if len(twice):
+        said = f"{file}: id: {brief(twice[0])} names several rows"
+        more = f", and so do {len(twice) - 1} more names" if len(twice) > 1 else ""
+        warnings.warn(f"{said}{more}", Doubt, stacklevel=3)
+
+
 def read_points(path: Path, *more: str) -> pd.DataFrame:
     """A file of the measurement format, every cell a text: rows of serving, of training or of both,
     which `training_rows` tells apart; `more` columns are needed too. Raises InputError where it is
@@ -185,6 +213,7 @@ def read_points(path: Path, *more: str) -> pd.DataFrame:
     alone = of.all() if len(of) else "task" in table and "serving" not in table
     needed = TRAINING_NEEDED if alone else NEEDED
     require_columns(table, (*needed, *more), str(path))
+    _doubt(table, str(path))
     return table
 
 

@@ -75,7 +75,7 @@ LINEAR_KINDS = ("gated_delta_net", "kimi_delta", "mamba", "mamba2")
 
 
 def _degree(meaning: str) -> AxisRule:
-    return AxisRule("deployment", "size", meaning, inactive=1.0, default=1)
+    return AxisRule("deployment", "size", meaning, most=100_000, inactive=1.0, default=1)
 
 
 def _deployed(meaning: str, kind: Kind = "size", *, required: bool = True) -> AxisRule:

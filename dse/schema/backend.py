@@ -12,6 +12,7 @@ from dse.errors import InputError
 from dse.record import record
 from dse.schema.loader import did_you_mean, load_yaml
 from dse.schema.reader import (
+    Date,
     Field,
     Flag,
     Listed,
@@ -188,7 +189,7 @@ BACKEND = Table(
     ),
     Field("overlapped", Flag(), False, meaning="work on requests runs beside the device too"),
     Field("chunk_tokens", Then(Whole(above=0), float), meaning="most prompt tokens of a step"),
-    Field("memory_fraction", Number(above=0, most=1), meaning="what the backend takes"),
+    Field("memory_fraction", Number(0.1, 1), meaning="what the backend takes"),
     Field("memory_rule", Word(("capacity", "free", "static")), meaning="of what it takes that"),
     Field("reserved_output", Number(0, 1), meaning="share of the output that is reserved"),
     Field("window_cache", Flag(), True, meaning="layers with a window keep the window alone"),
@@ -212,7 +213,7 @@ BACKEND = Table(
     Field("calibrated_as", Text(), "", meaning="the backend whose fitted factors hold for it"),
     Field("kind", Text()),
     Field("source", Text()),
-    Field("date", Text()),
+    Field("date", Date()),
     make=Backend,
 )
 

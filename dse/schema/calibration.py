@@ -16,7 +16,18 @@ from types import MappingProxyType
 from dse.record import record
 from dse.schema.backend import Backend
 from dse.schema.loader import load_yaml
-from dse.schema.reader import ByName, Field, Listed, Number, Table, Text, read
+from dse.schema.reader import (
+    ByName,
+    Date,
+    Field,
+    Listed,
+    Number,
+    Refused,
+    Table,
+    Text,
+    Then,
+    read,
+)
 
 FILE = "serving/calibration.yaml"
 EVERY = "backend"  # before the name of a field of every backend
@@ -57,10 +68,20 @@ class Calibration:
 NONE = Calibration(MappingProxyType({}), MappingProxyType({}))
 
 
+FACTOR = (0.05, 20.0)  # what is further off is no correction, but another model
+
+
+def _about_one(ends: tuple[float, float]) -> tuple[float, float]:
+    if not ends[0] <= 1.0 <= ends[1]:
+        raise Refused(f"read {ends[0]:g} to {ends[1]:g}", "an interval that holds 1")
+    return ends
+
+
 CALIBRATION = Table(
-    *(Field(name, Text()) for name in ("title", "kind", "source", "date", "data_digest")),
-    Field("factors", ByName(Number())),
-    Field("spread", ByName(ByName(Listed(Number(), 2, 2))), {}),
+    *(Field(name, Text()) for name in ("title", "kind", "source", "data_digest")),
+    Field("date", Date()),
+    Field("factors", ByName(Number(*FACTOR))),
+    Field("spread", ByName(ByName(Then(Listed(Number(above=0), 2, 2), _about_one))), {}),
     Field("stock_wider", Number(1), 1.0, meaning="power of the ends of a stock launch"),
     Field("shared", Number(0, 1), 0.5, meaning="variance that the rows of a group share"),
 )

@@ -21,7 +21,7 @@ from dse.schema.figure import Figure, Figured, Kind, reasons
 from dse.schema.loader import Document, load_yaml
 from dse.schema.plausible import doubts
 from dse.schema.prices import PRICES, PURCHASES
-from dse.schema.reader import Date, Field, Listed, Table, Text, Whole, Word, read
+from dse.schema.reader import ID, Date, Field, Listed, Table, Text, Whole, Word, read
 from dse.units import example
 
 Availability = Literal[
@@ -201,11 +201,11 @@ FIGURES = Table(
     )
 )
 _FIELDS = (
-    Field("id", Text(1), meaning="what commands call the chip"),
+    Field("id", ID, meaning="what commands call the chip"),
     Field("vendor", Text(), meaning="who makes it"),
     Field("name", Text(), meaning="what people call it"),
     Field("family", Text(), meaning="the architecture"),
-    Field("year", Whole(), None, meaning="of the first shipments"),
+    Field("year", Whole(1990, 2100), None, meaning="of the first shipments"),
     Field("availability", Word(get_args(Availability)), meaning="who can get it"),
     Field("memory_kind", Text(), meaning="technology of the device memory", example="HBM3e"),
     Field("system", Text(), meaning="id of a file of hardware/systems"),

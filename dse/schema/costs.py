@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,12 @@ from dse import units
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml
-from dse.schema.plausible import CHIP_WATTS, near, unusual
+from dse.schema.plausible import CHIP_WATTS, USD_PER_CHIP, near, unusual
 from dse.schema.reader import (
     OPTIONAL,
     REQUIRED,
     ByName,
+    Date,
     Field,
     Listed,
     Mistakes,
@@ -37,7 +38,7 @@ BASIS = "owned_tco"
 _PRICES = ("price", "server_price")
 _YEAR_S = 365 * 86400.0
 _SHARE = {"%": 0.01, "": 1.0}
-_NUMBER = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(.*?)\s*")
+_NUMBER = re.compile(r"\s*([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*(.*?)\s*")
 _UNITS: dict[str, dict[str, float]] = {
     "share": _SHARE,
     "usd/kWh": {"USD/kWh": 1.0, "$/kWh": 1.0},
@@ -56,6 +57,7 @@ class Rule:
     most: float
     accepted: str
     above: bool = False  # more than `least`, not equal to it
+    usual: tuple[float, float] | None = None  # what of one's own is doubted outside
 
     def allows(self, value: float) -> bool:
         return value <= self.most and (value > self.least if self.above else value >= self.least)
@@ -69,6 +71,14 @@ class Rule:
         if self.allows(value):
             return value
         raise InputError(f"read {written!r}", accepted=self.accepted)
+
+    def unusual(self, value: float, known: Sequence[float] = ()) -> str:
+        """What is said of a value that is far from its usual ones or, where the rule has none, from
+        those that are known; nothing of others."""
+        if self.usual is None and self.unit == "share":
+            return ""  # their bounds are narrow enough
+        step = 100.0 if self.unit == "share" else 1000.0
+        return unusual(value, self.usual or near(known), self.show, step)
 
     def show(self, value: float) -> str:
         """A value as a person reads it."""
@@ -85,7 +95,7 @@ class Rule:
 _ANY = 1e6
 RULES: Mapping[str, Rule] = {
     "life": Rule("s", 3600.0, 1e10, "a time of at least 1 h, such as 5 years"),
-    "cost_of_capital": Rule("share", 0.0, 1.0, "0 to 100 % a year, such as 10 %"),
+    "cost_of_capital": Rule("share", 0.0, 1.0, "0 to 100 % a year, such as 10 %", usual=(0.0, 0.5)),
     "resale": Rule("share", 0.0, 1.0, "0 to 100 % of the capital"),
     "worth_after_3_years": Rule("share", 0.0, 1.0, "0 to 100 % of the capital"),
     "server_factor": Rule("share", 1.0, 100.0, "1 or more, such as 1.4"),
@@ -101,11 +111,27 @@ RULES: Mapping[str, Rule] = {
 }
 # Of one chip, in place of what the catalog and the lines above give.
 CHIP_RULES: Mapping[str, Rule] = {
-    "price": Rule("usd", 0.0, 1e9, "more than 0 USD, the chip alone, such as 30000 USD", True),
-    "server_price": Rule(
-        "usd", 0.0, 1e9, "more than 0 USD, a chip with its share of the server", True
+    "price": Rule(
+        "usd",
+        *(0.0, 1e9),
+        "more than 0 USD, the chip alone, such as 30000 USD",
+        above=True,
+        usual=USD_PER_CHIP,
     ),
-    "power": Rule("W", 0.0, 1e7, "more than 0 W at the meter, such as 1.73 kW", True),
+    "server_price": Rule(
+        "usd",
+        *(0.0, 1e9),
+        "more than 0 USD, a chip with its share of the server",
+        above=True,
+        usual=USD_PER_CHIP,
+    ),
+    "power": Rule(
+        "W",
+        *(0.0, 1e7),
+        "more than 0 W at the meter, such as 1.73 kW",
+        above=True,
+        usual=CHIP_WATTS,
+    ),
 }
 # Grams of CO2 of a kWh, which costs nothing here and is counted.
 CARBON = Rule("g/kWh", 0.0, 5000.0, "at most 5000, such as 380 g/kWh")
@@ -312,11 +338,9 @@ def _doubt(document: Document, at: KeyPath, base: Costs, found: Mapping[str, Cos
     """Warns of lines that are far from those of `base`, or from any chip's."""
     carbon = [one["carbon"].value for one in base.regions.values() if "carbon" in one]
     for name, one in found.items():
-        rule = {"carbon": CARBON, "power": CHIP_RULES["power"]}.get(name) or RULES.get(name)
+        rule = {"carbon": CARBON, **CHIP_RULES, **RULES}.get(name)
         shipped = [base.inputs[name].value] if name in base.inputs else []
-        known = carbon if name == "carbon" else shipped
-        usual = CHIP_WATTS if name == "power" else near(known)
-        if rule and rule.unit != "share" and (said := unusual(one.value, usual, rule.show)):
+        if rule and (said := rule.unusual(one.value, carbon if name == "carbon" else shipped)):
             Place(Mistakes(document), (*at, name)).doubt(f"read {one.text!r}{said}")
 
 
@@ -341,7 +365,7 @@ class _Line:
             Field("value", self.amount, meaning=rule.accepted),
             Field("kind", Text(), needed),
             Field("source", Text(), needed),
-            Field("date", Text(), needed),
+            Field("date", Date(), needed),
             Field("note", Text(), ""),
         )
 
@@ -389,7 +413,8 @@ class _OwnLine:
         self.table = Table(
             Field("value", Raw(), meaning=LINES),
             Field("amount", Quantity("bytes"), None, meaning="of GB, that of one chip"),
-            *(Field(name, Text(), needed) for name in ("kind", "source", "date")),
+            *(Field(name, Text(), needed) for name in ("kind", "source")),
+            Field("date", Date(), needed),
             Field("note", Text(), ""),
         )
 
@@ -424,7 +449,8 @@ def _costs(own: bool) -> Table[dict[str, Any]]:
     region = Table(
         Field("electricity", _Amount(RULES["electricity"])),
         Field("carbon", _Amount(CARBON), None, meaning="CO2 of a kWh, such as 380 g/kWh"),
-        *(Field(name, Text(), "" if own else REQUIRED) for name in ("kind", "source", "date")),
+        *(Field(name, Text(), "" if own else REQUIRED) for name in ("kind", "source")),
+        Field("date", Date(), "" if own else REQUIRED),
         Field("note", Text(), ""),
         make=_region,
     )

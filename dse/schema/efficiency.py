@@ -19,6 +19,7 @@ from dse.schema.chip import Chip
 from dse.schema.dtypes import ARITHMETIC, BITS, DTYPES, arithmetic
 from dse.schema.loader import load_yaml
 from dse.schema.reader import (
+    ID,
     REQUIRED,
     ByName,
     Date,
@@ -238,26 +239,34 @@ def _collective(
     )
 
 
+# Of shipped laws: fractions from 0.024 up, times from 0.1 to 65 us, a ramp of at most 4.
+_FRACTION = (0.01, 2.0)
+_COMPUTE = (0.005, 2.0)  # decode attention reaches little of it
+_TIME = Quantity("s", usual=(1e-7, 1e-3))
 # Of a law without a source, that of the file is meant.
 _FOUNDED = (
     Field("kind", Word(LAW_KINDS), meaning="how far the law can be trusted"),
-    Field("error", Number(0), None, meaning="median absolute error of the fit, a fraction"),
+    Field("error", Number(0, 1), None, meaning="median absolute error of the fit, a fraction"),
     Field("source", Text(), "", meaning="of this law, where not that of the file"),
     Field("note", Text(), None),
 )
 LAW = Table(
-    Field("compute", Number(above=0, most=1), meaning="fraction of the peak"),
-    Field("memory", Number(above=0, most=1), meaning="fraction of the bandwidth"),
-    Field("fixed", Quantity("s"), to="fixed_s", meaning="time of an empty operation"),
-    Field("p", Number(1), meaning="how sharply arithmetic and memory time overlap"),
+    Field("compute", Number(above=0, most=1, usual=_COMPUTE), meaning="fraction of the peak"),
+    Field("memory", Number(above=0, most=1, usual=_FRACTION), meaning="fraction of the bandwidth"),
+    Field("fixed", _TIME, to="fixed_s", meaning="time of an empty operation"),
+    Field("p", Number(1, 100), meaning="how sharply arithmetic and memory time overlap"),
     *_FOUNDED,
     make=Law,
 )
 COLLECTIVE = Table(
-    Field("chips", Listed(Whole(), 1), meaning="numbers of chips that were measured"),
-    Field("latency", Listed(Quantity("s")), meaning="for each of them"),
-    Field("bandwidth_fraction", Listed(Number(above=0, most=2)), meaning="of the link, for each"),
-    Field("ramp", Listed(Number(0)), None, meaning="cost between the two, for each"),
+    Field("chips", Listed(Whole(1, 10**6), 1), meaning="numbers of chips that were measured"),
+    Field("latency", Listed(_TIME), meaning="for each of them"),
+    Field(
+        "bandwidth_fraction",
+        Listed(Number(above=0, most=2, usual=_FRACTION)),
+        meaning="of the link, for each",
+    ),
+    Field("ramp", Listed(Number(0, 100)), None, meaning="cost between the two, for each"),
     *_FOUNDED,
     make=_collective,
 )
@@ -276,7 +285,7 @@ _COLLECTIVES = (
 )
 _LAWS = Then(ByName(LAW, DTYPES, "format"), _formats)
 EFFICIENCY = Table(
-    Field("id", Text(1)),
+    Field("id", ID),
     Field("title", Text()),
     Field(
         "divided_by",
@@ -295,8 +304,8 @@ EFFICIENCY = Table(
     Field("note", Text(), None),
     Field("provenance", ByName(Text()), {}, meaning="what `dse calibrate` says of the run"),
     Field("operators", Table(*(Field(name, _LAWS) for name in OPERATORS))),
-    Field("expert_padding_rows", Number(0)),
-    Field("elementwise_fixed", Quantity("s"), ELEMENTWISE_FIXED, to="elementwise_fixed_s"),
+    Field("expert_padding_rows", Number(0, usual=(0.0, 1024.0))),
+    Field("elementwise_fixed", _TIME, ELEMENTWISE_FIXED, to="elementwise_fixed_s"),
     *_COLLECTIVES,
     Field(
         "through_host",

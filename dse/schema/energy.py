@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from dse.record import record
 from dse.schema.chip import Chip
-from dse.schema.figure import Figure, Figured
+from dse.schema.figure import Figure, Figured, Value
 from dse.schema.loader import load_yaml
 from dse.schema.reader import Field, Listed, Refused, Table, Text, Then, Whole, read
 
@@ -105,8 +105,11 @@ def _operation(figure: Figure, node: str, name: str, bits: int) -> Operation:
     return Operation(node, name, bits, figure.named(name))
 
 
+# From SRAM beside the adders to a byte over a network; operations of one bit to those of 64.
+_BYTE = Value("J/byte", least=8e-14, most=8e-9)
+_WORK = Value("J", least=1e-16, most=1e-10)
 _MEMORY = Figured(
-    "J/byte", Field("kinds", Listed(Text(), 1)), name="memory", make=lambda one, kinds: (one, kinds)
+    _BYTE, Field("kinds", Listed(Text(), 1)), name="memory", make=lambda one, kinds: (one, kinds)
 )
 _OPERATION = Figured(
     "J",
@@ -118,11 +121,11 @@ _OPERATION = Figured(
 )
 ENERGY = Table(
     Field("memories", Then(Listed(_MEMORY), by_one("kinds"))),
-    Field("other_memory", Figured("J/byte"), meaning="a byte of any other memory"),
-    Field("on_chip", Figured("J/byte"), meaning="a byte on the chip"),
-    Field("links", Figured("J/byte"), meaning="a byte over the links of a domain"),
-    Field("network", Figured("J/byte"), meaning="a byte over the network beyond"),
-    Field("arithmetic", Figured("J"), meaning="one operation"),
+    Field("other_memory", Figured(_BYTE), meaning="a byte of any other memory"),
+    Field("on_chip", Figured(_BYTE), meaning="a byte on the chip"),
+    Field("links", Figured(_BYTE), meaning="a byte over the links of a domain"),
+    Field("network", Figured(_BYTE), meaning="a byte over the network beyond"),
+    Field("arithmetic", Figured(_WORK), meaning="one operation"),
     Field("idle_share", Figured("count"), meaning="idle power over the rated power"),
     Field("lowest_clock", Figured("count"), meaning="lowest clock over the rated clock"),
     Field("operations", Listed(_OPERATION), ()),

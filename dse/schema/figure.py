@@ -11,6 +11,7 @@ from dse import units
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.loader import did_you_mean
+from dse.schema.plausible import unusual
 from dse.schema.reader import UNDATED, Date, Field, Listed, Place, Table, Text, Word, brief
 
 Kind = Literal["spec", "measured", "claimed", "estimated", "assumed", "fitted", "derived"]
@@ -58,9 +59,11 @@ class Value:
     dimension: str
     words: tuple[str, ...] = ()
     whole: bool = False
+    least: float = 0.0
     most: float = math.inf
-    accepted: str = ""  # with `most`
+    accepted: str = ""  # with `most`, in other words
     zero: bool = True  # of a time
+    usual: tuple[float, float] = (0.0, math.inf)  # doubted outside
 
     def read(self, written: Any, at: Place) -> tuple[float, str] | None:
         text = Text().read(written, at)
@@ -79,8 +82,12 @@ class Value:
             return at.wrong(f"read {text!r}: zero", "more than zero")
         if self.whole and value != int(value):
             return at.wrong(f"read {text!r}", "a whole number")
-        if value > self.most:
-            return at.wrong(f"read {text!r}", self.accepted or f"at most {self.most:g}")
+        if not self.least <= value <= self.most:
+            ends = [units.format(end, self.dimension) for end in (self.least, self.most)]
+            said = " to ".join(ends) if self.least else f"at most {ends[1]}"
+            return at.wrong(f"read {text!r}", self.accepted or said)
+        if said := unusual(value, self.usual, lambda one: units.format(one, self.dimension)):
+            at.doubt(f"read {text!r}{said}")
         return value, text
 
 

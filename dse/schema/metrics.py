@@ -12,6 +12,7 @@ from dse import units
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.loader import did_you_mean
+from dse.schema.plausible import OF_METRIC, unusual
 
 if TYPE_CHECKING:
     import numpy as np
@@ -120,6 +121,15 @@ class Limit:
     limit: float
     text: str
     workload: str = ""
+
+    @property
+    def unusual(self) -> str:
+        """What is said of a limit far from what is usual of its metric; nothing of others."""
+        if self.metric not in OF_METRIC:
+            return ""
+        dimension = METRICS[self.metric].dimension
+        said = unusual(self.limit, OF_METRIC[self.metric], lambda one: units.format(one, dimension))
+        return said and f"read {self.text!r}{said}"
 
     @property
     def sign(self) -> float:

@@ -21,7 +21,9 @@ from dse.schema.dtypes import DTYPES
 
 LARGEST_SIZE = 1e9
 LARGEST_LAYERS = 10_000
-WIDE, LARGE = 16.0, 1024  # of `_doubt`
+# Of `_doubt`: times as wide as the hidden size (attention, feed-forward), the hidden size of a
+# model that is not tiny, tokens of a vocabulary. Published ones have at most 9.2, 8 and 262,144.
+WIDE, WIDEST_FEED_FORWARD, LARGE, MOST_VOCABULARY = 16.0, 32.0, 1024, 5_000_000
 
 _SWITCHES = (
     "qkv_bias",
@@ -149,17 +151,31 @@ def check(model: Model) -> None:
 
 
 def _doubt(model: Model) -> None:
-    """Warns of sizes that no published model is near; those have attention 0.5 to 9 times as wide
+    """Warns of sizes that no published model is near; those have attention 0.6 to 9 times as wide
     as the hidden size, and more tokens in the vocabulary than that."""
     hidden = model.hidden_size
     found = []
     for block in model.blocks:
-        heads, width = (block.sizes.get(name, 0.0) for name in ("heads", "head_dim"))
-        if heads * width and not hidden / WIDE <= heads * width <= hidden * WIDE:
-            found.append(
-                f"num_attention_heads: {heads:,.0f} heads of {width:,.0f} beside a hidden size of "
-                f"{hidden:,}: {heads * width / hidden:.3g} times as wide"
-            )
+        sizes = block.sizes
+        heads = sizes.get("heads", 0.0)
+        scored = sizes.get("head_dim", 0.0) or sum(
+            sizes.get(name, 0.0) for name in ("qk_nope_head_dim", "qk_rope_head_dim")
+        )
+        for width in (scored, sizes.get("v_head_dim", 0.0)):
+            if heads * width and not hidden / WIDE <= heads * width <= hidden * WIDE:
+                found.append(
+                    f"num_attention_heads: {heads:,.0f} heads of {width:,.0f} beside a hidden size "
+                    f"of {hidden:,}: {heads * width / hidden:.3g} times as wide"
+                )
+        for name in ("intermediate_size", "expert_intermediate_size", "shared_intermediate_size"):
+            width = sizes.get(name, 0.0)
+            if width > hidden * WIDEST_FEED_FORWARD:
+                found.append(
+                    f"{_FIELD.get(name, name)}: {width:,.0f} beside a hidden size of {hidden:,}: "
+                    f"{width / hidden:.3g} times as wide"
+                )
+    if model.vocab_size > MOST_VOCABULARY:
+        found.append(f"vocab_size: {model.vocab_size:,}")
     if model.vocab_size < hidden and hidden >= LARGE:
         found.append(f"vocab_size: {model.vocab_size:,} is below the hidden size of {hidden:,}")
     for said in dict.fromkeys(found):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import difflib
+import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -17,7 +19,9 @@ from dse.record import record
 from dse.schema.blocks import BLOCK_SIZES, WEIGHT_PARTS
 from dse.schema.loader import Lazy
 from dse.schema.model import BlockSpec, Model, check
+from dse.schema.reader import number
 
+_WHOLE = re.compile(r"-?[0-9]{1,18}")  # no 1_000, no digits of other scripts
 # What a published count leaves out: nothing, the input table, or both tables.
 COUNTS = ("all", "no_input_table", "no_tables")
 
@@ -158,16 +162,17 @@ class _Row:
         self.row, self.path = row, path
 
     def integer(self, name: str) -> int:
-        try:
-            return int(self.row[name] or 0)
-        except (KeyError, ValueError):
-            raise self._refuse(name, "a whole number") from None
+        cell = self.row.get(name)
+        if cell is None or (cell and not _WHOLE.fullmatch(cell.strip())):
+            raise self._refuse(name, "a whole number")
+        return int(cell or 0)
 
     def billions(self, name: str) -> float | None:
-        try:
-            return float(self.row[name]) * 1e9 if self.row[name] else None
-        except (KeyError, ValueError):
-            raise self._refuse(name, "billions, or nothing") from None
+        cell = self.row.get(name)
+        value = number(cell) if cell else 0.0
+        if cell is None or not math.isfinite(value):
+            raise self._refuse(name, "billions, or nothing")
+        return value * 1e9 if cell else None
 
     def text(self, name: str) -> str | None:
         return self.row.get(name) or None
@@ -225,6 +230,8 @@ class _Row:
     def _block(self, words: list[str]) -> BlockSpec:
         kind, count = words[0].split("*")
         sizes = dict(word.split("=") for word in words[1:])
+        if not all(_WHOLE.fullmatch(value) for value in (count, *sizes.values())):
+            raise ValueError(words)
         return BlockSpec(kind, int(count), {name: int(value) for name, value in sizes.items()})
 
     def _attention(self) -> list[BlockSpec]:

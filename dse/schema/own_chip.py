@@ -25,10 +25,10 @@ from dse.errors import Doubt
 from dse.files import full_path
 from dse.record import record
 from dse.schema.chip import CHIP, DIMENSION, FIGURES, HYPOTHETICAL, Chip, chip_table, read_chip
-from dse.schema.figure import OWN_SOURCE, REASON, Figure, Figured
+from dse.schema.figure import OWN_SOURCE, REASON, Figure, Figured, Value
 from dse.schema.loader import Document, did_you_mean, load_yaml
-from dse.schema.plausible import FAR
-from dse.schema.prices import PriceRow, PurchaseRow, rows_of_file
+from dse.schema.plausible import FAR, USD_PER_HOUR
+from dse.schema.prices import Basis, PriceRow, PurchaseRow, rows_of_file
 from dse.schema.reader import (
     OPTIONAL,
     UNDATED,
@@ -298,7 +298,10 @@ OWN_CHIP = chip_table(
         meaning="what a hypothetical chip was made from",
     ),
 )
-BY_BASIS = ByName(Figured("usd/h", alone=True, bare=OWN_SOURCE))
+BY_BASIS = ByName(
+    Figured(Value("usd/h", usual=USD_PER_HOUR), alone=True, bare=OWN_SOURCE),
+    names=Basis(computed=True),
+)
 
 
 def read_full_form(document: Document, folder: Path, efficiency: Sequence[str] = ()) -> OwnChip:

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
-from calendar import monthrange
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from dse.errors import InputError
+from dse.schema.dates import DATES, days, today
 from dse.schema.loader import did_you_mean
-from dse.schema.prices import (
-    DATE,
-    DATES,
-    PriceRow,
-    PurchaseRow,
-    first_day,
-    last_year,
-    load_prices,
-)
+from dse.schema.prices import PriceRow, PurchaseRow, first_day, load_prices
 
 # How the note of a row from a file of the user's own begins.
 OWN = "own price"
@@ -26,17 +17,10 @@ OWN = "own price"
 
 def last_day(date: str, field: str = "--as-of") -> str:
     """2025-Q2 -> 2025-06-30: the last day of that date, as text. Raises InputError."""
-    found = DATE.fullmatch(date)
-    year, quarter, written, day = found.groups() if found else ("0", None, None, None)
-    month = 3 * int(quarter) if quarter else int(written or 12)
-    days = monthrange(int(year), month)[1] if int(year) and 1 <= month <= 12 else 0
-    if not 1 <= int(day or 1) <= days:
+    found = days(date)
+    if found is None:
         raise InputError(f"read {date!r}: not a date", field=field, accepted=DATES)
-    return f"{year}-{month:02d}-{day or days}"
-
-
-def today() -> str:
-    return datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    return found[1]
 
 
 def with_own_prices(
@@ -80,15 +64,5 @@ def _checked(row: PriceRow, file: str, chips: tuple[str, ...]) -> PriceRow:
             field="chip",
             accepted="an id that `dse catalog chips list` prints",
         )
-    try:
-        last_day(last_year(row.date))
-    except InputError as error:
-        raise InputError(
-            f"read {row.date!r}: not a date",
-            file=file,
-            line=row.line,
-            field="date",
-            accepted=DATES,
-        ) from error
     note = f"{OWN} of {Path(file).name}" + (f": {row.note}" if row.note else "")
     return replace(row, note=note)

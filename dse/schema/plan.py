@@ -16,9 +16,10 @@ from dse.schema.dtypes import DTYPES
 from dse.schema.loader import did_you_mean
 from dse.schema.owning import YEAR_HOURS, Owning
 from dse.schema.plausible import TPOT, TTFT, USD_PER_HOUR
-from dse.schema.prices import PRICE_TIERS
+from dse.schema.prices import PRICE_TIERS, Basis
 from dse.schema.reader import (
     ByName,
+    Date,
     Field,
     Flag,
     Listed,
@@ -361,7 +362,7 @@ _OFFER = (
 )
 _RENT = Table(
     *_OFFER,
-    Field("basis", Text(), None, meaning="of hardware/prices.csv"),
+    Field("basis", Basis(computed=True), None, meaning="of hardware/prices.csv"),
     Field("price", WithText(_PRICE), None, meaning="of your own, in place of the basis"),
     Field("source", Text(), None, meaning="of that price"),
     Field("term_quarters", Whole(1, 100), None),
@@ -420,11 +421,17 @@ def _limits(**found: float | None) -> Limits:
     return Limits(**{name: float(one) for name, one in found.items() if one is not None})
 
 
+def _limit(dimension: str, least: float, most: float) -> Quantity:
+    """From what one small chip takes to the largest programmes that were announced (10 GW, 500
+    billion dollars), with some room."""
+    return Quantity(dimension, usual=(least, most))
+
+
 _LIMITS = Table(
-    Field("budget_per_hour", Quantity("usd/h"), None, to="usd_per_hour"),
-    Field("budget_per_quarter", Quantity("usd"), None, to="usd_per_quarter"),
-    Field("budget_total", Quantity("usd"), None, to="usd_total"),
-    Field("power", Quantity("W"), None, to="watts", meaning="at the meter"),
+    Field("budget_per_hour", _limit("usd/h", 0.05, 1e8), None, to="usd_per_hour"),
+    Field("budget_per_quarter", _limit("usd", 100.0, 2e11), None, to="usd_per_quarter"),
+    Field("budget_total", _limit("usd", 100.0, 5e12), None, to="usd_total"),
+    Field("power", _limit("W", 5.0, 2e10), None, to="watts", meaning="at the meter"),
     Field("racks", Whole(1, 10**7), None),
     Field("chips", Whole(1, 10**7), None),
     make=_limits,
@@ -504,7 +511,7 @@ PLAN = Table(
         ByName(
             Table(
                 Field("usd", Number(above=0.0), meaning="of one of it"),
-                Field("date", Text(1), meaning="of that rate"),
+                Field("date", Date(), meaning="of that rate"),
                 Field("source", Text(), ""),
                 make=SimpleNamespace,
             ),

@@ -27,9 +27,20 @@ _PEAK = (1e12, 2e17)  # of every format
 _FORMATS = 64.0  # times the peak of bf16, or so much less
 CHIP_WATTS = (4.0, 2.5e5)  # at the meter
 _LATENCY = (2e-8, 2e-4)
-_BEHIND = (1e9, 2e13)  # bytes, and bytes/s, of a memory behind the device's
+BEHIND = (1e9, 2e13)  # bytes, and bytes/s, of a memory behind the device's
 USD_PER_HOUR = (0.02, 200.0)  # of a chip
+USD_PER_CHIP = (300.0, 5e6)  # bought: a cloud's own LPU to a wafer
 TTFT, TPOT = (0.005, 600.0), (1e-4, 5.0)  # seconds
+# Of the limits on a metric.
+OF_METRIC = {
+    "tpot_s": TPOT,
+    "ttft_s": TTFT,
+    "ttft_mean_s": TTFT,
+    "ttft_p90_s": TTFT,
+    "ttft_p99_s": TTFT,
+    "chip_usd_per_hour": (USD_PER_HOUR[0], 1e8),  # of all chips
+}
+DOMAIN = (1.0, 20_000.0)  # chips of one scale-up domain
 TIMES = 30.0  # on either side of what is known
 FAR = "is far from any chip of its kind"
 
@@ -40,7 +51,7 @@ def doubts(figures: Iterable[Figure], memory_kind: str = "") -> tuple[str, ...]:
     found, known = [], tuple(figures)
     wide = next((one.value for one in known if one.name == "peak_bf16"), math.nan)
     for figure in known:
-        least, most = _range(figure.name, memory_kind)
+        least, most = usual_of(figure.name, memory_kind)
         if figure.name.startswith("peak_") and least <= wide <= most:
             least, most = wide / _FORMATS, wide * _FORMATS
         if least <= figure.value <= most or not figure.value > 0.0 or figure.kind == "measured":
@@ -60,26 +71,31 @@ def near(values: Sequence[float]) -> tuple[float, float]:
     return (min(known) / TIMES, max(known) * TIMES) if known else (0.0, math.inf)
 
 
-def unusual(value: float, usual: tuple[float, float], show: Callable[[float], str]) -> str:
-    """What is said of a value above 0 outside its usual range, with what was probably meant;
-    nothing of others."""
+def unusual(
+    value: float, usual: tuple[float, float], show: Callable[[float], str], step: float = 1000.0
+) -> str:
+    """What is said of a value above 0 outside its usual range, with what was probably meant, some
+    `step`s away; nothing of others."""
     if value <= 0.0 or usual[0] <= value <= usual[1]:
         return ""
     said = f": far from what is usual ({show(usual[0])} to {show(usual[1])})"
-    return f"{said}{probably(value, *usual, show)}"
+    return f"{said}{probably(value, *usual, show, step)}"
 
 
-def probably(value: float, least: float, most: float, show: Callable[[float], str]) -> str:
-    """The value by a power of a thousand nearer that lies in the range; nothing where none does."""
+def probably(
+    value: float, least: float, most: float, show: Callable[[float], str], step: float = 1000.0
+) -> str:
+    """The value by a power of `step` nearer that lies in the range; nothing where none does."""
     down = value > most
     for power in range(1, 5):
-        meant = value / 1000.0**power if down else value * 1000.0**power
+        meant = value / step**power if down else value * step**power
         if least <= meant <= most:
             return f"; {show(meant)} was probably meant"
     return ""
 
 
-def _range(name: str, memory_kind: str) -> tuple[float, float]:
+def usual_of(name: str, memory_kind: str = "") -> tuple[float, float]:
+    """The usual range of a figure by its name."""
     if name.startswith("peak_"):
         return _PEAK
     if name in ("tdp", "idle_power", "matmul_power", "system_power"):
@@ -87,9 +103,11 @@ def _range(name: str, memory_kind: str) -> tuple[float, float]:
     if name.endswith("bandwidth_per_direction"):
         return _LINK
     if name.endswith((" capacity", " bandwidth")):
-        return _BEHIND
+        return BEHIND
     if name.endswith("latency"):
         return _LATENCY
+    if name == "size" or name.endswith(" size"):
+        return DOMAIN
     table = {
         "memory_bandwidth": _BANDWIDTH,
         "memory_capacity": _CAPACITY,

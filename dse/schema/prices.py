@@ -5,24 +5,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dse.data import hardware_dir
+from dse.data import hardware_dir, is_shipped
 from dse.errors import InputError
 from dse.record import record
-from dse.schema.loader import Document, csv_rows, did_you_mean
+from dse.schema.dates import days, last_year
+from dse.schema.loader import Document, csv_rows, did_you_mean, nearest
+from dse.schema.plausible import USD_PER_CHIP, USD_PER_HOUR
 from dse.schema.reader import (
+    Date,
     Field,
     Listed,
     Mistakes,
     Number,
     Place,
-    Refused,
     Table,
     Text,
-    Then,
     together,
 )
 
@@ -68,9 +69,6 @@ PRICE_TIERS = {
 }
 # A row whose note starts so is kept for the record and priced with nothing.
 SUPERSEDED = "superseded"
-DATES = "2025, 2025-Q2, 2025-06 or 2025-06-30"
-DATE = re.compile(r"(\d{4})(?:-(?:Q([1-4])|(\d{2})(?:-(\d{2}))?))?")
-_RANGE = re.compile(r"\d{4}-(\d{4})")
 
 
 @record
@@ -166,42 +164,69 @@ class PriceTable:
         return {chip: _price(rows) for chip, rows in kept.items() if rows}
 
 
-_BASIS = re.compile(r"[A-Za-z]\w{0,60}")
+_BASIS = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
+_NO_NAMES = ("null", "none", "nan")
 
 
-def _published(basis: str) -> str:
-    if basis in COMPUTED:
-        raise Refused(
-            f"read {basis!r}: that basis is computed",
-            "on_demand or any name of your own; what owning costs goes into --costs",
-        )
-    if not _BASIS.fullmatch(basis):
-        raise Refused(f"read {basis!r:.60}: no name of a basis", "a name such as on_demand")
-    return basis
+@cache
+def _known_bases() -> tuple[str, ...]:
+    return tuple({*PRICE_TIERS, *load_prices().bases()})
 
 
-def _dated(date: str) -> str:
-    if not first_day(date):
-        raise Refused(f"read {date!r}: not a date", DATES)
-    return date
+def _misspelt(basis: str) -> str:
+    """The known basis that a name of one's own is probably a slip of, or nothing. A longer name, or
+    one with another number (rental_5yr), is meant."""
+
+    def digits(text: str) -> str:
+        return re.sub("[^0-9]", "", text)
+
+    near = "" if basis in _known_bases() else "".join(nearest(basis, _known_bases()))
+    meant = near in basis or basis in near or digits(near) != digits(basis)
+    return "" if meant else near
 
 
-_USD = Number(above=0, below=1e12, says="dollars above zero, such as 2.5")
+@record
+class Basis:
+    """The name of a basis, a known one or one's own; a computed one is none of a price that is
+    written, unless someone else says so."""
+
+    computed: bool = False
+
+    def read(self, written: Any, at: Place) -> str | None:
+        basis = Text(1).read(written, at)
+        if basis is None:
+            return None
+        if basis in COMPUTED and self.computed:
+            return basis
+        if basis in COMPUTED:
+            accepted = "on_demand or any name of your own; what owning costs goes into --costs"
+            return at.wrong(f"read {basis!r}: that basis is computed", accepted)
+        if not _BASIS.fullmatch(basis) or basis.lower() in _NO_NAMES:
+            return at.wrong(f"read {basis!r:.60}: no name of a basis", "a name such as on_demand")
+        if not is_shipped(at.mistakes.document.file) and (near := _misspelt(basis)):
+            at.doubt(f"read {basis!r}: no known basis; did you mean {near}?")
+        return basis
+
+
+def _usd(usual: tuple[float, float]) -> Number:
+    return Number(above=0, below=1e12, says="dollars above zero, such as 2.5", usual=usual)
+
+
 _WHERE = (
     Field("provider", Text(), "", meaning="who asks it"),
-    Field("date", Then(Text(1), _dated), meaning="when", example="2026-11"),
+    Field("date", Date(priced=True), meaning="when", example="2026-11"),
     Field("source", Text(1), meaning="where it is published"),
     Field("note", Text(), "", meaning="what else is to know"),
 )
 # The rows of one chip, as its file may give them.
 PRICES = Table(
-    Field("basis", Then(Text(1), _published), meaning="on_demand, rental_3yr, ..."),
-    Field("usd_per_chip_hour", _USD, meaning="dollars"),
+    Field("basis", Basis(), meaning="on_demand, rental_3yr, ..."),
+    Field("usd_per_chip_hour", _usd(USD_PER_HOUR), meaning="dollars"),
     *_WHERE,
 )
 PURCHASES = Table(
     Field("kind", Text(1), meaning="purchase_street, msrp, purchase_system, ..."),
-    Field("usd_per_chip", _USD, meaning="dollars"),
+    Field("usd_per_chip", _usd(USD_PER_CHIP), meaning="dollars"),
     *_WHERE,
 )
 
@@ -235,21 +260,11 @@ def counted(rows: Iterable[PriceRow]) -> list[PriceRow]:
     return [row for row in valid if not row.provider or first_day(row.date) == newest[row.provider]]
 
 
-def last_year(date: str) -> str:
-    """2025-2026 -> 2026; other dates as they are."""
-    years = _RANGE.fullmatch(date)
-    return years[1] if years else date
-
-
 def first_day(date: str) -> str:
     """2025-Q2 -> 2025-04-01: the first day that a price's date may mean, of a range of years the
     last year's; empty for a date that cannot be read."""
-    found = DATE.fullmatch(last_year(date))
-    if found is None:
-        return ""
-    year, quarter, month, day = found.groups()
-    month = f"{3 * int(quarter) - 2:02d}" if quarter else month or "01"
-    return f"{year}-{month}-{day or '01'}"
+    found = days(last_year(date))
+    return found[0] if found else ""
 
 
 def dates_of(dates: Iterable[str]) -> str:

@@ -18,7 +18,19 @@ from dse.record import record
 from dse.schema.figure import OWN_SOURCE, Figure, Figured, Value, reasons
 from dse.schema.loader import Document, did_you_mean, load_yaml
 from dse.schema.plausible import near, unusual
-from dse.schema.reader import Field, Flag, Listed, Mistakes, Place, Refused, Table, Text, Word, read
+from dse.schema.reader import (
+    ID,
+    Field,
+    Flag,
+    Listed,
+    Mistakes,
+    Place,
+    Refused,
+    Table,
+    Text,
+    Word,
+    read,
+)
 from dse.schema.system import System
 
 HEIGHT_UNIT_M = 0.04445  # EIA-310: one rack unit
@@ -137,10 +149,10 @@ _WHOLE = _figure(Value("count", whole=True))
 _SHARE = _figure(Value("count", most=1.0, accepted="above 0, at most 1"))
 _RACKS = _figure(Value("count", whole=True, most=MOST_RACKS))
 RACK = Table(
-    Field("id", Text(1), meaning="what commands call the rack"),
+    Field("id", ID, meaning="what commands call the rack"),
     Field("name", Text()),
     Field("hypothetical", Flag(), False, meaning="nobody sells it"),
-    Field("chip", Text(), meaning="that it is full of"),
+    Field("chip", ID, meaning="that it is full of"),
     Field("domain", _WHOLE, meaning="chips of the scale-up domain of the product"),
     Field("racks_per_domain", _RACKS, meaning="that one domain may take"),
     Field("chips_per_tray", _WHOLE),
@@ -269,7 +281,12 @@ def load_rack(path: Path | str) -> Rack:
 
 
 def _doubt(rack: Rack, document: Document) -> None:
-    """Warns of figures that are far from those of every shipped rack."""
+    """Warns of figures that are far from those of every shipped rack, and of a chip that is none of
+    the catalog: it may be one of the user's own."""
+    chips = [path.stem for path in (hardware_dir() / "chips").glob("*.yaml")]
+    if rack.chip not in chips:
+        said = f"read {rack.chip!r}: no chip of the catalog{did_you_mean(rack.chip, chips)}"
+        Place(Mistakes(document), ("chip",)).doubt(said)
     shipped = [one for path in shipped_racks().values() for one in load_rack(path).figures]
     for figure in rack.figures:
         usual = near([one.value for one in shipped if one.name == figure.name])

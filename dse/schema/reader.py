@@ -15,14 +15,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from dse import units
+from dse.data import is_shipped
 from dse.errors import Doubt, InputError, InputErrors
 from dse.record import record
+from dse.schema.dates import DATES, days, in_future, last_year
 from dse.schema.loader import Document, KeyPath, did_you_mean, nearest
 from dse.schema.plausible import unusual
 
 T = TypeVar("T")
 UNDATED = "undated"  # the date of a figure that the user's own file gives without one
-_DATE = re.compile(r"\d{4}(-\d{2}(-\d{2})?|-Q[1-4])?")
+# A number of a text, in the digits of ASCII; 010 is a mistake, or eight.
+_NUMBER = re.compile(r"\s*[-+]?(?:(?:0|[1-9][0-9]*)\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*")
 _PERCENT = re.compile(r"\s*([-+]?[0-9]*\.?[0-9]+)\s*%\s*")
 
 
@@ -154,7 +157,7 @@ class Table(Generic[T]):
         values = {}
         for field in self.fields:
             name = field.name
-            if name not in written:
+            if name not in written or (written[name] is None and field.default is REQUIRED):
                 if field.default is REQUIRED:
                     # An unknown field that is near says it all.
                     if not any(name in nearest(other, self.names) for other in unknown):
@@ -215,6 +218,17 @@ def _number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def number(written: Any) -> float:
+    """The number that is written, as one or as a text (YAML reads 1e12 as a text); NaN for what is
+    none."""
+    if not _number(written) and not (isinstance(written, str) and _NUMBER.fullmatch(written)):
+        return math.nan
+    try:
+        return float(written)
+    except OverflowError:
+        return math.nan
+
+
 @record
 class Raw:
     """Anything: someone else reads it."""
@@ -225,30 +239,52 @@ class Raw:
 
 @record
 class Text:
-    """Text of `least` to `most` characters; a number is the text that was written."""
+    """Text of `least` to `most` characters, and in the form of `pattern`, which `says` tells; a
+    number is the text that was written."""
 
     least: int = 0
     most: int = 1_000_000
+    pattern: str = ""
+    says: str = ""
 
     def read(self, written: Any, at: Place) -> str | None:
         text = str(written) if _number(written) else written
         if not isinstance(text, str):
             return at.refuse(written, "a valid string")
+        if self.pattern and not re.fullmatch(self.pattern, text):
+            return at.refuse(written, self.says)
         if self.least <= len(text) <= self.most:
             return text
         most = f" to {self.most}" if self.most < 1_000_000 else " or more"
         return at.refuse(written, f"a text of {self.least}{most} characters")
 
 
+# What commands and other files call a thing.
+ID = Text(
+    *(1, 200),
+    pattern=r"[A-Za-z][A-Za-z0-9_.+-]*",
+    says="a letter, then letters, digits and _ . + -, such as h100_sxm",
+)
+
+
 @record
 class Date:
-    """A year, a quarter, a month or a day."""
+    """A year, a quarter, a month or a day that exists. One that is still to come is doubted. Of a
+    price (`priced`) it may be two years (2025-2026), and what reads prices tells of the future."""
+
+    priced: bool = False
 
     def read(self, written: Any, at: Place) -> str | None:
         text = str(written)
-        if text == UNDATED or _DATE.fullmatch(text):
+        if text == UNDATED and not self.priced:
             return text
-        return at.refuse(written, "2026, 2026-Q3, 2026-11 or 2026-11-20", ": not a date")
+        if days(last_year(text) if self.priced else text) is None:
+            return at.refuse(written, DATES, ": not a date")
+        # A clock that is behind makes no shipped file doubtful.
+        shipped = is_shipped(at.mistakes.document.file)
+        if in_future(text) and not (self.priced or shipped):
+            at.doubt(f"read {text!r}: a date that is still to come")
+        return text
 
 
 @record
@@ -259,24 +295,27 @@ class Flag:
 
 @record
 class Number:
-    """A finite number within bounds; `above` and `below` are not reached themselves. YAML reads
-    1e12 as a text, so a text may be one."""
+    """A finite number within bounds; `above` and `below` are not reached themselves. Outside
+    `usual` it is doubted."""
 
     least: float | None = None
     most: float | None = None
     above: float | None = None
     below: float | None = None
     says: str = ""  # what is accepted, in other words
+    usual: tuple[float, float] = (0.0, math.inf)
 
     def read(self, written: Any, at: Place) -> float | None:
-        value = math.nan
-        if _number(written) or isinstance(written, str):
-            try:
-                value = float(written)
-            except (ValueError, OverflowError):
-                value = math.nan
-        good = math.isfinite(value) and self.allows(value)
-        return value if good else at.refuse(written, self.accepted)
+        value = number(written)
+        if not (math.isfinite(value) and self.allows(value)):
+            return at.refuse(written, self.accepted)
+        return self.doubted(value, written, at)
+
+    def doubted(self, value: T, written: Any, at: Place) -> T:
+        """The value, with a word where it is unusual."""
+        if said := unusual(float(value), self.usual, "{:g}".format):  # type: ignore[arg-type]
+            at.doubt(f"read {brief(written)}{said}")
+        return value
 
     def allows(self, value: float) -> bool:
         return (
@@ -310,7 +349,7 @@ class Whole(Number):
     def read(self, written: Any, at: Place) -> Any:
         whole = isinstance(written, int) or (isinstance(written, float) and written.is_integer())
         if whole and not isinstance(written, bool) and self.allows(written):
-            return int(written)
+            return self.doubted(int(written), written, at)
         return at.refuse(written, self.accepted)
 
     @property
@@ -327,11 +366,8 @@ class Share:
 
     def read(self, written: Any, at: Place) -> float | None:
         found = _PERCENT.fullmatch(str(written))
-        try:
-            value = float(found[1]) * 1e-2 if found else float(written)
-        except (ValueError, TypeError):
-            value = math.nan
-        if self.least <= value <= self.most and not isinstance(written, bool):
+        value = float(found[1]) * 1e-2 if found else number(written)
+        if self.least <= value <= self.most:
             return value
         return at.refuse(written, f"a number, {self.least:g} to {self.most:g}")
 
@@ -366,9 +402,9 @@ class Quantity:
     def read(self, written: Any, at: Place) -> float | None:
         text = str(written) if _number(written) else written
         value = at.call(lambda: units.parse(text, self.dimension))
-        if value is None or not self.accepted:
-            return value
-        if not (value > 0.0 and self.least <= value <= self.most):
+        if value is None:
+            return None
+        if self.accepted and not (value > 0.0 and self.least <= value <= self.most):
             return at.refuse(text, self.accepted)
         if said := unusual(value, self.usual, lambda one: units.format(one, self.dimension)):
             at.doubt(f"read {text!r}{said}")
@@ -422,12 +458,13 @@ class Listed:
 @record
 class ByName:
     """A mapping from names to values of one kind; `known` are the names that may stand, each a
-    `noun`, where not any."""
+    `noun`, where not any that `names` reads. A null (`~`) is no name."""
 
     kind: Kind
     known: tuple[str, ...] = ()
     noun: str = "field"
     says: str = "a mapping from names to values"
+    names: Kind = Text(1)
 
     def read(self, written: Any, at: Place) -> dict[str, Any] | None:
         if not isinstance(written, Mapping):
@@ -438,6 +475,8 @@ class ByName:
             if self.known and name not in self.known:
                 message = f"{name!r} is no {self.noun}{did_you_mean(name, self.known)}"
                 at.at(name).wrong(message, ", ".join(self.known))
+                continue
+            if self.names.read(key, at.at(name)) is None:
                 continue
             found[name] = self.kind.read(value, at.at(name))
         return found

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.energy import by_one
-from dse.schema.figure import Figure, Figured
+from dse.schema.figure import Figure, Figured, Value
 from dse.schema.loader import load_yaml
 from dse.schema.reader import Field, Listed, Table, Text, Then, read
 
@@ -43,17 +43,27 @@ def _reliability(interruptions: Mapping[str, Figure], **figures: Figure) -> Reli
     return Reliability(interruptions, MappingProxyType(figures))
 
 
+# Of a chip between interruptions; shipped ones are 7,440 to 50,677 hours.
+_BETWEEN = Value("s", zero=False, least=3600.0, most=3600.0 * 1e7)
 _INTERRUPTIONS = Figured(
-    "s",
+    _BETWEEN,
     Field("chips", Listed(Text(), 1)),
     name="interruptions",
     make=lambda one, chips: (one, chips),
 )
 RELIABILITY = Table(
     Field("interruptions", Then(Listed(_INTERRUPTIONS), by_one("chips"))),
-    Field("other_interruptions", Figured("s"), meaning="the same of every other chip"),
-    Field("restart", Figured("s"), meaning="from an interruption to the first step after it"),
-    Field("checkpoint_bandwidth_per_chip", Figured("bytes/s"), meaning="of storage"),
+    Field("other_interruptions", Figured(_BETWEEN), meaning="the same of every other chip"),
+    Field(
+        "restart",
+        Figured(Value("s", most=86400.0)),
+        meaning="from an interruption to the first step after it",
+    ),
+    Field(
+        "checkpoint_bandwidth_per_chip",
+        Figured(Value("bytes/s", least=1e6, most=1e11)),
+        meaning="of storage",
+    ),
     make=_reliability,
 )
 

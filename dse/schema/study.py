@@ -551,6 +551,8 @@ def _constraints(
         constraint = mistakes.attempt(lambda text=text: _served(text, servings), path)
         if constraint is None:
             continue
+        if said := constraint.unusual:
+            Place(mistakes, path).doubt(said)
         if any((c.metric, c.operator) == (constraint.metric, constraint.operator) for c in found):
             message = f"{constraint.metric} {constraint.operator} is limited twice"
             mistakes.add(path, message, "one limit")

@@ -11,7 +11,7 @@ from dse.record import record
 from dse.schema.figure import Figure, Figured, Value, reasons
 from dse.schema.loader import Document, load_yaml
 from dse.schema.plausible import doubts
-from dse.schema.reader import Field, Listed, Refused, Table, Text, Then, read
+from dse.schema.reader import ID, Field, Listed, Refused, Table, Text, Then, read
 
 Topology = Literal[
     "switched", "full_mesh", "ring", "torus_2d", "torus_3d", "dragonfly", "pcie", "through_host"
@@ -175,7 +175,7 @@ def _grow(levels: tuple[tuple[FabricLevel, list[Figure]], ...]) -> Any:
 
 
 SYSTEM = Table(
-    Field("id", Text(1)),
+    Field("id", ID),
     Field("name", Text()),
     Field("levels", Then(Listed(_LEVEL, 1), _grow), meaning="innermost first"),
 )

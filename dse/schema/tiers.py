@@ -13,6 +13,7 @@ from dse.record import record
 from dse.schema.chip import Chip, Memory
 from dse.schema.figure import Figure, Figured, Value
 from dse.schema.loader import did_you_mean, load_yaml
+from dse.schema.plausible import BEHIND
 from dse.schema.reader import Field, Table, read
 
 FILE = "tiers.yaml"
@@ -49,6 +50,10 @@ class TierDefaults:
 NO_TIERS = TierDefaults({}, 1.0, "")
 
 
+def _behind(dimension: str) -> Value:
+    return Value(dimension, least=BEHIND[0], most=BEHIND[1])
+
+
 def _tier(name: str) -> Table[dict[str, Figure]]:
     """Figures of a tier as "host capacity"."""
 
@@ -56,9 +61,14 @@ def _tier(name: str) -> Table[dict[str, Figure]]:
         return {key: one.named(f"{name} {key}") for key, one in found.items() if one is not None}
 
     return Table(
-        Field("capacity", Figured("bytes"), meaning="for one chip"),
-        Field("bandwidth", Figured("bytes/s"), meaning="for one chip"),
-        Field("link", Figured("bytes/s"), None, meaning="that the chip reaches it over"),
+        Field("capacity", Figured(_behind("bytes")), meaning="for one chip"),
+        Field("bandwidth", Figured(_behind("bytes/s")), meaning="for one chip"),
+        Field(
+            "link",
+            Figured(_behind("bytes/s")),
+            None,
+            meaning="that the chip reaches it over",
+        ),
         make=figures,
     )
 

@@ -18,7 +18,7 @@ from dse.errors import InputError
 from dse.record import record
 from dse.schema.calibration import load_calibration
 from dse.schema.loader import did_you_mean, load_yaml
-from dse.schema.reader import Field, Number, Table, Text, Word, read
+from dse.schema.reader import Date, Field, Number, Table, Text, Word, read
 
 FOLDER = "training"
 CALIBRATION = "efficiency/training/calibration.yaml"  # clocks by chip and held-out spread
@@ -100,7 +100,7 @@ def _constant(lowest: float, highest: float) -> Table[Any]:
 STACK = Table(
     Field("id", Text()),
     Field("title", Text()),
-    Field("date", Text()),
+    Field("date", Date()),
     Field(
         "constants",
         Table(

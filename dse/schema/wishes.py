@@ -121,7 +121,10 @@ def read_wish(written: Any, objectives: Sequence[str], at: Place) -> Wish:
             at.wrong("no objective has a weight", "a weight above zero")
             return equal
         return _weighted(weights, objectives)
-    return at.call(lambda: _limited(written, objectives)) or equal
+    found = at.call(lambda: _limited(written, objectives))
+    for said in filter(None, (limit.unusual for limit in found.limits)) if found else ():
+        at.doubt(said)
+    return found or equal
 
 
 def _weighted(weights: Mapping[str, float], objectives: Sequence[str]) -> Wish:

@@ -21,6 +21,11 @@ class _Loader(yaml.SafeLoader):
 _DEEP = 300
 # Python refuses to print whole numbers beyond 4300 digits.
 _MOST_BITS = 10_000
+# Anchors and aliases can make a short file unfold to more values than any memory holds.
+_MOST_VALUES = 1_000_000
+# What YAML 1.1 takes for a number and a person does not: 1:30 (90), 0x1F, 0b1, 010 (8), 1_000.
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+_ODD_NUMBER = re.compile(r"[-+]?(?:0[0-9xb_]|[0-9.]+[_:])")
 _PREFIX = re.compile(r"^[ \t?:-]*", re.MULTILINE)
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -86,15 +91,24 @@ def _syntax_error(error: Exception, file: str) -> InputError:
 
 
 class _Builder:
-    """The values of nodes, and the line of every key and item; an aliased node is built once."""
+    """The values of nodes, and the line of every key and item; an aliased node is built once, and
+    counts each time: who reads the document sees its values as often."""
 
     def __init__(self, loader: Any, file: str) -> None:
         self.loader, self.file = loader, file
         self.lines: dict[KeyPath, int] = {}
         self.built: dict[int, Any] = {}
+        self.values, self.sizes = 0, dict[int, int]()
+
+    def _count(self, values: int, node: yaml.Node) -> None:
+        self.values += values
+        if self.values > _MOST_VALUES:
+            raise _wrong(f"aliases that unfold to more than {_MOST_VALUES:,} values", node)
 
     def value(self, node: yaml.Node, path: KeyPath) -> Any:
         """Raises InputError for a key that is written twice."""
+        before = self.values
+        self._count(self.sizes.get(id(node), 1), node)
         if isinstance(node, yaml.ScalarNode):
             if found := acting(node.value):
                 raise InputError(
@@ -106,6 +120,8 @@ class _Builder:
                 )
             if node.tag == "tag:yaml.org,2002:str":
                 return node.value
+            if node.tag in _NUMBERS and _ODD_NUMBER.match(node.value):
+                return node.value
             try:
                 value = self.loader.construct_object(node)
             except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
@@ -115,6 +131,8 @@ class _Builder:
                 raise _wrong("a number of too many digits", node)
             return value
         if id(node) in self.built:
+            if id(node) not in self.sizes:
+                raise _wrong("a value that holds itself", node)
             return self.built[id(node)]
         if node.tag not in ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
             return self.loader.construct_object(node, deep=True)
@@ -123,6 +141,7 @@ class _Builder:
             for index, item in enumerate(node.value):
                 self.lines[(*path, index)] = item.start_mark.line + 1
                 items.append(self.value(item, (*path, index)))
+            self.sizes[id(node)] = self.values - before
             return items
         found = self.built[id(node)] = {}
         for key, item in node.value:
@@ -137,6 +156,7 @@ class _Builder:
                 )
             self.lines[child] = line
             self._put(found, key, item, child)
+        self.sizes[id(node)] = self.values - before
         return found
 
     def _put(self, found: dict[Any, Any], key: yaml.Node, item: yaml.Node, path: KeyPath) -> None:

@@ -314,7 +314,7 @@ CHIPS = "  - chip: h100_sxm\n  - chip: mi300x\n"
         (CHIPS, OWNED + "costs: {utilisation: 60 %}\n", ["costs.utilisation", "idle itself"]),
         (CHIPS, OWNED + COSTS % "mi300x: {price: -1 USD}", ["mi300x.price", "read '-1 USD'"]),
         (CHIPS, OWNED + COSTS % "mi300x: {price: 0 USD}", ["mi300x.price", "more than 0 USD"]),
-        (CHIPS, OWNED + COSTS % "mi300: {price: 1 USD}", ["unknown chip 'mi300'", "mi300x?"]),
+        (CHIPS, OWNED + COSTS % "mi300: {price: 9 kUSD}", ["unknown chip 'mi300'", "mi300x?"]),
         (
             CHIPS,
             "  - {chip: mi325x, buy: {}}\n",

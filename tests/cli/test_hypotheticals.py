@@ -171,7 +171,7 @@ def test_compare_gives_figures_operators_and_a_page(tmp_path: Path):
 def test_a_hostile_chip_name_stays_text(tmp_path: Path):
     path = tmp_path / "x.yaml"
     hostile = "</script><img src=x onerror=alert(1)>"
-    path.write_text(SHORT.replace("my_chip", f'"{hostile}"'), encoding="utf-8")
+    path.write_text(SHORT.replace("My chip", f'"{hostile}"'), encoding="utf-8")
     said = dse("compare", path, "h200_sxm", "--model", "llama-3-8b", "--out", tmp_path)
     assert said.code == 0, said.err
     assert "<img src=x" not in (tmp_path / "compare.html").read_text(encoding="utf-8")

@@ -79,7 +79,7 @@ SPEC = "    kind: spec"
         (SPEC, "    kind: assumed", "10: figures.peak_bf16: read a mapping of 4 fields: an assumed "
          "figure without its reason", "a `note`"),
         ("date: 2026-11\n", "date: last year\n", "14: figures.peak_bf16.date: read 'last year': "
-         "not a date", "2026-11-20"),
+         "not a date", "2025-06-30"),
         ("name: Mine 1", "name: A\nyear: soon", "4: year: read 'soon'", "a valid integer"),
         ("name: Mine 1", "name: [Mine", "4: not YAML", "YAML"),
     ],

@@ -281,7 +281,7 @@ def test_wrong_costs_name_file_line_and_what_is_accepted(
 
 
 def test_costs_of_a_chip_that_is_none(tmp_path: Path) -> None:
-    path = write(tmp_path, "chips: {h100_smx: {price: 1 USD}}")
+    path = write(tmp_path, "chips: {h100_smx: {price: 1000 USD}}")
     with pytest.raises(InputError, match="did you mean h100_sxm"):
         load_catalog(costs=path)
 

@@ -177,7 +177,7 @@ def test_a_price_of_a_chip_takes_the_place_of_that_of_its_server(owned):
         price = usd_per_chip_hour(subject.catalog, "l40s", "owned_tco", costs)
         assert price.parts[0].rule.startswith(f"{usd:,} USD")
     with pytest.raises(InputError, match="both say what it costs to buy"):
-        changed(subject, "costs.l40s.price=1 USD", "costs.l40s.server_price=2 USD")
+        changed(subject, "costs.l40s.price=1 kUSD", "costs.l40s.server_price=2 kUSD")
 
 
 @pytest.mark.parametrize(

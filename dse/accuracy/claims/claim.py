@@ -184,6 +184,10 @@ def _part(**values: Any) -> Part:
         last, alone = own.pop("with", {}), "ask" in own
         given = {} if alone else query.given
         over = replace(query, given=given, last=last, alone=alone, **own)
+        named = {*values["each"], *(name for case in values["cases"].values() for name in case)}
+        named |= {name for one in query.among for name in one}
+        if not named & {*OF_CASE, *last} and _same(query, over):
+            raise Refused("asks what the part asks", "an argument that differs", "over")
     cases = values["cases"] or {"": {}}
     each = _products(values["each"])
     cases = {
@@ -193,6 +197,12 @@ def _part(**values: Any) -> Part:
     }
     names = ("says", "rule", "holds", "enough", "show", "scale", "trend", "undecided")
     return Part(query=query, over=over, cases=cases, **{name: values[name] for name in names})
+
+
+def _same(query: Query, over: Query) -> bool:
+    """Whether a denominator is the number itself, so that the ratio is 1 whatever is answered."""
+    asked = {**over.given, **over.last}
+    return replace(over, given=query.given, last={}, alone=False) == query and asked == query.given
 
 
 def _named(values: Mapping[str, Any], ask: str) -> None:
@@ -257,7 +267,7 @@ CLAIM = Table(
                 Field("each", _ARGUMENTS, {}),
                 Field("enough", Share(0.0, 1.0), 1.0),
                 Field("show", Word(tuple(KINDS)), "ratio"),
-                Field("scale", Number(), 1.0),
+                Field("scale", Number(above=0), 1.0),
                 Field("trend", Flag(), False),
                 Field("undecided", Text(), ""),
                 make=_part,

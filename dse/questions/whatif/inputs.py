@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -27,7 +28,7 @@ import numpy as np
 from dse import units
 from dse.catalog import Catalog, with_own_chips
 from dse.economics.tco import owning
-from dse.errors import InputError
+from dse.errors import Doubt, InputError
 from dse.physics.machines import compile_machines
 from dse.physics.workload import POISSON
 from dse.problem.mix import Mix, Share
@@ -41,6 +42,7 @@ from dse.schema.derive import derive
 from dse.schema.load import Demand, rate_words, read_rate
 from dse.schema.loader import did_you_mean
 from dse.schema.metrics import METRICS, Limit, parse_limit
+from dse.schema.plausible import OF_METRIC, USD_PER_HOUR, unusual, usual_of
 from dse.schema.study import Study
 
 ALL = "all"
@@ -53,6 +55,16 @@ FIGURES = {
     "link_latency": ("link_latency", "s"),
     "scale_out_bandwidth": ("scale_out_bandwidth", "bytes/s"),
     "tdp": ("tdp", "W"),
+}
+# What `dse.schema.plausible` calls them.
+_CALLED = {
+    "memory_bandwidth": "memory_bandwidth",
+    "memory_capacity": "memory_capacity",
+    "peak": "peak_bf16",
+    "link_bandwidth": "bandwidth_per_direction",
+    "link_latency": "latency",
+    "scale_out_bandwidth": "bandwidth_per_direction",
+    "tdp": "tdp",
 }
 PRICE, LATENCY = "price", "link_latency"
 DEMAND, PEAK = "demand", "peak_over_average"
@@ -81,6 +93,7 @@ class Bounds:
     most: float = math.inf
     above: bool = True  # more than `least`, not equal to it
     parse: Callable[[str, str], float] = units.parse
+    usual: tuple[float, float] = (0.0, math.inf)
 
     @property
     def accepted(self) -> str:
@@ -88,6 +101,10 @@ class Bounds:
 
     def allows(self, value: float) -> bool:
         return value <= self.most and (value > self.least if self.above else value >= self.least)
+
+    def unusual(self, value: float) -> str:
+        """What is said of a value outside the usual ones; nothing of others."""
+        return unusual(value, self.usual, self.show)
 
     def read(self, text: str) -> float:
         return (parse_limit if self.unit == "fraction" else self.parse)(text, self.unit)
@@ -157,8 +174,10 @@ def inputs_of(subject: Subject) -> dict[str, Input]:
     for chip, price in ((ALL, None), *zip(problem.machines.ids, usd, strict=True)):
         for name, (_, unit) in FIGURES.items():
             now = None if chip == ALL else _figure(catalog, chip, name)
-            found.append(Input(f"chip.{chip}.{name}", Bounds(unit, above=name != LATENCY), now))
-        found.append(Input(f"chip.{chip}.{PRICE}", Bounds("usd/h"), price))
+            kind = "" if chip == ALL else catalog.chip(chip).memories[0].kind
+            bounds = Bounds(unit, above=name != LATENCY, usual=usual_of(_CALLED[name], kind))
+            found.append(Input(f"chip.{chip}.{name}", bounds, now))
+        found.append(Input(f"chip.{chip}.{PRICE}", Bounds("usd/h", usual=USD_PER_HOUR), price))
     rates = problem.mix[0].workload.serving == POISSON
     several = len(problem.mix) > 1
     for share in [None, *(problem.mix if several else ())]:
@@ -187,7 +206,8 @@ def inputs_of(subject: Subject) -> dict[str, Input]:
 
 
 def _limit(workload: str, metric: str, now: float | None = None) -> Input:
-    bounds = Bounds(METRICS[metric].dimension, parse=parse_limit)
+    usual = OF_METRIC.get(metric, (0.0, math.inf))
+    bounds = Bounds(METRICS[metric].dimension, parse=parse_limit, usual=usual)
     return Input(f"limit.{workload}{metric}", bounds, now)
 
 
@@ -269,7 +289,17 @@ def read_change(written: str, known: Mapping[str, Input], field: str = "--set") 
 
 
 def change_to(one: Input, text: str, field: str = "--set") -> Change:
-    """The change of an input that a text asks for. Raises InputError."""
+    """The change of an input that a text asks for; a value that is far from what is usual is warned
+    of. Raises InputError."""
+    change = _change(one, text, field)
+    after = change.after
+    if after is not None and after != one.now and (said := one.rule.unusual(after)):
+        shown = "" if change.value is not None else f", which is {one.show(after)}"
+        warnings.warn(f"{field}: read {text!r}{shown}{said}", Doubt, stacklevel=3)
+    return change
+
+
+def _change(one: Input, text: str, field: str) -> Change:
     percent, times = _PERCENT.fullmatch(text), _FACTOR.fullmatch(text)
     # A share is a number of percent itself; only a sign makes it a change.
     if percent or times:

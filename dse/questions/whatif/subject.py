@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dse.catalog import Catalog
-from dse.errors import InputError
+from dse.errors import Doubt, InputError
 from dse.problem.objective import pose
 from dse.questions.whatif.demand import Demanded, demanded, in_servers
 from dse.schema.load import Demand, read_demand
@@ -92,6 +93,8 @@ def limited(study: Study, limits: Sequence[str]) -> Study:
             more.append(parse_constraint(text))
         except InputError as error:
             raise InputError(error.message, field="--limit", accepted=error.accepted) from None
+        if said := more[-1].unusual:
+            warnings.warn(f"--limit: {said}", Doubt, stacklevel=2)
     return replace(study, constraints=(*study.constraints, *more)) if more else study
 
 

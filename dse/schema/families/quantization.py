@@ -145,10 +145,12 @@ def _groups(reader: ConfigReader, quantization: Mapping[str, object]) -> dict[st
 
 
 def _group_format(reader: ConfigReader, weights: Mapping[str, object], field: str) -> str:
-    bits = weights.get("num_bits")
-    if weights.get("type") == "float" and bits == 8:
+    bits, kind = weights.get("num_bits"), weights.get("type", "int")
+    if kind not in ("float", "int"):
+        raise reader.refuse(f"{field}.type", f"{kind!r}", "float or int")
+    if kind == "float" and bits == 8:
         return "fp8_block" if weights.get("strategy") == "block" else "fp8"
-    if weights.get("type") == "float" and bits == 4:
+    if kind == "float" and bits == 4:
         return "mxfp4" if weights.get("group_size") == 32 else "nvfp4"
     return _integer_format(reader, bits, f"{field}.num_bits")
 
