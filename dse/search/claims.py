@@ -29,7 +29,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from dse.errors import StorageError
 from dse.search.lock import is_gone, machine, process
 from dse.search.record import UNITS
-from dse.search.storage import FAILURES, in_words, open_storage
+from dse.search.storage import failures, in_words, open_storage
 from dse.search.units import Outcome, Unit
 
 LEASE_S = 60.0
@@ -60,7 +60,7 @@ class Board:
         try:
             self._storage = open_storage(self.location)
             self._study = _study(self._storage, name + UNITS)
-        except FAILURES as error:
+        except failures() as error:
             raise StorageError(
                 in_words(self.location, "cannot be used as storage", error)
             ) from error
@@ -132,7 +132,7 @@ class Board:
                     self._storage.set_trial_user_attr(claim.trial, "beat", beat)
                 except UpdateFinishedTrialError:
                     return
-                except FAILURES:
+                except failures():
                     continue  # a server that comes back within the lease is as good as ever
 
         thread = threading.Thread(target=touch, daemon=True)

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import optuna
@@ -40,8 +40,10 @@ from dse.errors import StorageError
 from dse.problem.protocol import Problem, SpaceProtocol
 from dse.search.evaluator import Batch
 from dse.search.journal import Row, gathered_writes, journal_of, many_trials
-from dse.search.storage import FAILURES, in_words, is_url, open_storage, shown
-from dse.search.tables import Loaded, Tables, usable
+from dse.search.storage import failures, in_words, is_url, open_storage, shown
+
+if TYPE_CHECKING:
+    from dse.search.tables import Loaded, Tables
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -106,12 +108,20 @@ class Record:
                 self._storage = open_storage(self.location, fresh)
                 self._study = self._open(fresh)
                 study = self._storage.get_study_id_from_name(name)
-                self._tables = Tables(self._storage, study) if usable(self._storage) else None
+                self._tables = self._of_database(study)
                 self._check(json.loads(json.dumps(dict(identity))))
                 self._learn(self._new_ids())
-        except FAILURES as error:
+        except failures() as error:
             text = in_words(self.location, "cannot be used as storage", error)
             raise StorageError(text) from error
+
+    def _of_database(self, study: int) -> Tables | None:
+        """The tables of a study in a database of a known form."""
+        if journal_of(self._storage) is not None:
+            return None
+        from dse.search.tables import Tables, usable
+
+        return Tables(self._storage, study) if usable(self._storage) else None
 
     @staticmethod
     def attrs_of(location: str | Path, name: str) -> dict[str, Any]:
@@ -119,7 +129,7 @@ class Record:
         storage that cannot be used."""
         try:
             studies = open_storage(location).get_all_studies()
-        except FAILURES as error:
+        except failures() as error:
             text = in_words(location, "cannot be used as storage", error)
             raise StorageError(text) from error
         return next((study.user_attrs for study in studies if study.study_name == name), {})
@@ -156,7 +166,7 @@ class Record:
                 self._add(batch.take(np.arange(first, min(first + _TOGETHER, len(batch)))), stage)
                 for first in range(0, len(batch), _TOGETHER)
             )
-        except FAILURES as error:
+        except failures() as error:
             text = in_words(self.location, "a trial was not stored", error)
             raise StorageError(text) from error
         self.seconds += time.perf_counter() - started

@@ -23,8 +23,8 @@ from dse.search.record import Record
 from dse.search.samplers import is_path, sampler_engine
 from dse.search.survey import Survey, take
 
-# Files of this folder that build on a search and hold no engine.
-_ABOVE = {"run", "proof", "units", "claims", "workers", "cluster", "survey"}
+# Files of this folder that build on a search or on a database, and hold no engine.
+_ABOVE = {"run", "proof", "units", "claims", "workers", "cluster", "survey", "tables"}
 
 
 def _engines() -> Iterator[Engine]:

@@ -1,4 +1,6 @@
-"""Where a study is kept: a journal file, or a database that any number of machines can reach."""
+"""Where a study is kept: a journal file, or a database that any number of machines can reach.
+
+SQLAlchemy, a seventh of a second to start, is imported where a database is meant."""
 
 from __future__ import annotations
 
@@ -8,23 +10,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from optuna.exceptions import StorageInternalError
-from optuna.storages import BaseStorage, JournalStorage, RDBStorage, get_storage
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from optuna.storages import BaseStorage, JournalStorage
 
 from dse.errors import StorageError
 from dse.files import full_path
 from dse.search.journal import JournalFile
 
-# What a storage fails with, of which damaged content is one cause: a number without a value, a list
-# in the place of a text.
-FAILURES = (
-    *(OSError, ImportError, LookupError, TypeError, ValueError),
-    *(SQLAlchemyError, StorageInternalError),
-)
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
+
 DIALECTS = ("postgresql", "mysql", "sqlite")
 # What SQLAlchemy imports for each, and what installs it.
 DRIVERS = {
@@ -62,6 +60,20 @@ def open_storage(location: str | Path, fresh: bool = False) -> BaseStorage:
     return JournalStorage(journal)
 
 
+def failures() -> tuple[type[Exception], ...]:
+    """What a storage fails with, of which damaged content is one cause: a number without a value, a
+    list in the place of a text."""
+    damaged = (LookupError, TypeError, ValueError)
+    return (OSError, ImportError, *damaged, *lost())
+
+
+def lost() -> tuple[type[Exception], ...]:
+    """What a database fails with that was there."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    return SQLAlchemyError, StorageInternalError
+
+
 def is_url(location: str | Path) -> bool:
     return "://" in str(location)
 
@@ -72,6 +84,9 @@ def shown(location: str | Path) -> str:
     location = str(location)
     if not is_url(location) and not _NEARLY.match(location):
         return location
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
     try:
         url = make_url(location)
     except (ArgumentError, ValueError):
@@ -108,13 +123,16 @@ def in_use(location: str | Path) -> Iterator[None]:
     """Says as a StorageError that a database was lost inside the block."""
     try:
         yield
-    except (SQLAlchemyError, StorageInternalError) as error:
+    except lost() as error:
         raise StorageError(in_words(location, "work was interrupted", error)) from error
 
 
 def _secrets(location: str) -> list[str]:
     if not is_url(location):
         return []
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
     try:
         url = make_url(location)
     except (ArgumentError, ValueError):
@@ -128,6 +146,9 @@ def _secrets(location: str) -> list[str]:
 
 
 def _parsed(location: str) -> URL:
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
     try:
         url = make_url(location)
     except (ArgumentError, ValueError):
@@ -145,6 +166,8 @@ def _parsed(location: str) -> URL:
 
 
 def _database(url: URL) -> BaseStorage:
+    from optuna.storages import RDBStorage, get_storage
+
     if url.drivername in DRIVERS:
         url = url.set(drivername=DRIVERS[url.drivername][0])
     if url.get_backend_name() == "sqlite":
@@ -155,7 +178,7 @@ def _database(url: URL) -> BaseStorage:
     for left in reversed(range(TRIES)):
         try:
             return get_storage(RDBStorage(address, engine_kwargs=options))
-        except (SQLAlchemyError, StorageInternalError) as error:
+        except lost() as error:
             # Two processes that are first both create Optuna's tables, and one is told so.
             said = f"{error} {error.__cause__}"
             if left == 0 or not ("exist" in said or "Duplicate entry" in said):

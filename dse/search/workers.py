@@ -11,7 +11,7 @@ from multiprocessing.process import BaseProcess
 
 from dse.errors import StorageError
 from dse.search.claims import Board, worker_name
-from dse.search.storage import FAILURES, in_words
+from dse.search.storage import failures, in_words
 from dse.search.units import Outcome, Plan, Unit
 
 POLL_S = 0.2
@@ -58,7 +58,7 @@ def work(
                 board.give_up(claim)
                 raise
             mine += board.complete(claim, outcome)
-    except FAILURES as error:
+    except failures() as error:
         raise StorageError(in_words(board.location, "work was interrupted", error)) from error
     return mine
 
@@ -99,7 +99,7 @@ class Processes:
             if process.exitcode is None:
                 process.terminate()
                 process.join()
-        with suppress(*FAILURES):
+        with suppress(*failures()):
             self.bury()
 
 
