@@ -33,7 +33,7 @@ from optuna.trial import TrialState
 from dse.search.claims import Board, worker_name
 from dse.search.journal import JournalFile
 from dse.search.record import UNITS
-from dse.search.storage import FAILURES, open_storage
+from dse.search.storage import failures, open_storage
 from tests.extra.conftest import PASSWORD, postgres_data, program
 from tools.written import markdown, write
 
@@ -195,7 +195,7 @@ def worker_of_other_version(folder: Path, true: bytes) -> Seen:
 
 def complete(url: str) -> set[tuple[str, int]]:
     """Studies and trials that a storage holds; none where there is no such yet."""
-    with suppress(*FAILURES):
+    with suppress(*failures()):
         storage, done = open_storage(url), (TrialState.COMPLETE,)
         return {
             (study.study_name, trial.number)
@@ -237,7 +237,7 @@ def killed_worker(folder: Path, true: bytes) -> Seen:
 
 def held(url: str, worker: Process) -> set[int]:
     """The units that a process is at."""
-    with suppress(*FAILURES):
+    with suppress(*failures()):
         storage, running = open_storage(url), (TrialState.RUNNING,)
         return {
             trial.user_attrs["unit"]

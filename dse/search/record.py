@@ -210,10 +210,14 @@ class Record:
                 f"{shown(self.location)} holds study {self.name!r} of a version without the limit "
                 f"{lacking[0]}; start it afresh (--fresh) or use another folder (--out)"
             )
-        with many_trials():
-            ids, stages, values, limits = self._stored()
         signs = np.array([objective.sign for objective in problem.objectives])
-        return Recorded(Batch(ids, problem.space.unrank(ids), values * signs, limits), stages)
+        try:
+            with many_trials():
+                ids, stages, values, limits = self._stored()
+            return Recorded(Batch(ids, problem.space.unrank(ids), values * signs, limits), stages)
+        except (LookupError, TypeError, ValueError) as error:
+            said = f"cannot be read: what is stored there is damaged ({error}); --fresh begins anew"
+            raise StorageError(f"{shown(self.location)}: {said}") from error
 
     def _stored(self) -> Loaded:
         objectives, constraints = len(self._problem.objectives), self._problem.constraints

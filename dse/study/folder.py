@@ -177,7 +177,12 @@ def _item_misfit(item: Mapping[str, Any], where: str) -> str | None:
     numbers above zero, the lower one first."""
     if (kv := item["deployment"]["kv_dtype"]) not in DTYPES:
         return f"{where}.deployment.kv_dtype is {kv!r:.40}"
-    layers = item["model"].get("blocks", [])
+    model = item["model"]
+    flat = ["hidden_size", "num_hidden_layers"] if "hidden_size" in model else []
+    flat += ["moe_intermediate_size", "num_experts_per_tok"] if model.get("num_experts") else []
+    if wrong := _misfit(model, dict.fromkeys(flat, _NUMBER), f"{where}.model"):
+        return wrong
+    layers = model.get("blocks", [])
     if wrong := _misfit(layers, [{"kind": str, "count": _NUMBER}], f"{where}.model.blocks"):
         return wrong
     for k, block in enumerate(layers):

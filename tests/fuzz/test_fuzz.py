@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import sqlite3
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -82,6 +84,7 @@ SEEDS = {
     "a link to itself for a journal": ("journal", 5000),
     "a layer without its window": ("front", 700559),
     "a price for the format of a cache": ("front", 700853),
+    "a model without its number of layers": ("front", 900753),
     "a width of 5,000 digits": ("loss runs", 701026),
     "a scenario at 1e308 dollars": ("scenarios", 700541),
 }
@@ -124,6 +127,22 @@ def test_a_stored_trial_with_a_value_that_its_axis_has_not(tmp_path: Path) -> No
     assert said.code == 4
     assert "damaged" in said.err
     assert "--fresh" in said.err
+
+
+def test_a_stored_limit_that_is_no_number(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/x.db"
+    run = ("run", "tiny", "--engine", "random", "--no-prove", "--storage", url, "--out")
+    assert dse(*run, tmp_path / "out", "--trials", 20).code == 0
+    with contextlib.closing(sqlite3.connect(tmp_path / "x.db")) as database:
+        changed = database.execute(
+            "UPDATE trial_system_attributes SET value_json = '\x100.5' WHERE key LIKE 'constr%:%'"
+        )
+        assert changed.rowcount
+        database.commit()
+    said = dse(*run, tmp_path / "out", "--trials", 24)
+    assert said.code == 4
+    assert "damaged" in said.err
+    assert "\x10" not in said.err
 
 
 def test_a_part_of_a_token_is_refused() -> None:
