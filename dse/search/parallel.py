@@ -1,10 +1,10 @@
 """Work over several processes that begin as copies of this one.
 
 NumPy gives up the interpreter's lock around every operation on a large array and takes it again
-behind it, so that threads wait for each other: two evaluate 1.1 to 1.3 times as much as one, two
-processes 1.5 to 1.9 times (docs/search.md). A copy (`fork`) has the problem already; it computes,
-answers, and touches no storage, file or terminal. Where a process cannot be copied safely, threads
-do the work: on systems other than Linux, or while it has threads of its own, as in a notebook.
+behind it, so that threads wait for each other more than they compute. A copy (`fork`) has the
+problem already; it computes, answers, and touches no storage, file or terminal. Where a process
+cannot be copied safely, threads do the work: on systems other than Linux, or while it has threads
+of its own, as in a notebook.
 """
 
 from __future__ import annotations
