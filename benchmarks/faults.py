@@ -217,7 +217,7 @@ def killed_worker(folder: Path, true: bytes) -> Seen:
     wait_until(lambda: bool(held(url, first)), first)
     asked = ("worker", "quickstart", *engine[:4], "--storage", url)
     second = start(folder, arguments=asked)
-    wait_until(lambda: bool(held(url, second)), second)
+    wait_until(lambda: stopped_at_a_unit(url, second), second)
     before, board = complete(url), Board(url, "quickstart")
     second.kill()
     ended(second, seen, folder)
@@ -233,6 +233,17 @@ def killed_worker(folder: Path, true: bytes) -> Seen:
     names = [one / "front.csv" for one in (alone, folder / "s")]
     seen.same = names[0].read_bytes() == names[1].read_bytes()
     return seen
+
+
+def stopped_at_a_unit(url: str, worker: Process) -> bool:
+    """Whether a process that was at a unit still is, once it is stopped there; else it goes on."""
+    if not held(url, worker):
+        return False
+    worker.send_signal(signal.SIGSTOP)
+    if held(url, worker):
+        return True
+    worker.send_signal(signal.SIGCONT)
+    return False
 
 
 def held(url: str, worker: Process) -> set[int]:
