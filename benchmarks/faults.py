@@ -353,7 +353,10 @@ VERBS: Mapping[str, tuple[str, ...]] = {
     "estimate --points": ("estimate", "--points", "POINTS", "--out", "out/points.csv"),
     "export": ("export", "STUDY", "best", "--format", "vllm", "--out", "out"),
     "whatif": ("whatif", "STUDY", "--set", "chip.h100_sxm.price=-20%", "--out", "out"),
-    "fleet": ("fleet", *POINT, "--demand", "1B/day", "--out", "out"),
+    "fleet": (
+        *("fleet", *POINT, "--demand", "1B/day", "--prompt-tokens", "1024"),
+        *("--output-tokens", "128", "--out", "out"),
+    ),
     "check": ("check", "llama-3-8b", "--chip", "h100_sxm", "--out", "out"),
     "compare": ("compare", "h100_sxm", "h200_sxm", "--out", "out"),
     "catalog chips derive": (

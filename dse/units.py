@@ -97,7 +97,7 @@ _EXAMPLE = {
     "m": "1.5 m or 2 mm", "m2": "240 cm2", "kg": "1360 kg", "kg/m2": "2500 kg/m2 or 25 kN/m2",
 }  # fmt: skip
 # No figure of the field is as large, in SI units, or as small; products of a few stay numbers.
-_LARGEST, _SMALLEST = 1e36, 1e-36
+LARGEST, SMALLEST = 1e36, 1e-36
 DIMENSIONS = tuple(_READ)
 
 _QUANTITY = re.compile(r"\s*([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*(.*?)\s*")
@@ -132,7 +132,7 @@ def parse(text: str | float, dimension: str, *, field: str | None = None) -> flo
         raise refuse("not a finite number")
     if value < 0:
         raise refuse("negative")
-    if value > _LARGEST or 0.0 < value < _SMALLEST:
+    if value > LARGEST or 0.0 < value < SMALLEST:
         raise refuse("beyond every figure of the field")
     return value + 0.0
 

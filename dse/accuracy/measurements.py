@@ -36,6 +36,7 @@ from dse.data import hardware_dir
 from dse.errors import InputError
 from dse.files import write_text
 from dse.schema.system import ON_PCIE
+from dse.units import LARGEST, SMALLEST
 
 TRAINING = "training.csv"
 WIDE = 4  # tensor-parallel cards from which the host's lanes carry the collectives
@@ -111,7 +112,8 @@ def ready(predicted: pd.DataFrame) -> pd.DataFrame:
     given = answer["group"].fillna("") if "group" in answer else made
     answer["group"] = given.where(given != "", made)
     answer["serving"] = _servings(answer)
-    wrong = (answer["status"] == "ok") & ~(answer["value"] > 0.0)
+    sane = answer["value"].between(SMALLEST, LARGEST)
+    wrong = (answer["status"] == "ok") & ~sane
     answer.loc[wrong, "status"] = "value is not a positive number"
     endless = (answer["status"] == "ok") & ~np.isfinite(answer["predicted"].astype(float))
     answer.loc[endless, "status"] = "no finite prediction"
