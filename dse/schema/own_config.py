@@ -83,6 +83,7 @@ def model_of(config: Mapping[str, Any], source: str) -> Model:
     tokens, modules = model.training_tokens, model.prediction_layers
     for field, good, accepted in (
         ("name", isinstance(model.name, str), "a text"),
+        ("tie_word_embeddings", model.tied_embeddings in (True, False), "true or false"),
         ("kv_dtype", model.kv_dtype in (None, *DTYPES), ", ".join(("null", *DTYPES))),
         (
             "training_tokens",

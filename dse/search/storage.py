@@ -51,6 +51,8 @@ def open_storage(location: str | Path, fresh: bool = False) -> BaseStorage:
     if _NEARLY.match(location):
         _parsed(location)
     path = Path(full_path(location))
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise StorageError(f"{path}: cannot be used as storage: it is no file")
     path.parent.mkdir(parents=True, exist_ok=True)
     if fresh:
         path.unlink(missing_ok=True)

@@ -18,7 +18,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder: Path = tmp_path_factory.mktemp("compared")
     own = folder / "own.yaml"
     own.write_text(
-        f"id: '{HOSTILE.replace(chr(39), '')}'\nname: mine\nefficiency: class_gpu\n"
+        f"id: mine\nname: '{HOSTILE.replace(chr(39), '')}'\nefficiency: class_gpu\n"
         "memory_capacity: 96 GB\nmemory_bandwidth: 4 TB/s\npeak_bf16: 1000 TFLOP/s\n"
         "system: {chips: 8, bandwidth_per_direction: 450 GB/s}\n",
         encoding="utf-8",

@@ -85,6 +85,7 @@ SEEDS = {
     "a layer without its window": ("front", 700559),
     "a price for the format of a cache": ("front", 700853),
     "a model without its number of layers": ("front", 900753),
+    "a mapping for whether embeddings are tied": ("front", 1301842),
     "a width of 5,000 digits": ("loss runs", 701026),
     "a scenario at 1e308 dollars": ("scenarios", 700541),
 }
@@ -127,6 +128,13 @@ def test_a_stored_trial_with_a_value_that_its_axis_has_not(tmp_path: Path) -> No
     assert said.code == 4
     assert "damaged" in said.err
     assert "--fresh" in said.err
+
+
+def test_a_pipe_for_a_journal_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "journal.log")
+    said = dse("run", "tiny", "--engine", "random", "--trials", 20, "--out", tmp_path)
+    assert said.code == 4
+    assert "it is no file" in said.err
 
 
 def test_a_stored_limit_that_is_no_number(tmp_path: Path) -> None:
