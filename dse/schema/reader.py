@@ -309,13 +309,13 @@ class Number:
         value = number(written)
         if not (math.isfinite(value) and self.allows(value)):
             return at.refuse(written, self.accepted)
-        return self.doubted(value, written, at)
-
-    def doubted(self, value: T, written: Any, at: Place) -> T:
-        """The value, with a word where it is unusual."""
-        if said := unusual(float(value), self.usual, "{:g}".format):  # type: ignore[arg-type]
-            at.doubt(f"read {brief(written)}{said}")
+        self.doubt(value, written, at)
         return value
+
+    def doubt(self, value: float, written: Any, at: Place) -> None:
+        """Says where a value is unusual."""
+        if said := unusual(value, self.usual, "{:g}".format):
+            at.doubt(f"read {brief(written)}{said}")
 
     def allows(self, value: float) -> bool:
         return (
@@ -349,7 +349,8 @@ class Whole(Number):
     def read(self, written: Any, at: Place) -> Any:
         whole = isinstance(written, int) or (isinstance(written, float) and written.is_integer())
         if whole and not isinstance(written, bool) and self.allows(written):
-            return self.doubted(int(written), written, at)
+            self.doubt(float(written), written, at)
+            return int(written)
         return at.refuse(written, self.accepted)
 
     @property
