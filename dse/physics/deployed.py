@@ -125,7 +125,7 @@ class _Layers:
         self._launched = deployed.launched
         self._kept: Part | None = None
         self._tried = 0
-        if deployed.few is not None:
+        if deployed.few is not None and deployed.kinds is not None:
             few = deployed.few.layers(place)
             self.batch, self._launched = few.batch, few._launched
             self.kinds = None if few.kinds is None else few.kinds.take(deployed.kinds)
@@ -197,7 +197,7 @@ class Deployed:
         self.power_capped = machines.power.capped
         self.clock: Floats | None = None
         self.few = few
-        self.kinds: Codes = np.arange(self.n) if kinds is None else kinds
+        self.kinds = kinds
         self.stand_for = 0  # candidates, as the few of them
         if few is not None:
             few.stand_for = self.n

@@ -309,8 +309,7 @@ class Evaluator:
             return self._counted(self.again(ids(start, min(start + self.chunk, last))))
 
         starts = range(first, last, self.chunk)
-        few = self.one_by_one or len(starts) < WORTH_A_COPY
-        workers = 1 if few else min(self.jobs, len(starts))
+        workers = 1 if self.one_by_one or len(starts) < WORTH_A_COPY else self.jobs
         started = time.perf_counter()
         for found in mapped(counted, starts, workers):
             self._account(found)

@@ -34,16 +34,16 @@ AHEAD = 2  # items of a worker that are given out before their turn
 
 
 def mapped(work: Callable[[A], B], items: Iterable[A], workers: int) -> Iterator[B]:
-    """`work` of every item, in order, a few of them ahead; done here where there is one worker or
-    one item. Items are small: a number, a range. What `work` changes is lost where it runs in a
-    copy. Raises what it raises, and StorageError where a copy was killed."""
+    """`work` of every item, in order, a few of them ahead, by no more workers than there are items;
+    done here where that is one. Items are small: a number, a range. What `work` changes is lost
+    where it runs in a copy. Raises what it raises, and StorageError where a copy was killed."""
     every = iter(items)
-    first = list(islice(every, 2))
+    first = list(islice(every, workers))
     every = chain(first, every)
-    if workers == 1 or len(first) < 2:
+    if len(first) < 2:
         return map(work, every)
     copied = sys.platform == "linux" and threading.active_count() == 1
-    return (_copied if copied else _threaded)(work, every, workers)
+    return (_copied if copied else _threaded)(work, every, len(first))
 
 
 def _threaded(work: Callable[[Any], Any], items: Iterator[Any], workers: int) -> Iterator[Any]:

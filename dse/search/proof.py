@@ -107,8 +107,7 @@ def evidence(
     of the space. And the ids of all that the restarts found. They share nothing, so that they run
     at the same time."""
     units = [*range(FIRST_UNIT, FIRST_UNIT + RESTARTS), *([] if subgrid is None else [ON_SUBGRID])]
-    workers = min(jobs, len(units))
-    within = progress if workers == 1 else silent
+    within = progress if jobs == 1 else silent
 
     def found(unit: int) -> Any:
         if unit == ON_SUBGRID and subgrid is not None:
@@ -116,7 +115,7 @@ def evidence(
         return search(problem, WITNESS, seed=seed, unit=unit, jobs=1, progress=within)
 
     answers, met = [], 0
-    for one in mapped(found, units, workers):
+    for one in mapped(found, units, jobs):
         answers.append(one)
         met += one.evaluations if isinstance(one, Result) else 0
         progress(met, None, len(result.front))

@@ -108,6 +108,17 @@ def test_threads_do_the_work_where_there_are_others():
     assert said.returncode == 0, said.stderr
 
 
+def test_there_are_no_more_copies_than_items():
+    said = run(
+        "import multiprocessing\n"
+        "answers = mapped(lambda k: k, range(3), 64)\n"
+        "assert next(answers) == 0\n"
+        "assert len(multiprocessing.active_children()) == 3\n"
+        "assert list(answers) == [1, 2]\n"
+    )
+    assert said.returncode == 0, said.stderr
+
+
 def test_one_item_or_one_worker_is_done_here():
     here: list[int] = []
     assert list(mapped(lambda k: here.append(k) or k, [7], 4)) == [7]
