@@ -8,12 +8,14 @@ One law for every operator, with its constants by operator and format:
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from dse.errors import Doubt
 from dse.record import record
 from dse.schema.chip import Chip
 from dse.schema.dtypes import ARITHMETIC, BITS, DTYPES, arithmetic
@@ -318,7 +320,11 @@ EFFICIENCY = Table(
 
 def load_efficiency(path: Path | str) -> Efficiency:
     """Reads one efficiency file. Raises InputError with the line and field of every mistake."""
-    found = read(EFFICIENCY, load_yaml(path))
+    document = load_yaml(path)
+    with warnings.catch_warnings():
+        if isinstance(document.data, dict) and document.data.get("provenance"):
+            warnings.simplefilter("ignore", Doubt)  # measured, so that no unit has slipped
+        found = read(EFFICIENCY, document)
     base, source = found.pop("divided_by") or {}, found["source"]
     found.pop("note")
 

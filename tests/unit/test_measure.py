@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from dse.catalog import catalog_digest, load_catalog
 from dse.data import hardware_dir
-from dse.errors import InputError
+from dse.errors import Doubt, InputError
 from dse.measure import files, fits, grids, links
 from dse.measure.calibration import Calibration, calibrate, target
 from dse.measure.fitting import fit, law
@@ -212,6 +213,19 @@ def test_the_file_says_what_was_measured_and_what_was_not(tmp_path: Path):
     points = pd.read_csv(tmp_path / "pcie.csv")
     assert len(points) == answer.document["points"]
     assert set(points.role) == {"grid", "aligned", "misaligned"}
+
+
+def test_what_a_busy_machine_measured_is_not_taken_for_a_slip_of_the_unit(tmp_path: Path):
+    """An all-reduce of gloo beside other work took 1.8 ms; by hand, 1.8 us would be meant."""
+    out = tmp_path / "laws.yaml"
+    calibrated(cpu(), out)
+    written = re.sub(r"latency: \[[^,\]]+", "latency: [1810 us", out.read_text("utf-8"))
+    out.write_text(written, encoding="utf-8")
+    assert 1.81e-3 in load_efficiency(out).all_reduce.latency_s.values()
+    by_hand = re.sub(r"^provenance:\n(  .*\n)+", "", written, flags=re.MULTILINE)
+    out.write_text(by_hand, encoding="utf-8")
+    with pytest.warns(Doubt, match=r"1\.81 us was probably meant"):
+        load_efficiency(out)
 
 
 def test_a_device_of_its_own_gets_a_chip_file(tmp_path: Path):
