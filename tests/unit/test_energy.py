@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dse import units
@@ -129,6 +129,7 @@ def test_power_is_between_idle_and_the_cap(
 
 
 @settings(max_examples=25, deadline=None)
+@example(model="llama-3-8b", concurrency=32.0, prompt=4096.0, caps=[559.0, 566.0])
 @given(
     model=st.sampled_from(["llama-3-8b", "mixtral-8x7b"]),
     concurrency=st.sampled_from([1.0, 32.0, 256.0]),
@@ -138,10 +139,10 @@ def test_power_is_between_idle_and_the_cap(
 def test_a_lower_cap_is_never_faster(model, concurrency, prompt, caps) -> None:
     batch = deploy(model, "h100_sxm", tensor_parallel=2, concurrency=concurrency)
     low, high = (run(batch, workload(prompt, 128), capped(cap)) for cap in caps)
-    for metric in ("prefill_s", "decode_step_s", "tpot_s", "ttft_s"):
-        assert low.values[metric][0] >= high.values[metric][0] * (1 - 1e-5), (
-            metric
-        )  # the fixed point of a closed loop is found to about 1e-6
+    for metric in ("prefill_s", "decode_step_s", "tpot_s"):
+        assert low.values[metric][0] >= high.values[metric][0] * (1 - 1e-12), metric
+    # Requests whose own prompt is quicker are back a little sooner: one more often meets another's.
+    assert low.values["ttft_s"][0] >= high.values["ttft_s"][0] * (1 - 1e-4)
 
 
 def test_a_cap_at_the_rated_power_changes_nothing() -> None:
