@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Ids = NDArray[np.int64]
+Rows = NDArray[np.intp]
 
 # Rows wait until there are this many, or as many as the front holds: a merge then costs a bounded
 # share of the work, however large the front grows. So many at once are compared alone first.
@@ -45,6 +46,8 @@ def non_dominated(F: Floats) -> Flags:
     import moocore
 
     _refuse_unknown(F)
+    if np.isinf(F).any():  # of which moocore 0.3 takes none for dominated in four objectives
+        F = np.nan_to_num(F)
     return moocore.is_nondominated(F)
 
 
@@ -93,10 +96,13 @@ class Archive:
     def _merge(self) -> None:
         if not self._pending:
             return
-        parts = [(self._F, self._ids), *self._pending]
-        self._F, self._ids = _reduce(
+        few = len(self._ids) < LARGE or self._F.shape[1] < MANY_OBJECTIVES
+        parts = [(self._F, self._ids)] if few else []
+        parts += self._pending
+        found = _reduce(
             np.concatenate([F for F, _ in parts]), np.concatenate([ids for _, ids in parts])
         )
+        self._F, self._ids = found if few else _united((self._F, self._ids), found)
         self._pending, self._pending_rows = [], 0
 
 
@@ -105,6 +111,74 @@ def _reduce(F: Floats, ids: Ids) -> tuple[Floats, Ids]:
     F, ids = F[order], ids[order]
     keep = non_dominated(F)
     return F[keep], ids[keep]
+
+
+# Fronts from here on are compared with what comes to them, not all with all.
+LARGE, MANY_OBJECTIVES = 4_096, 4
+PLACES, BATCH = 256, 1024
+
+
+def _united(front: tuple[Floats, Ids], more: tuple[Floats, Ids]) -> tuple[Floats, Ids]:
+    """What `_reduce` makes of two fronts with their ids, the first a large one."""
+    (F, ids), (G, new) = front, more
+    left = ~_attained(F, G)
+    stays = ~_attained(G[left], F)
+    ids = ids.copy()
+    place = {row: k for k, row in enumerate(_as_bytes(F))}
+    for row, one in zip(_as_bytes(G[~left]), new[~left].tolist(), strict=True):
+        if (k := place.get(row)) is not None and one < ids[k]:
+            ids[k] = one  # of equal rows, the smallest id
+    F, ids = np.concatenate([F[stays], G[left]]), np.concatenate([ids[stays], new[left]])
+    order = np.argsort(ids, kind="stable")
+    return F[order], ids[order]
+
+
+def _as_bytes(F: Floats) -> list[bytes]:
+    """Each row of F (n, m); +0 and -0 are equal."""
+    rows = np.ascontiguousarray(F + 0.0)
+    return rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel().tolist()
+
+
+def _attained(F: Floats, G: Floats) -> Flags:
+    """(k,) whether a row of F (n, m) is at least as good everywhere as one of G (k, m).
+
+    Of each objective, the best 1/256, 2/256, ... of F as sets of bits, a row each: the rows of F
+    that are good enough for one of G lie between the cuts of two such sets over all objectives;
+    those that are in the one and not in the other are compared."""
+    found = np.zeros(len(G), dtype=bool)
+    if not len(F):
+        return found
+    ranked = [_ranked(column) for column in F.T]
+    for start in range(0, len(G), BATCH):
+        rows = G[start : start + BATCH]
+        sure = may = np.full((len(rows), ranked[0][1].shape[1]), np.uint64(2**64 - 1))
+        for (values, best, step), column in zip(ranked, rows.T, strict=True):
+            place = np.searchsorted(values, column, side="right")
+            sure = sure & best.take(place // step, axis=0)
+            may = may & best.take(-(-place // step), axis=0)
+        known = np.any(sure, axis=1)
+        may[known] = 0
+        row, word = np.nonzero(may)
+        bits = may[row, word].view(np.uint8).reshape(-1, 8)
+        one, bit = np.nonzero(np.unpackbits(bits, axis=1, bitorder="little"))
+        row, which = row[one], 64 * word[one] + bit
+        known[row[(F[which] <= rows[row]).all(axis=1)]] = True
+        found[start : start + BATCH] = known
+    return found
+
+
+def _ranked(column: Floats) -> tuple[Floats, NDArray[np.uint64], int]:
+    """Values (n,) in order, and for the first 0, s, 2 s, ... of them which rows they are, a bit
+    each, (places, words); s."""
+    n = len(column)
+    step = -(-n // PLACES)
+    order = np.argsort(column, kind="stable")
+    rank = np.empty(n, dtype=np.intp)
+    rank[order] = np.arange(n)
+    firsts = np.arange(0, n + step, step)
+    best = np.zeros((len(firsts), 8 * -(-n // 64)), dtype=np.uint8)
+    best[:, : -(-n // 8)] = np.packbits(rank < firsts[:, None], axis=1, bitorder="little")
+    return column[order], best.view(np.uint64), step
 
 
 REFERENCE = 1.1
@@ -183,8 +257,6 @@ def contributions(F: Floats) -> Floats:
 
     return moocore.hv_contributions(F, ref=np.full(F.shape[1], REFERENCE))
 
-
-Rows = NDArray[np.intp]
 
 BLOCK = 256  # so many rows are compared pair by pair
 

@@ -1,5 +1,7 @@
 """Laws that every front obeys, on random rows with many ties."""
 
+from unittest import mock
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +18,7 @@ from dse.pareto import (
     resolved,
 )
 
-Rows = st.integers(1, 4).flatmap(
+Rows = st.integers(1, 6).flatmap(
     lambda m: arrays.arrays(
         float, st.tuples(st.integers(1, 40), st.just(m)), elements=st.integers(1, 6).map(float)
     )
@@ -33,8 +35,9 @@ def by_definition(F: np.ndarray) -> list[bool]:
     return keep
 
 
-@given(Rows)
-def test_non_dominated_is_its_definition(F: np.ndarray) -> None:
+@given(Rows, st.booleans(), st.booleans())
+def test_non_dominated_is_its_definition(F: np.ndarray, endless: bool, none: bool) -> None:
+    F = np.where(endless & (F > 4.0), np.inf, np.where(none & (F < 2.0), -np.inf, F))
     assert non_dominated(F).tolist() == by_definition(F)
 
 
@@ -49,6 +52,37 @@ def test_archive_depends_on_neither_order_nor_chunks(F: np.ndarray, seed: int, c
         seen = np.sort(order[: start + chunk])
         assert archive.ids.tolist() == ids[seen][by_definition(F[seen])].tolist()
         assert np.array_equal(archive.F, F[(archive.ids - 5) // 3])
+
+
+@given(Rows, st.integers(0, 2**32 - 1), st.integers(1, 10), st.integers(1, 9), st.booleans())
+def test_a_large_front_takes_rows_in_as_a_small_one(
+    F: np.ndarray, seed: int, chunk: int, places: int, endless: bool
+) -> None:
+    """What is compared with a large front alone, and what all with all, give the same bytes."""
+    F = np.where(F == 6.0, np.inf, F) if endless else np.where(F == 1.0, -0.0, F)
+    rng = np.random.default_rng(seed)
+    ids, order = rng.permutation(len(F)), rng.permutation(len(F))
+    small, large = Archive(F.shape[1]), Archive(F.shape[1])
+    for start in range(0, len(F), chunk):
+        rows = order[start : start + chunk]
+        small.add(F[rows], ids[rows])
+        large.add(F[rows], ids[rows])
+        expected = small.ids.tolist()
+        with mock.patch.multiple(pareto, LARGE=1, MANY_OBJECTIVES=1, PLACES=places, BATCH=2):
+            assert large.ids.tolist() == expected
+        assert np.array_equal(large.F, small.F)
+
+
+def test_a_front_of_thousands_in_five_objectives() -> None:
+    rng = np.random.default_rng(5)
+    F = np.abs(rng.normal(size=(20_000, 5)))
+    F = np.round(1.0 - F / np.linalg.norm(F, axis=1)[:, None], 3)
+    archive = Archive(5)
+    for start in range(0, len(F), 2_500):
+        archive.add(F[start : start + 2_500], np.arange(start, start + 2_500))
+        assert len(archive) > 0
+    assert len(archive) > 2 * pareto.LARGE
+    assert archive.ids.tolist() == np.flatnonzero(non_dominated(F)).tolist()
 
 
 @given(Rows)
