@@ -68,6 +68,7 @@ class Archive:
         self._ids: Ids = np.empty(0, dtype=np.int64)
         self._pending: list[tuple[Floats, Ids]] = []
         self._pending_rows = 0
+        self._ranked: list[_Ranked] = []  # of a large front: most of it, and what came since
 
     def add(self, F: Floats, ids: Ids) -> None:
         """Offer rows F (k, m) with ids (k,)."""
@@ -96,14 +97,39 @@ class Archive:
     def _merge(self) -> None:
         if not self._pending:
             return
-        few = len(self._ids) < LARGE or self._F.shape[1] < MANY_OBJECTIVES
-        parts = [(self._F, self._ids)] if few else []
-        parts += self._pending
+        large = len(self._ids) >= LARGE and self._F.shape[1] >= MANY_OBJECTIVES
+        parts = self._pending if large else [(self._F, self._ids), *self._pending]
         found = _reduce(
             np.concatenate([F for F, _ in parts]), np.concatenate([ids for _, ids in parts])
         )
-        self._F, self._ids = found if few else _united((self._F, self._ids), found)
         self._pending, self._pending_rows = [], 0
+        if large:
+            self._unite(*found)
+        else:
+            (self._F, self._ids), self._ranked = found, []
+
+    def _unite(self, F: Floats, ids: Ids) -> None:
+        """Take in a front F (k, m) of others, comparing it with this large one alone.
+
+        A row that was on this front still stands for the one that has replaced it: what it
+        dominates, that one dominates too. So most of the front need not be ranked again."""
+        if not self._ranked:
+            self._ranked = [_Ranked(self._F)]
+        beaten = np.zeros(len(F), dtype=bool)
+        for one in self._ranked:
+            beaten[~beaten] = one.attains(F[~beaten])
+        new = F[~beaten]
+        stays = ~_Ranked(new).attains(self._F)
+        own, place = self._ids.copy(), {row: k for k, row in enumerate(_as_bytes(self._F))}
+        for row, other in zip(_as_bytes(F[beaten]), ids[beaten].tolist(), strict=True):
+            if (k := place.get(row)) is not None and other < own[k]:
+                own[k] = other  # of equal rows, the smallest id
+        ids = np.concatenate([own[stays], ids[~beaten]])
+        order = np.argsort(ids, kind="stable")
+        self._F, self._ids = np.concatenate([self._F[stays], new])[order], ids[order]
+        most, *since = self._ranked
+        new = np.concatenate([*(one.F for one in since), new])
+        self._ranked = [most, _Ranked(new)] if len(new) < len(most.F) / 4 else []
 
 
 def _reduce(F: Floats, ids: Ids) -> tuple[Floats, Ids]:
@@ -118,67 +144,54 @@ LARGE, MANY_OBJECTIVES = 4_096, 4
 PLACES, BATCH = 256, 1024
 
 
-def _united(front: tuple[Floats, Ids], more: tuple[Floats, Ids]) -> tuple[Floats, Ids]:
-    """What `_reduce` makes of two fronts with their ids, the first a large one."""
-    (F, ids), (G, new) = front, more
-    left = ~_attained(F, G)
-    stays = ~_attained(G[left], F)
-    ids = ids.copy()
-    place = {row: k for k, row in enumerate(_as_bytes(F))}
-    for row, one in zip(_as_bytes(G[~left]), new[~left].tolist(), strict=True):
-        if (k := place.get(row)) is not None and one < ids[k]:
-            ids[k] = one  # of equal rows, the smallest id
-    F, ids = np.concatenate([F[stays], G[left]]), np.concatenate([ids[stays], new[left]])
-    order = np.argsort(ids, kind="stable")
-    return F[order], ids[order]
-
-
 def _as_bytes(F: Floats) -> list[bytes]:
     """Each row of F (n, m); +0 and -0 are equal."""
     rows = np.ascontiguousarray(F + 0.0)
     return rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel().tolist()
 
 
-def _attained(F: Floats, G: Floats) -> Flags:
-    """(k,) whether a row of F (n, m) is at least as good everywhere as one of G (k, m).
+class _Ranked:
+    """Rows F (n, m), and of each objective the best 1/256, 2/256, ... of them as sets of bits.
 
-    Of each objective, the best 1/256, 2/256, ... of F as sets of bits, a row each: the rows of F
-    that are good enough for one of G lie between the cuts of two such sets over all objectives;
-    those that are in the one and not in the other are compared."""
-    found = np.zeros(len(G), dtype=bool)
-    if not len(F):
-        return found
-    ranked = [_ranked(column) for column in F.T]
-    for start in range(0, len(G), BATCH):
-        rows = G[start : start + BATCH]
-        sure = may = np.full((len(rows), ranked[0][1].shape[1]), np.uint64(2**64 - 1))
-        for (values, best, step), column in zip(ranked, rows.T, strict=True):
+    The rows that are good enough for another one lie between the cuts of two such sets over all
+    objectives: those that are in the one and not in the other are compared."""
+
+    def __init__(self, F: Floats) -> None:
+        n, self.F = len(F), F
+        self._step = max(-(-n // PLACES), 1)
+        order = np.argsort(F, axis=0, kind="stable")
+        self._values = np.take_along_axis(F, order, axis=0)
+        rank = np.empty((n, F.shape[1]), dtype=np.intp)
+        np.put_along_axis(rank, order, np.arange(n)[:, None], axis=0)
+        firsts = np.arange(0, n + self._step, self._step)
+        self._best = []
+        for column in rank.T:
+            best = np.zeros((len(firsts), 8 * -(-n // 64)), dtype=np.uint8)
+            within = np.packbits(column < firsts[:, None], axis=1, bitorder="little")
+            best[:, : within.shape[1]] = within
+            self._best.append(best.view(np.uint64))
+
+    def attains(self, G: Floats) -> Flags:
+        """(k,) whether a row of F is at least as good everywhere as one of G (k, m)."""
+        parts = (G[start : start + BATCH] for start in range(0, len(G), BATCH))
+        return np.concatenate([np.zeros(0, dtype=bool), *map(self._attains, parts)])
+
+    def _attains(self, G: Floats) -> Flags:
+        sure = may = np.full((len(G), self._best[0].shape[1]), np.uint64(2**64 - 1))
+        for values, best, column in zip(self._values.T, self._best, G.T, strict=True):
             place = np.searchsorted(values, column, side="right")
-            sure = sure & best.take(place // step, axis=0)
-            may = may & best.take(-(-place // step), axis=0)
-        known = np.any(sure, axis=1)
-        may[known] = 0
+            sure = sure & best.take(place // self._step, axis=0)
+            may = may & best.take(-(-place // self._step), axis=0)
+        found = np.any(sure, axis=1)
+        may[found] = 0
         row, word = np.nonzero(may)
-        bits = may[row, word].view(np.uint8).reshape(-1, 8)
-        one, bit = np.nonzero(np.unpackbits(bits, axis=1, bitorder="little"))
+        bits = np.unpackbits(
+            may[row, word].view(np.uint8).reshape(-1, 8), axis=1, bitorder="little"
+        )
+        one, bit = np.nonzero(bits)
         row, which = row[one], 64 * word[one] + bit
-        known[row[(F[which] <= rows[row]).all(axis=1)]] = True
-        found[start : start + BATCH] = known
-    return found
-
-
-def _ranked(column: Floats) -> tuple[Floats, NDArray[np.uint64], int]:
-    """Values (n,) in order, and for the first 0, s, 2 s, ... of them which rows they are, a bit
-    each, (places, words); s."""
-    n = len(column)
-    step = -(-n // PLACES)
-    order = np.argsort(column, kind="stable")
-    rank = np.empty(n, dtype=np.intp)
-    rank[order] = np.arange(n)
-    firsts = np.arange(0, n + step, step)
-    best = np.zeros((len(firsts), 8 * -(-n // 64)), dtype=np.uint8)
-    best[:, : -(-n // 8)] = np.packbits(rank < firsts[:, None], axis=1, bitorder="little")
-    return column[order], best.view(np.uint64), step
+        found[row[(self.F[which] <= G[row]).all(axis=1)]] = True
+        return found
 
 
 REFERENCE = 1.1
