@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -16,11 +13,10 @@ from numpy.typing import NDArray
 from dse.pareto import Archive, Scale, contributions
 from dse.problem.protocol import Problem
 from dse.search.checkpoint import Checkpoint
-from dse.search.parallel import mapped
+from dse.search.parallel import hold_memory, mapped
 
 BITMAP_LIMIT = 50_000_000
 CHUNK = 65_536  # points evaluated at once: the more, the more of them share (docs/search.md)
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 WORTH_A_COPY = 4  # chunks; a copy of the process takes as long as half a chunk
 # What brought a design into the study of record, its attribute `stage`: the sample that stands for
 # the space and the part of it that breaks a constraint, what the search looked at, its result.
@@ -72,17 +68,6 @@ class Tally:
     constraint: str
     violated: int
     only: int
-
-
-@cache
-def hold_memory() -> None:
-    """Has the GNU allocator keep what arrays free, for the next ones: it would give each back to
-    the system and take it again, page by page, which costs a third of an evaluation (mallopt(3)).
-    Elsewhere nothing."""
-    with suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        for setting, bytes_ in ((M_MMAP_THRESHOLD, 1 << 26), (M_TRIM_THRESHOLD, 1 << 30)):
-            mallopt(setting, bytes_)
 
 
 class Counted(NamedTuple):
@@ -305,13 +290,18 @@ class Evaluator:
         """Evaluate the distinct points `ids` of each chunk of places from `first` to `last` - 1,
         several chunks at a time, with all accounts but `relaxed`."""
 
-        def counted(start: int) -> Counted:
-            return self._counted(self.again(ids(start, min(start + self.chunk, last))))
+        chunks = -(-(last - first) // self.chunk)
+        workers = 1 if self.one_by_one or chunks < WORTH_A_COPY else self.jobs
+        size = self.chunk
+        if workers > 1:  # as many chunks for each, of nearly one size
+            chunks = -(-chunks // workers) * workers
+            size = -(-(last - first) // chunks)
 
-        starts = range(first, last, self.chunk)
-        workers = 1 if self.one_by_one or len(starts) < WORTH_A_COPY else self.jobs
+        def counted(start: int) -> Counted:
+            return self._counted(self.again(ids(start, min(start + size, last))))
+
         started = time.perf_counter()
-        for found in mapped(counted, starts, workers):
+        for found in mapped(counted, range(first, last, size), workers):
             self._account(found)
             self.seconds += time.perf_counter() - started
             yield
