@@ -33,7 +33,9 @@ STEADY = "steady"
 @click.command("fleet", cls=Sectioned, sections={AS_ESTIMATE: DEPLOYED}, brief=(AS_ESTIMATE,))
 @click.argument("plan", required=False, type=NoModel())
 @click.option("--model", help="Without a plan: a catalog id, or the path of a config.json.")
-@click.option("--chip", multiple=True, metavar="CHIPS", help="Chips to choose from, or all.")
+@click.option(
+    "--chip", multiple=True, metavar="CHIPS", help="Ids or files of chips to choose from, or all."
+)
 @click.option("--trace", metavar="FILE", help="CSV of requests: time (s), prompt, output [cached].")
 @click.option(
     "--requests-per-second", type=Between(1e-6, 1e9), help="Mean requests, in place of a trace."

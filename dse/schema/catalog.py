@@ -200,6 +200,14 @@ class Catalog:
         found = self.with_files([text])
         return found, _own_chip(text, found.source.folder, found.source.efficiency).chip.id
 
+    def with_chips(self, texts: Iterable[str], field: str = "chip") -> tuple[Catalog, list[str]]:
+        """`with_chip` of several."""
+        catalog, found = self, []
+        for text in texts:
+            catalog, name = catalog.with_chip(text, field)
+            found.append(name)
+        return catalog, found
+
     def over(self, document: Mapping[str, Any]) -> Catalog:
         """`Source.over`, read: for a question about a finished study."""
         source = self.source.over(document)

@@ -36,6 +36,7 @@ def list_prices(
     In the document `prices` are rows of the files, and `paid` what a chip costs by them on each
     basis, with its `breakdown` where that is computed. Raises InputError for a chip, a basis or a
     date that is none, and where no price is left."""
+    catalog, chips = catalog.with_chips(chips, "--chip")
     if since is not None:
         return _since(catalog, since, chips, basis)
     catalog = _computed(catalog, chips, basis)

@@ -48,11 +48,8 @@ def compare_chips(catalog: Catalog, chips: Sequence[str], **point: Any) -> dict[
     """
     if len(chips) > MOST:
         raise InputError(f"{len(chips)} chips", field="CHIP", accepted=f"at most {MOST}")
-    names: list[tuple[str, Sequence[str]]] = []
-    for text in chips:
-        catalog, name = catalog.with_chip(text)
-        catalog.chip(name)
-        names.append((name, ()))
+    catalog, found = catalog.with_chips(chips)
+    names: list[tuple[str, Sequence[str]]] = [(name, ()) for name in found]
     read, basis = catalog, point["price_basis"]
     if point["settings"]:
         own = derive(catalog, names[0][0], point["settings"])

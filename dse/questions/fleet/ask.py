@@ -92,8 +92,9 @@ def fleet(
         found = load_plan(find_plan(str(plan)) if isinstance(plan, str | Path) else plan, catalog)
         made = _answer(_solved(found, catalog, service_level, seed, progress))
         return replace(made, names=catalog.names)
+    catalog, named = _named([chip] if isinstance(chip, str) else chip, catalog)
     catalog = with_basis(catalog, price_basis)
-    chips, refused = _chips([chip] if isinstance(chip, str) else chip, catalog, price_basis)
+    chips, refused = _chips(named, catalog, price_basis)
     one: dict[str, Any] = {
         "name": NAME,
         "model": None if model is None else str(model),
@@ -235,15 +236,21 @@ def _listed(given: Any) -> list[Any] | None:
     return [given] if isinstance(given, int) else list(given or ()) or None
 
 
-def _chips(
-    named: Sequence[str], catalog: Catalog, basis: str
-) -> tuple[list[str], Mapping[str, str]]:
-    """Chips to choose from; of "all", those that cannot be, with the reason."""
-    wanted = [word.strip() for text in named for word in text.split(",") if word.strip()]
+def _named(texts: Sequence[str], catalog: Catalog) -> tuple[Catalog, list[str]]:
+    """The ids of the chips that are named by id or file, with commas between them or not, and the
+    catalog that has them all."""
+    wanted = [word.strip() for text in texts for word in text.split(",") if word.strip()]
     if not wanted:
         raise InputError(
             "--chip is missing", accepted="ids that `dse catalog chips` prints, or all"
         )
+    return (catalog, wanted) if wanted == [ALL] else catalog.with_chips(wanted, "--chip")
+
+
+def _chips(
+    wanted: Sequence[str], catalog: Catalog, basis: str
+) -> tuple[list[str], Mapping[str, str]]:
+    """Chips to choose from; of "all", those that cannot be, with the reason."""
     priced = catalog.prices.select(basis)
     if wanted != [ALL]:
         for chip in wanted:

@@ -77,11 +77,7 @@ def scale(
         requests_per_chip=requests_per_chip,
         prefill=prefill,
     )
-    catalog = catalog or load_catalog()
-    chips = []
-    for text in filter(None, (chip, against)):
-        catalog, name = catalog.with_chip(text)
-        chips.append(name)
+    catalog, chips = (catalog or load_catalog()).with_chips(filter(None, (chip, against)))
     if len(set(chips)) < len(chips):
         raise InputError(f"read {chips[1]!r} twice", field="--against", accepted="another chip")
     first = ""

@@ -84,12 +84,10 @@ def space_of_model(
             raise InputError(
                 f"--{name} is missing", accepted=f"a STUDY, or --model and --chip: {ids}"
             )
-    resolved, catalog = resolve_model(str(model)), catalog or load_catalog()
-    named = []
-    for text in chips:
-        catalog, chip = catalog.with_chip(text)
-        catalog.require(chip)
-        named.append(chip)
+    resolved = resolve_model(str(model))
+    catalog, named = (catalog or load_catalog()).with_chips(chips)
+    for one in named:
+        catalog.require(one)
     if len(set(named)) < len(named):
         raise InputError(f"read {', '.join(named)}", field="--chip", accepted="each chip once")
     sparse = any(block.kind == "moe" for block in resolved.blocks)
