@@ -62,10 +62,12 @@ def mapped(work: Callable[[A], B], items: Iterable[A], workers: int) -> Iterator
     if len(first) < 2:
         return map(work, every)
     copied = sys.platform == "linux" and threading.active_count() == 1
-    return (_copied if copied else _threaded)(work, every, len(first))
+    return (_copied if copied else threaded)(work, every, len(first))
 
 
-def _threaded(work: Callable[[Any], Any], items: Iterator[Any], workers: int) -> Iterator[Any]:
+def threaded(work: Callable[[A], B], items: Iterable[A], workers: int) -> Iterator[B]:
+    """The same in threads alone: where what is found is too large to send."""
+    items = iter(items)
     with ThreadPoolExecutor(workers) as pool:
         waiting = deque(pool.submit(work, item) for item in islice(items, AHEAD * workers))
         while waiting:

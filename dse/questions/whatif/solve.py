@@ -9,7 +9,6 @@ both, so that neither side is the better for luck.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -34,6 +33,7 @@ from dse.rules.registry import STRUCTURAL
 from dse.schema.calibration import KINDS
 from dse.schema.own_config import config_of
 from dse.search.engine import ENUMERATE
+from dse.search.parallel import threaded
 from dse.space.candidates import CandidateBatch
 
 Ids = NDArray[np.int64]
@@ -168,12 +168,7 @@ def chunks(
         return part, metrics, problem.judge(metrics)
 
     parts = [ids[k : k + CHUNK] for k in range(0, len(ids), CHUNK)]
-    if len(parts) == 1:
-        yield one(parts[0])
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        for k in range(0, len(parts), 4 * threads):  # bounded, so that memory is
-            yield from pool.map(one, parts[k : k + 4 * threads])
+    return threaded(one, parts, threads) if len(parts) > 1 else map(one, parts)
 
 
 def all_points(
