@@ -8,15 +8,13 @@ its time split by their arithmetic.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from dse.blocks.operators import ACTIVATION_BYTES, Experts, Product, Role
 from dse.physics.alignment import stored
 from dse.physics.deployed import Deployed, Law
 from dse.physics.ledger import Entry, busy_s
-from dse.physics.step import Step, computed_rows
+from dse.physics.step import Step, Work, computed_rows
 from dse.record import record
 from dse.space.candidates import Floats
 
@@ -91,10 +89,10 @@ class NotedStep(Step):
     """A step that keeps its products in `gemms`, those of routed experts last, and its ledger's
     entries."""
 
-    def __init__(self, deployed: Deployed, **work: Any) -> None:
+    def __init__(self, deployed: Deployed, work: Work) -> None:
         self.gemms: list[Gemm] = []
         self._of_experts: list[Gemm] = []
-        super().__init__(deployed, keep=True, **work)
+        super().__init__(deployed, work, keep=True)
         self.gemms += self._of_experts
 
     def gemm(self, one: Product) -> None:
@@ -199,22 +197,12 @@ class NotedStep(Step):
 def prefill(deployed: Deployed, tokens: Floats | float, prompt: Floats | float) -> NotedStep:
     """The step that prefills `tokens` of prompts that are `prompt` tokens long."""
     ones = np.ones(deployed.n)
-    return NotedStep(
-        deployed,
-        decode_rows=0.0 * ones,
-        context=0.0 * ones,
-        prefill_rows=tokens * ones,
-        prompt_tokens=prompt * ones,
-    )
+    none = 0.0 * ones
+    return NotedStep(deployed, Work(none, none, tokens * ones, prompt_tokens=prompt * ones))
 
 
 def decode(deployed: Deployed, requests: Floats | float, context: Floats | float) -> NotedStep:
     """A decode step of `requests` on every attention rank, `context` tokens in each one's cache."""
     ones = np.ones(deployed.n)
-    return NotedStep(
-        deployed,
-        decode_rows=requests * ones,
-        context=context * ones,
-        prefill_rows=0.0 * ones,
-        prompt_tokens=ones,
-    )
+    work = Work(requests * ones, context * ones, prefill_rows=0.0 * ones, prompt_tokens=ones)
+    return NotedStep(deployed, work)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ from dse.physics.speculative import (
     module_bytes,
     module_cache_bytes,
 )
-from dse.physics.step import Seconds, Step
+from dse.physics.step import Seconds, Step, Work
 from dse.physics.workload import Workload
 from dse.record import record
 from dse.space.alike import Alike
@@ -166,17 +165,16 @@ def case_of(
     return Case(deployed, workload, prompt, output, sized, drafts, keep)
 
 
-def run_step(case: Case, *, parts: bool, **work: Any) -> Step:
-    """A step at the clock that the power cap leaves its chips (`dse.physics.power`); `work` as
-    `Step` takes it."""
+def run_step(case: Case, work: Work, *, parts: bool) -> Step:
+    """A step at the clock that the power cap leaves its chips (`dse.physics.power`)."""
     deployed, keep = case.deployed, case.keep and parts
     if not (parts or deployed.power_capped):
-        return Seconds(deployed, **work)
-    full = Step(deployed, keep=keep, **work)
+        return Seconds(deployed, work)
+    full = Step(deployed, work, keep=keep)
     if not deployed.power_capped:
         return full
     draw = Draw(deployed.machines.power, deployed.batch.chip)
-    slowed = Step(deployed.at_clock(clock(draw, full.ledger)), keep=keep, **work)
+    slowed = Step(deployed.at_clock(clock(draw, full.ledger)), work, keep=keep)
     ledger, waited = slowed.ledger, waited_s(draw, slowed.ledger)
     assert ledger.clock is not None
     ledger.power_s = ledger.compute_s * (1.0 - ledger.clock) + (waited - ledger.seconds)
@@ -192,8 +190,7 @@ def prefill_step(
     chunks = np.ceil(tokens / case.workload.backend.chunk_tokens)
     zeros = np.zeros(case.deployed.n)
     rows = tokens / chunks
-    step = run_step(
-        case,
+    work = Work(
         decode_rows=zeros,
         context=zeros,
         prefill_rows=rows,
@@ -201,8 +198,8 @@ def prefill_step(
         fresh_tokens=case.fresh,
         prefill_ranks=ranks,
         overlap=case.overlap(zeros, rows, prefill=True),
-        parts=parts,
     )
+    step = run_step(case, work, parts=parts)
     one = case.step_s(step.seconds * case.imbalance, 0.0, step.ledger.launches * case.imbalance)
     return one * (1.0 + (chunks - 1.0) / case.deployed.pipeline_parallel), step
 
@@ -213,8 +210,7 @@ def decode_step(case: Case, rows: Floats, *, parts: bool = True) -> tuple[Floats
     zeros, ones, spread = np.zeros(n), np.ones(n), case.context_spread
 
     def step(verified: Floats | float) -> Step:
-        return run_step(
-            case,
+        work = Work(
             decode_rows=rows,
             context=case.context,
             prefill_rows=zeros,
@@ -222,8 +218,8 @@ def decode_step(case: Case, rows: Floats, *, parts: bool = True) -> tuple[Floats
             context_spread=spread,
             verified=verified,
             overlap=case.overlap(rows, rows * verified, prefill=False),
-            parts=parts,
         )
+        return run_step(case, work, parts=parts)
 
     drafts = case.drafts
     if drafts is None:
@@ -246,8 +242,7 @@ def rank_of(
     carried = np.minimum(case.fresh * np.maximum(rows / case.steps, 1.0), backend.chunk_tokens)
     busy = np.minimum(rows * case.fresh / (carried * case.steps), 1.0)
     together = together_share(busy, deployed.data_parallel)
-    mixed = run_step(
-        case,
+    work = Work(
         decode_rows=rows,
         context=case.context,
         prefill_rows=carried,
@@ -257,8 +252,8 @@ def rank_of(
         context_spread=spread,
         verified=plain.verified,
         overlap=case.overlap(rows, rows * plain.verified + carried, prefill=carried > 0.0),
-        parts=False,
     )
+    mixed = run_step(case, work, parts=False)
     launches = mixed.ledger.launches * case.imbalance
     carrying_s = case.step_s(mixed.seconds * case.imbalance, rows, launches)
     added = np.maximum(carrying_s - case.step_s(alone_s * case.imbalance, rows), 0.0)

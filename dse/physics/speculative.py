@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dse.blocks import KINDS
 from dse.blocks.operators import ACTIVATION_BYTES, Product, Role
 from dse.physics.deployed import Deployed
-from dse.physics.step import Step
+from dse.physics.step import Step, Work
 from dse.record import record
 from dse.schema.blocks import MIXERS
 from dse.space.candidates import Block, CandidateBatch, Floats
@@ -140,13 +140,7 @@ def draft_s(
         return drafts.tokens * drafts.share * plain_s
     one = Deployed(module(deployed.batch), deployed.machines, deployed.launched)
     zeros = np.zeros(one.n)
-    step = Step(
-        one,
-        decode_rows=rows,
-        context=context,
-        prefill_rows=zeros,
-        prompt_tokens=np.ones(one.n),
-    )
+    step = Step(one, Work(rows, context, prefill_rows=zeros, prompt_tokens=np.ones(one.n)))
     hidden = one.batch.hidden_size
     columns = hidden / one.tensor_parallel
     width, one = 2.0 * hidden, step.always

@@ -7,6 +7,7 @@ through all of them: every layer once, plus a hop a stage.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ from dse.physics.collectives import Cost
 from dse.physics.deployed import Deployed, Law
 from dse.physics.ledger import Ledger
 from dse.physics.overlap import NONE, Hidden
+from dse.record import record
 from dse.schema.blocks import MIXERS
 from dse.space.candidates import Block, Floats
 
@@ -33,25 +35,46 @@ def computed_rows(rows: Floats) -> Floats:
     return np.where(rows > TILE_ROWS, (rows + tiles) / 2.0, rows)
 
 
-def longest_context(context: Floats, spread: Floats, requests: Floats, ranks: Floats) -> Floats:
-    """(n,) tokens of cache that each of the `requests` of a rank reads in the mean, on the one of
-    so many ranks where they are most: as in `Step`."""
-    deviates = 2.0 * np.log(ranks) / np.maximum(requests, 1.0)
-    return context * (1.0 + spread * np.sqrt(deviates))
+@record
+class Work:
+    """What runs in a step, (n,) each.
+
+    decode_rows: requests that decode one token on each attention rank; context: tokens of KV cache
+    that each of them reads in the mean; prefill_rows: prompt tokens on each attention rank;
+    prompt_tokens: the length of the prompts that these belong to; fresh_tokens: how many tokens of
+    each are prefilled (None: all); prefill_ranks: share of the attention ranks that carry prompts
+    in this step; context_spread: coefficient of variation of the context among requests (None: all
+    alike); verified: tokens of each decoding request, more than 1 where some were drafted; overlap:
+    as in `dse.physics.overlap`.
+    """
+
+    decode_rows: Floats
+    context: Floats
+    prefill_rows: Floats
+    prompt_tokens: Floats
+    fresh_tokens: Floats | None = None
+    prefill_ranks: Floats | float = 1.0
+    context_spread: Floats | None = None
+    verified: Floats | float = 1.0
+    overlap: Hidden = NONE
+
+    @property
+    def fresh(self) -> Floats:
+        return self.prompt_tokens if self.fresh_tokens is None else self.fresh_tokens
+
+    def longest(self, ranks: Floats) -> Floats:
+        """(n,) context on the attention rank where it is longest, which sets the step: the expected
+        maximum of normal deviates over so many `ranks`."""
+        if self.context_spread is None:
+            return self.context
+        deviates = 2.0 * np.log(ranks) / np.maximum(self.decode_rows, 1.0)
+        return self.context * (1.0 + self.context_spread * np.sqrt(deviates))
 
 
 class Step:
-    """The work of one step, as `dse.blocks.operators.Operators`. All arrays (n,).
+    """`work` done, as `dse.blocks.operators.Operators`. All arrays (n,).
 
-    decode_rows: requests that decode one token on each attention rank; context: tokens of KV cache
-    each of them reads in the mean; prefill_rows: prompt tokens on each attention rank;
-    prompt_tokens: the length of the prompts that these belong to; fresh_tokens: how many tokens of
-    each are prefilled (None: all); prefill_ranks: share of the
-    attention ranks that carry prompts in this step; context_spread: coefficient of
-    variation of the context among requests (None: all alike). The attention rank with the longest
-    contexts sets the step: the expected maximum of normal deviates over data-parallel ranks.
-    verified: tokens of each decoding request, more than 1 where some were drafted.
-    overlap: as in `dse.physics.overlap`; rows are then those of one micro-batch.
+    Where batches take turns (`Work.overlap`), rows are those of one micro-batch.
     of: what of it runs at once: "all", or, of a batch of one block or none, the layers of that
     block alone or all that is no layer ("one"), or nothing before `run` is called.
     """
@@ -62,36 +85,25 @@ class Step:
     def __init__(
         self,
         deployed: Deployed,
+        work: Work,
         *,
-        decode_rows: Floats,
-        context: Floats,
-        prefill_rows: Floats,
-        prompt_tokens: Floats,
-        fresh_tokens: Floats | None = None,
-        prefill_ranks: Floats | float = 1.0,
-        context_spread: Floats | None = None,
-        verified: Floats | float = 1.0,
-        overlap: Hidden = NONE,
         keep: bool = False,
         parts: bool = True,
         of: Literal["all", "one", "nothing"] = "all",
     ) -> None:
+        overlap, decode_rows, prefill_rows = work.overlap, work.decode_rows, work.prefill_rows
         self.deployed = deployed
         self.ledger = Ledger(deployed, keep=keep, parts=parts, overlap=overlap)
         self.hidden_size = deployed.batch.hidden_size
         self.requests, self.prompt_rows = decode_rows, prefill_rows  # of all micro-batches
-        self.context = context
-        if context_spread is not None:
-            ranks = deployed.data_parallel
-            self.context = longest_context(context, context_spread, decode_rows, ranks)
+        self.context = work.longest(deployed.data_parallel)
         if overlap.batches is not None:
             decode_rows = decode_rows / overlap.batches
             prefill_rows = prefill_rows / overlap.batches
         self.decode_rows, self.prefill_rows = decode_rows, prefill_rows
-        self.prompt_tokens = prompt_tokens
-        self.fresh_tokens = prompt_tokens if fresh_tokens is None else fresh_tokens
-        self.verified: Floats | float = verified
-        self.verified_rows: Floats = decode_rows * verified
+        self.prompt_tokens, self.fresh_tokens = work.prompt_tokens, work.fresh
+        self.verified, prefill_ranks = work.verified, work.prefill_ranks
+        self.verified_rows: Floats = decode_rows * self.verified
         self.rows = self.verified_rows + prefill_rows
         self.mean_rows = self.verified_rows + prefill_rows * prefill_ranks
         # Ranks without prompts for each with one: their chips run experts for it.
@@ -267,64 +279,43 @@ class Seconds(Step):
     where that is worth it: a layer of a feed-forward is the same whatever the attention beside it
     and however many layers there are. So few of the n are worked out, and the sum is gathered."""
 
-    def __init__(
-        self,
-        deployed: Deployed,
-        *,
-        decode_rows: Floats,
-        context: Floats,
-        prefill_rows: Floats,
-        prompt_tokens: Floats,
-        fresh_tokens: Floats | None = None,
-        prefill_ranks: Floats | float = 1.0,
-        context_spread: Floats | None = None,
-        verified: Floats | float = 1.0,
-        overlap: Hidden = NONE,
-    ) -> None:
-        self.requests, self.verified = decode_rows, verified
-        self.ledger = Ledger(deployed, parts=False, overlap=overlap)
-        if context_spread is not None:
-            ranks = deployed.data_parallel
-            context = longest_context(context, context_spread, decode_rows, ranks)
-        fresh_tokens = prompt_tokens if fresh_tokens is None else fresh_tokens
-        every = {"decode_rows": decode_rows, "prefill_rows": prefill_rows, "verified": verified}
-        mixing = {"context": context, "prompt_tokens": prompt_tokens}
-        first, experts = {"fresh_tokens": fresh_tokens}, {"prefill_ranks": prefill_ranks}
-        self._work = {**every, **mixing, **first, **experts}
+    def __init__(self, deployed: Deployed, work: Work) -> None:
+        self.requests, self.verified = work.decode_rows, work.verified
+        self.ledger = Ledger(deployed, parts=False, overlap=work.overlap)
+        context = work.longest(deployed.data_parallel)
+        self._work = replace(work, context=context, context_spread=None, fresh_tokens=work.fresh)
         self._each: Step | None = None
-        self._add(None, np.ones(1), {**every, **first})
+        self._add(None, np.ones(1), ("fresh_tokens",))
         for place, block in enumerate(deployed.batch.blocks):
-            if not block.count.any():
-                continue
-            seen = {**every, **mixing} if block.kind in MIXERS else {**every}
-            if "experts" in block.sizes:
-                seen |= experts
-            self._add(place, block.count, seen)
+            if block.count.any():
+                seen = ("context", "prompt_tokens") if block.kind in MIXERS else ()
+                seen += ("prefill_ranks",) if "experts" in block.sizes else ()
+                self._add(place, block.count, seen)
         self.ledger.overlap()
         self.ledger.wait_for_tier()
 
-    def _add(self, place: int | None, count: Floats, seen: dict[str, Any]) -> None:
-        """`count` layers of the block at a place of the batch, in a step of which they see so
-        much; without a place, what is no layer."""
-        deployed, overlap = self.ledger.deployed, self.ledger.hidden
-        work = (*seen.values(), overlap.batches)
-        columns = [value for value in work if isinstance(value, np.ndarray)]
-        part = deployed.layers(place).part(columns)
+    def _add(self, place: int | None, count: Floats, seen: tuple[str, ...]) -> None:
+        """`count` layers of the block at a place of the batch, which see so much of the work beside
+        its rows; without a place, what is no layer."""
+        deployed, work = self.ledger.deployed, self._work
+        seen = ("decode_rows", "prefill_rows", "verified", *seen)
+        columns = [*(getattr(work, name) for name in seen), work.overlap.batches]
+        part = deployed.layers(place).part([one for one in columns if isinstance(one, np.ndarray)])
         if part is None:
             if self._each is None:
-                self._each = Step(
-                    deployed, **self._work, overlap=overlap, parts=False, of="nothing"
-                )
-            one = self._each.ledger = Ledger(deployed, parts=False, overlap=overlap)
+                self._each = Step(deployed, work, parts=False, of="nothing")
+            one = self._each.ledger = Ledger(deployed, parts=False, overlap=work.overlap)
             self._each.run(place, None if place is None else deployed.one_layer(place))
             self.ledger.add(count, one)
             return
-        unseen = np.full(1, np.nan)
-        alike: dict[str, Any] = {"context": unseen, "prompt_tokens": unseen}
-        alike |= {name: part.of(value) for name, value in seen.items()}
-        overlap = overlap._replace(batches=part.of(overlap.batches))
-        step = Step(part.deployed, **alike, overlap=overlap, parts=False, of="one")
+        few = Work(**_UNSEEN | {name: part.of(getattr(work, name)) for name in seen})
+        overlap = work.overlap._replace(batches=part.of(work.overlap.batches))
+        step = Step(part.deployed, replace(few, overlap=overlap), parts=False, of="one")
         self.ledger.add(count, step.ledger, part.gathered)
+
+
+# What layers that do not read it may not read.
+_UNSEEN: dict[str, Any] = {"context": np.full(1, np.nan), "prompt_tokens": np.full(1, np.nan)}
 
 
 def weight_bytes_per_chip(deployed: Deployed) -> dict[str, Floats]:

@@ -9,7 +9,7 @@ from dse.catalog import load_catalog
 from dse.physics.collectives import Group
 from dse.physics.deployed import Deployed
 from dse.physics.memory import memory
-from dse.physics.step import Step
+from dse.physics.step import Step, Work
 from tests.helpers import CHIPS, deploy, machines, run, workload
 
 ON = machines()
@@ -111,14 +111,8 @@ def test_prefill_head_runs_on_the_last_token_of_each_prompt() -> None:
     """The output head of one prompt costs the same whatever its length."""
     batch = deploy("llama-3-8b", "h100_sxm", repeat=2)
     tokens = np.array([512.0, 8192.0])
-    step = Step(
-        Deployed(batch, ON),
-        decode_rows=np.zeros(2),
-        context=np.zeros(2),
-        prefill_rows=tokens,
-        prompt_tokens=tokens,
-        keep=True,
-    )
+    work = Work(np.zeros(2), np.zeros(2), prefill_rows=tokens, prompt_tokens=tokens)
+    step = Step(Deployed(batch, ON), work, keep=True)
     assert step.ledger.entries is not None
     head = next(entry for entry in step.ledger.entries if entry.name == "output head")
     assert head.seconds[0] == head.seconds[1]

@@ -16,7 +16,7 @@ from dse.physics.parameters import (
     kv_elements_per_token,
     state_bytes_per_request,
 )
-from dse.physics.step import Step
+from dse.physics.step import Step, Work
 from dse.schema.huggingface import load_config
 from dse.schema.model_catalog import resolve_model
 from tests.helpers import deploy, machines, run, workload
@@ -112,14 +112,8 @@ def entries(name: str, *, decode=(0, 0), prefill=0) -> dict[str, tuple[float, fl
     """(compute, memory) seconds of a step's operators on an H200; operators of one name add up."""
     batch = deploy(name, "h200_sxm", tensor_parallel=8)
     rows, context, prompt = (np.array([float(v)]) for v in (*decode, prefill))
-    step = Step(
-        Deployed(batch, ON),
-        decode_rows=rows,
-        context=context,
-        prefill_rows=prompt,
-        prompt_tokens=np.maximum(prompt, 1.0),
-        keep=True,
-    )
+    work = Work(rows, context, prefill_rows=prompt, prompt_tokens=np.maximum(prompt, 1.0))
+    step = Step(Deployed(batch, ON), work, keep=True)
     found: dict[str, tuple[float, float]] = {}
     for entry in step.ledger.entries or []:
         compute, memory = found.get(entry.name, (0.0, 0.0))

@@ -11,7 +11,7 @@ from dse.blocks.moe import distinct_experts
 from dse.catalog import load_catalog
 from dse.physics.deployed import Deployed
 from dse.physics.machines import compile_machines
-from dse.physics.step import TILE_ROWS, Step
+from dse.physics.step import TILE_ROWS, Step, Work
 from dse.problem.evaluate import evaluate
 from dse.space.candidates import CandidateBatch
 from tests.helpers import CHIPS, MODELS, deploy, machines, run, scaled, workload
@@ -44,22 +44,20 @@ def deployments(draw, sizes: int = 1, **fixed) -> CandidateBatch:
 
 def decode(batch: CandidateBatch, rows, context, on=ON) -> Step:
     n = len(batch)
-    return Step(
-        Deployed(batch, on),
+    work = Work(
         decode_rows=np.broadcast_to(np.asarray(rows, float), n),
         context=np.broadcast_to(np.asarray(context, float), n),
         prefill_rows=np.zeros(n),
         prompt_tokens=np.ones(n),
     )
+    return Step(Deployed(batch, on), work)
 
 
 def prefill(batch: CandidateBatch, tokens, on=ON) -> Step:
     n = len(batch)
     rows = np.broadcast_to(np.asarray(tokens, float), n)
     zeros = np.zeros(n)
-    return Step(
-        Deployed(batch, on), decode_rows=zeros, context=zeros, prefill_rows=rows, prompt_tokens=rows
-    )
+    return Step(Deployed(batch, on), Work(zeros, zeros, prefill_rows=rows, prompt_tokens=rows))
 
 
 @given(deployments(), st.sampled_from(["bandwidth", "flops", "links"]), st.floats(1.0, 8.0))

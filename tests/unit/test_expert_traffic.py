@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dse.physics.deployed import Deployed
-from dse.physics.step import Step
+from dse.physics.step import Step, Work
 from dse.space.candidates import Floats
 from tests.helpers import deploy, machines
 
@@ -26,14 +26,13 @@ def step_of(rows: float, tp: float, dp: float, ep: list[float], chip: str = "gb2
         weight_dtype="fp8",
     )  # fmt: skip
     n = len(ep)
-    return Step(
-        Deployed(batch, ON),
+    work = Work(
         decode_rows=np.full(n, rows),
         context=np.full(n, 1000.0),
         prefill_rows=np.zeros(n),
         prompt_tokens=np.ones(n),
-        keep=True,
     )
+    return Step(Deployed(batch, ON), work, keep=True)
 
 
 def exchanged_s(step: Step) -> Floats:
@@ -108,8 +107,8 @@ def test_ranks_with_one_expert_more_set_the_pace():
         batch = deploy("deepseek-v3", "h200_sxm", data_parallel=ranks, expert_parallel=ranks)
         batch = replace(batch, routing_skew=np.zeros(1))
         ones, rows = np.ones(1), np.array([64e6 / ranks])  # so many that chance is nothing
-        nothing = {"prefill_rows": 0.0 * ones, "prompt_tokens": ones}
-        one = Step(Deployed(batch, ON), decode_rows=rows, context=ones, **nothing, keep=True)
+        work = Work(rows, context=ones, prefill_rows=0.0 * ones, prompt_tokens=ones)
+        one = Step(Deployed(batch, ON), work, keep=True)
         assert one.ledger.entries is not None
         flops += [e.flops[0] for e in one.ledger.entries if e.name == "routed experts"]
     assert flops[1] == pytest.approx(flops[0], rel=1e-2)

@@ -16,7 +16,7 @@ from dse.physics import gemms
 from dse.physics.alignment import MISALIGNED, aligned_bytes, alignment_efficiency, columns_of
 from dse.physics.deployed import Deployed
 from dse.physics.parameters import parameters
-from dse.physics.step import Step
+from dse.physics.step import Step, Work
 from dse.questions.check.degrees import of_shape
 from dse.rules.bands import bands
 from dse.rules.case import split_widths
@@ -140,8 +140,8 @@ def test_products_of_a_dense_model_are_its_parameters():
 def test_noting_products_changes_no_step(model: str):
     deployed = Deployed(deploy(model, "h200_sxm", tensor_parallel=4.0), machines())
     ones = np.ones(1)
-    work = {"decode_rows": 0 * ones, "context": 0 * ones, "prompt_tokens": 2048.0 * ones}
-    plain = Step(deployed, prefill_rows=2048.0 * ones, **work)
+    work = Work(0 * ones, 0 * ones, prefill_rows=2048.0 * ones, prompt_tokens=2048.0 * ones)
+    plain = Step(deployed, work)
     noted = gemms.prefill(deployed, 2048.0, 2048.0)
     assert noted.seconds[0] == plain.seconds[0]
     assert 0.0 < sum(float(g.seconds[0]) for g in noted.gemms) < noted.seconds[0]
