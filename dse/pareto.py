@@ -46,8 +46,8 @@ def non_dominated(F: Floats) -> Flags:
     import moocore
 
     _refuse_unknown(F)
-    if np.isinf(F).any():  # of which moocore 0.3 takes none for dominated in four objectives
-        F = np.nan_to_num(F)
+    if np.isinf(F).any():
+        F = np.nan_to_num(F)  # moocore 0.3 is wrong about +inf and crashes on -inf
     return moocore.is_nondominated(F)
 
 

@@ -121,7 +121,10 @@ def command(
         raise InputError(
             f"read {', '.join(own)}", field="--law", accepted="one law, and all beside it"
         )
-    folder = out or Path("studies") / (Path(space).stem.strip(".") or "study")
+    # Without its ending: what is no name, of "..yaml", is no way out of the folder either.
+    own_name = Path(space).name
+    own_name = (own_name.rpartition(".")[0] or own_name).strip(".")
+    folder = out or Path("studies") / (own_name or "study")
     with _Progress() as progress:
         document = run(
             space,

@@ -43,6 +43,7 @@ OF_METRIC = {
 DOMAIN = (1.0, 20_000.0)  # chips of one scale-up domain
 TIMES = 30.0  # on either side of what is known
 FAR = "is far from any chip of its kind"
+FAR_OFF = "far from what is usual"
 
 
 def doubts(figures: Iterable[Figure], memory_kind: str = "") -> tuple[str, ...]:
@@ -78,7 +79,7 @@ def unusual(
     `step`s away; nothing of others."""
     if value <= 0.0 or usual[0] <= value <= usual[1]:
         return ""
-    said = f": far from what is usual ({show(usual[0])} to {show(usual[1])})"
+    said = f": {FAR_OFF} ({show(usual[0])} to {show(usual[1])})"
     return f"{said}{probably(value, *usual, show, step)}"
 
 

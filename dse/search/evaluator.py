@@ -291,7 +291,8 @@ class Evaluator:
         several chunks at a time, with all accounts but `relaxed`."""
 
         chunks = -(-(last - first) // self.chunk)
-        workers = 1 if self.one_by_one or chunks < WORTH_A_COPY else self.jobs
+        few = self.one_by_one or chunks < WORTH_A_COPY
+        workers = 1 if few else min(self.jobs, chunks)
         size = self.chunk
         if workers > 1:  # as many chunks for each, of nearly one size
             chunks = -(-chunks // workers) * workers

@@ -32,6 +32,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 ENDS_WITH_PARENT = 1  # PR_SET_PDEATHSIG (prctl(2))
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
+_NO_GNU_ALLOCATOR = (OSError, AttributeError, TypeError)  # nor a library of the process itself
 AHEAD = 2  # items of a worker that are given out before their turn
 
 
@@ -40,7 +41,7 @@ def hold_memory() -> None:
     """Has the GNU allocator keep what arrays free, for the next ones: it would give each back to
     the system and take it again, page by page, which costs a third of an evaluation. Elsewhere
     nothing."""
-    with suppress(OSError, AttributeError):
+    with suppress(*_NO_GNU_ALLOCATOR):
         mallopt = ctypes.CDLL(None).mallopt
         for setting, bytes_ in ((M_MMAP_THRESHOLD, 1 << 26), (M_TRIM_THRESHOLD, 1 << 30)):
             mallopt(setting, bytes_)
@@ -48,7 +49,7 @@ def hold_memory() -> None:
 
 def _give_memory_back() -> None:
     """Else a copy of this process writes first to pages that both have, each copied for it."""
-    with suppress(AttributeError):
+    with suppress(*_NO_GNU_ALLOCATOR):
         ctypes.CDLL(None).malloc_trim(0)
 
 

@@ -282,7 +282,7 @@ def best(batch: Batch) -> Batch:
     feasible = violation == 0
     rank = np.zeros(len(batch), dtype=np.int64)
     if feasible.any():
-        rank[feasible] = moocore.pareto_rank(batch.F[feasible])
+        rank[feasible] = moocore.pareto_rank(np.nan_to_num(batch.F[feasible]))
     rank[~feasible] = len(batch)
     order = np.lexsort((batch.ids, violation, rank))
     first = int((feasible & (rank == rank[order[0]])).sum())

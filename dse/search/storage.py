@@ -169,11 +169,13 @@ def _parsed(location: str) -> URL:
 
 def _database(url: URL) -> BaseStorage:
     from optuna.storages import RDBStorage, get_storage
+    from sqlalchemy.pool import NullPool
 
     if url.drivername in DRIVERS:
         url = url.set(drivername=DRIVERS[url.drivername][0])
     if url.get_backend_name() == "sqlite":
-        options = {"connect_args": {"timeout": SQLITE_WAIT_S}}
+        # A file is opened in no time, and nobody closes what a pool holds.
+        options = {"connect_args": {"timeout": SQLITE_WAIT_S}, "poolclass": NullPool}
     else:
         options = {"pool_pre_ping": True}
     address = url.render_as_string(hide_password=False)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dse.data import hardware_dir
 from tests.cli.conftest import dse
 
 POINT = ["--model", "llama-3-8b", "--chip", "h100_sxm", "--concurrency", "32"]
@@ -24,7 +25,7 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-def test_prices_of_a_chip_with_dates_and_sources() -> None:
+def test_prices_of_a_chip_with_dates_and_sources(tmp_path: Path) -> None:
     result = dse("catalog", "prices", "list", "--chip", "h100_sxm", "--basis", "on_demand")
     assert result.code == 0
     lines = result.out.splitlines()
@@ -33,6 +34,12 @@ def test_prices_of_a_chip_with_dates_and_sources() -> None:
     assert "not counted" in result.out
     found = document("catalog", "prices", "list", "--chip", "h100_sxm", "--basis", "on_demand")
     assert all(row["source"] and row["date"] for row in found["prices"])
+    copy = tmp_path / "copy.yaml"
+    text = (hardware_dir() / "chips" / "l40s.yaml").read_text(encoding="utf-8")
+    row = "{basis: on_demand, usd_per_chip_hour: 2, provider: x, date: 2026-11, source: quote}"
+    copy.write_text(f"{text.replace('l40s', 'mine', 1)}prices: [{row}]\n", encoding="utf-8")
+    own = document("catalog", "prices", "list", "--chip", str(copy))
+    assert [(row["chip"], row["usd_per_chip_hour"]) for row in own["prices"]] == [("mine", 2.0)]
     (paid,) = found["paid"]
     counted = [row for row in found["prices"] if row["counted"]]
     assert paid["prices"] == len(counted)

@@ -502,16 +502,18 @@ def test_near_names(tmp_path: Path):
 
 
 def test_a_chip_file_is_named_by_its_path_or_by_its_id(tmp_path: Path):
-    mine = tmp_path / "mine.yaml"
+    mine = tmp_path / "a, b.yaml"
     mine.write_text(
         "{id: mine, name: Mine, efficiency: class_gpu, memory_capacity: 96 GB, tdp: 700 W,"
         " memory_bandwidth: 4 TB/s, peak_bf16: 900 TFLOP/s, prices: {rental_3yr: 1.5 USD/h}}"
     )
     load = ["--demand", "1B/day", "--prompt-tokens", 2048, "--output-tokens", 512, "--json"]
     asked = ["fleet", "--model", "llama-3-8b", *load]
-    by_path = dse(*asked, "--chip", f"{mine},h100_sxm").json()
+    by_path = dse(*asked, "--chip", mine, "--chip", "h100_sxm").json()
     by_id = dse(*asked, "--chip-file", mine, "--chip", "mine", "--chip", "h100_sxm").json()
+    plain = mine.rename(tmp_path / "mine.yaml")
     assert by_path["usd"] == by_id["usd"]
+    assert dse(*asked, "--chip", f"{plain},h100_sxm").json()["usd"] == by_id["usd"]
     assert by_path["options"] == by_id["options"]
     assert {name for one in by_path["options"] for name in one["chips"]} == {"mine", "h100_sxm"}
     said = dse(*asked, "--chip", tmp_path / "none.yaml")

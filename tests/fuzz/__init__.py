@@ -16,7 +16,6 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import chdir
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -32,8 +31,9 @@ _UNIT = r"(?:%|[mun]?s\b|[kMGTP]?B\b|tokens|W\b|kW|USD|FLOP)"
 _NO_NUMBER = re.compile(
     rf"\$nan|\$inf|\$-|(?<![\w.])(?:nan|inf) ?{_UNIT}|(?<![\w.)])-[\d.]+ ?(?:tokens|[mun]s\b)"
 )
-
-_TITLE = re.compile(r"""^(?:title|name|note|source): ["']?(.*-\d.*?)["']?$""", re.MULTILINE)
+_TITLE = re.compile(
+    r"""^(?:title|name|note|source): ["']?(.*[A-Za-z].*-\d.*?)["']?$""", re.MULTILINE
+)
 
 
 def nth(k: int, seed: int, kinds: Sequence[str] = ROUND) -> tuple[str, int]:
@@ -62,10 +62,10 @@ def complaint(kind: str, seed: int, folder: Path, without: Sequence[int | str] =
             said = say(words)
     except Exception as error:  # noqa: BLE001 - whatever it is
         return f"{type(error).__name__}: {error}"
-    return wrong(words, replace(said, out=_own(said.out, folder)))
+    return wrong(words, said, folder)
 
 
-def _own(out: str, folder: Path) -> str:
+def _figures(out: str, folder: Path) -> str:
     """What is printed without the titles of the input, which may say what they like, and without
     the line that takes the network's hidden time off a sum."""
     files = [one for one in folder.iterdir() if one.is_file() and not one.is_symlink()]
@@ -75,8 +75,8 @@ def _own(out: str, folder: Path) -> str:
     return "\n".join(line for line in out.split("\n") if "network behind compute" not in line)
 
 
-def wrong(words: Sequence[str], said: Said) -> str:
-    """What is wrong with what was said."""
+def wrong(words: Sequence[str], said: Said, folder: Path) -> str:
+    """What is wrong with what was said of an input in a folder."""
     if said.code not in (0, 2, 3, 4):
         return f"exit code {said.code}"
     if said.code and not said.err.strip() and not said.out.strip():
@@ -88,7 +88,7 @@ def wrong(words: Sequence[str], said: Said) -> str:
             json.loads(said.out, parse_constant=_refuse)
         except ValueError as error:
             return f"no JSON: {error}"
-    elif found := _NO_NUMBER.search(said.out):
+    elif found := _NO_NUMBER.search(_figures(said.out, folder)):
         return f"answers with {found[0]!r}"
     return ""
 

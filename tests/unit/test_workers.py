@@ -116,7 +116,8 @@ def test_an_outcome_survives_json():
     for given_ in (outcome(0), outcome(5_001), replace(outcome(0), nearest=(np.inf, -1))):
         read = Outcome.of(json.loads(json.dumps(given_.attrs(), allow_nan=False)))
         np.testing.assert_array_equal(read.ids, given_.ids)
-        assert replace(read, ids=given_.ids) == given_
+        none = np.zeros(0)
+        assert repr(replace(read, ids=none)) == repr(replace(given_, ids=none))
         assert max(len(json.dumps(value)) for value in given_.attrs().values()) < 65_000
 
 

@@ -239,7 +239,8 @@ def _listed(given: Any) -> list[Any] | None:
 def _named(texts: Sequence[str], catalog: Catalog) -> tuple[Catalog, list[str]]:
     """The ids of the chips that are named by id or file, with commas between them or not, and the
     catalog that has them all."""
-    wanted = [word.strip() for text in texts for word in text.split(",") if word.strip()]
+    apart = [[text] if Path(text).is_file() else text.split(",") for text in texts]
+    wanted = [word.strip() for words in apart for word in words if word.strip()]
     if not wanted:
         raise InputError(
             "--chip is missing", accepted="ids that `dse catalog chips` prints, or all"
