@@ -107,7 +107,9 @@ RULES: Mapping[str, Rule] = {
     "electricity": Rule("usd/kWh", 0.0, 5.0, "a price of at most 5, such as 0.087 USD/kWh"),
     "load_share": Rule("share", 0.0, 1.0, "0 to 100 % of the power"),
     "space": Rule("usd/kW-month", 0.0, _ANY, "a rent such as 184 USD/kW-month"),
-    "utilisation": Rule("share", 0.0, 1.0, "more than 0 % and at most 100 %", above=True),
+    "utilisation": Rule(
+        "share", 0.0, 1.0, "more than 0 % and at most 100 %", above=True, usual=(0.05, 1.0)
+    ),
 }
 # Of one chip, in place of what the catalog and the lines above give.
 CHIP_RULES: Mapping[str, Rule] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import dse
-from dse.errors import InputError
+from dse.errors import Doubt, InputError
 from dse.questions.train.observed import written
 
 RUN = ("llama-3-8b", "h100_sxm", 256)
@@ -46,6 +46,11 @@ def test_a_cause_is_the_run_with_it() -> None:
 @pytest.mark.parametrize("text", ["11%", "0.11", " 11 %"])
 def test_how_it_is_written(text: str) -> None:
     assert written(text) == pytest.approx(0.11)
+
+
+def test_what_is_read_as_a_hundredth_is_noted() -> None:
+    with pytest.warns(Doubt, match=r"read 0\.2%: .* \(1% to 100%\); 20% was probably meant"):
+        dse.train(*RUN, tokens="1T", observed_mfu="0.2%")
 
 
 @pytest.mark.parametrize("text", ["", "much", "11%%", "99%", "0"])

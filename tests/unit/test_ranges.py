@@ -103,6 +103,7 @@ NOTED = {
     "a chip for nothing": (COSTS, "25000 USD", "250 USD", USUAL, "chips.h100_sxm.price"),
     "a date to come": (COSTS, "date: 2026-11", "date: 2199-01", "still to come"),
     "a percent left out": (COSTS, "8 %", "1", USUAL, "0.01 was probably meant"),
+    "a percent twice": (COSTS, "8 %", "8 %\nutilisation: 0.8 %", USUAL, "0.8 was probably meant"),
     "a slow kernel": (LAWS, "fixed: 3.38 us", "fixed: 3.38 ms", USUAL, "3.38 us was probably"),
     "power of a country": (LIMITED, "400 kW", "400000 MW", USUAL, "limits.power"),
     "a budget of the world": (LIMITED, "40000000 USD", "4000000000 MUSD", USUAL, "budget_total"),

@@ -10,20 +10,27 @@ alone: hours x (1 - MFU with it / MFU without).
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from dse.catalog import Catalog
-from dse.errors import InputError
+from dse.errors import Doubt, InputError
 from dse.questions.train.answer import Training, train
 from dse.schema.catalog import with_own_chips
 from dse.schema.derive import derive
+from dse.schema.plausible import unusual
 
 SMALLER = (4.0, 16.0)
 SLOWER = 4.0  # a network at a quarter of its rate
 MOST_LATE = 10.0
 STEPS = 12
+USUAL = (0.01, 1.0)  # MFU that anybody would ask about
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.3g}%"
 
 
 def observed(found: Training, catalog: Catalog, mfu: float) -> dict[str, Any]:
@@ -34,6 +41,8 @@ def observed(found: Training, catalog: Catalog, mfu: float) -> dict[str, Any]:
         raise InputError("the run does not fit", field="--observed-mfu", accepted="a run that fits")
     document = found.as_json()
     best = document["mfu"]
+    if said := unusual(mfu, USUAL, _percent, 100.0):
+        warnings.warn(f"--observed-mfu: read {_percent(mfu)}{said}", Doubt, stacklevel=2)
     if not 0.0 < mfu < best:
         accepted = f"above 0 and below the {best:.1%} of the best plan"
         raise InputError(f"read {mfu:.1%}", field="--observed-mfu", accepted=accepted)
