@@ -108,7 +108,7 @@ RULES: Mapping[str, Rule] = {
     "load_share": Rule("share", 0.0, 1.0, "0 to 100 % of the power"),
     "space": Rule("usd/kW-month", 0.0, _ANY, "a rent such as 184 USD/kW-month"),
     "utilisation": Rule(
-        "share", 0.0, 1.0, "more than 0 % and at most 100 %", above=True, usual=(0.05, 1.0)
+        "share", 0.0, 1.0, "more than 0 % and at most 100 %", above=True, usual=(0.01, 1.0)
     ),
 }
 # Of one chip, in place of what the catalog and the lines above give.
