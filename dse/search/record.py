@@ -40,7 +40,15 @@ from dse.errors import StorageError
 from dse.problem.protocol import Problem, SpaceProtocol
 from dse.search.evaluator import Batch
 from dse.search.journal import Row, gathered_writes, journal_of, many_trials
-from dse.search.storage import failures, in_words, is_url, open_storage, shown
+from dse.search.storage import (
+    DAMAGED,
+    damaged,
+    failures,
+    in_words,
+    is_url,
+    open_storage,
+    shown,
+)
 
 if TYPE_CHECKING:
     from dse.search.tables import Loaded, Tables
@@ -215,9 +223,9 @@ class Record:
             with many_trials():
                 ids, stages, values, limits = self._stored()
             return Recorded(Batch(ids, problem.space.unrank(ids), values * signs, limits), stages)
-        except (LookupError, TypeError, ValueError) as error:
-            said = f"cannot be read: what is stored there is damaged ({error}); --fresh begins anew"
-            raise StorageError(f"{shown(self.location)}: {said}") from error
+        except DAMAGED as error:
+            said = f"{shown(self.location)}: cannot be read: {damaged(error)}"
+            raise StorageError(said) from error
 
     def _stored(self) -> Loaded:
         objectives, constraints = len(self._problem.objectives), self._problem.constraints

@@ -31,6 +31,8 @@ DRIVERS = {
 }
 SQLITE_WAIT_S = 60
 TRIES = 10
+# What damaged content fails with: a number without a value, a list in the place of a text.
+DAMAGED = (LookupError, TypeError, ValueError)
 _HIDDEN = {"password", "sslpassword", "passwd"}
 # A password where none belongs, in options or in a host; and a URL that lost its slashes.
 _NAMED = re.compile(r"(pass\w*|pwd|secret)(\s*=\s*|%3D)[^\s&'\"]+", re.IGNORECASE)
@@ -63,10 +65,13 @@ def open_storage(location: str | Path, fresh: bool = False) -> BaseStorage:
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """What a storage fails with, of which damaged content is one cause: a number without a value, a
-    list in the place of a text."""
-    damaged = (LookupError, TypeError, ValueError)
-    return (OSError, ImportError, *damaged, *lost())
+    """What a storage fails with, of which damaged content is one cause."""
+    return (OSError, ImportError, *DAMAGED, *lost())
+
+
+def damaged(text: object) -> str:
+    """What to say of damaged content, and to do about it."""
+    return f"what is stored there is damaged ({text}); --fresh begins anew"
 
 
 def lost() -> tuple[type[Exception], ...]:
@@ -114,7 +119,7 @@ def in_words(location: str | Path, what: str, error: BaseException) -> str:
     orig = next((cause for cause in inner if cause is not None), error)
     text = " ".join(str(orig).split()) or type(error).__name__
     if isinstance(orig, LookupError | TypeError):
-        text = f"what is stored there is damaged ({text}); --fresh begins anew"
+        text = damaged(text)
     for secret in _secrets(location):
         text = text.replace(secret, "...")
     return f"{shown(location)}: {what}: {_without_named(text)}"

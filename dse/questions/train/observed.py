@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from dse.answer.numbers import share
 from dse.catalog import Catalog
 from dse.errors import Doubt, InputError
 from dse.questions.train.answer import Training, train
@@ -29,10 +30,6 @@ STEPS = 12
 USUAL = (0.01, 1.0)  # MFU that anybody would ask about
 
 
-def _percent(share: float) -> str:
-    return f"{100.0 * share:.3g}%"
-
-
 def observed(found: Training, catalog: Catalog, mfu: float) -> dict[str, Any]:
     """`mfu`, `best_mfu`, `days`, `usd`, and `causes`: each with the `mfu` that it alone leaves, the
     share of the gap that it `explains`, and the days and dollars that mending it `saves`; the most
@@ -41,11 +38,11 @@ def observed(found: Training, catalog: Catalog, mfu: float) -> dict[str, Any]:
         raise InputError("the run does not fit", field="--observed-mfu", accepted="a run that fits")
     document = found.as_json()
     best = document["mfu"]
-    if said := unusual(mfu, USUAL, _percent, 100.0):
-        warnings.warn(f"--observed-mfu: read {_percent(mfu)}{said}", Doubt, stacklevel=2)
     if not 0.0 < mfu < best:
         accepted = f"above 0 and below the {best:.1%} of the best plan"
         raise InputError(f"read {mfu:.1%}", field="--observed-mfu", accepted=accepted)
+    if said := unusual(mfu, USUAL, share, 100.0):
+        warnings.warn(f"--observed-mfu: read {share(mfu)}{said}", Doubt, stacklevel=2)
     slower = best / mfu
     whole = {name: document[name] and document[name] * slower for name in ("days", "usd")}
     causes = [
