@@ -77,7 +77,7 @@ def test_every_metric_is_printed(metric: str) -> None:
     assert show(metric, None) == NONE
     assert show(metric, 1.0) not in ("", NONE)
     row = EVERY[metric]
-    assert all((row.label, row.short, row.meaning))
+    assert all((row.title, row.short, row.meaning))
 
 
 @pytest.mark.parametrize(
