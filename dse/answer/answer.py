@@ -121,7 +121,7 @@ class Table:
     shaded: bool = False
     shown: Sequence[str] = ()
 
-    def __getitem__(self, key: str) -> list[Cell]:
+    def __getitem__(self, key: str) -> list[Any]:
         """The cells of a column."""
         return [row[key] for row in self.rows]
 

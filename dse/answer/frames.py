@@ -86,6 +86,7 @@ def lines(
     """A picture of `y` over `x`, a line with marks for each value of `by`; dashed across `at`.
     Over a mark stand its values of `hover`, with `interval` its line has a band from `y.low` to
     `y.high`. Both axes are logarithmic."""
+    rows: list[Mapping[str, Any]]
     rows = [row for row in table.rows if row[y] is not None and row[x] is not None]
     traces: list[Json] = []
     for k, key in enumerate(dict.fromkeys(row[by] for row in rows)):

@@ -117,6 +117,15 @@ def bytes_(size: float, digits: int = 3) -> str:
     return _scaled(size, "bytes", ("B", "kB", "MB", "GB", "TB", "PB"), digits)
 
 
+def binary(size: float, digits: int = 3) -> str:
+    """Whole binary units where it is some, as message sizes are written: `32 KiB`."""
+    for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
+        count = size / 1024**power
+        if count >= 1 and count.is_integer():
+            return f"{count:,.0f} {unit}"
+    return bytes_(size, digits)
+
+
 def bandwidth(rate: float, digits: int = 3) -> str:
     return _scaled(rate, "bytes/s", ("B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s"), digits)
 
@@ -204,6 +213,7 @@ KINDS: Mapping[str, Callable[[float, int], str]] = {
     "days": lambda value, digits: time(86_400.0 * value, digits),
     "year": lambda value, digits: f"{value:.0f}",
     "bytes": bytes_,
+    "binary": binary,
     "bandwidth": bandwidth,
     "flop": flop,
     "dollars": dollars,

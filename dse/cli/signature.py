@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import click
@@ -35,6 +36,12 @@ FLAGS = {"true": True, "false": False}
 OWN = ("catalog", "progress")  # arguments that the command line makes itself
 
 
+class Verb(click.Command):
+    """`settings` are the fields that --set takes."""
+
+    settings: tuple[str, ...] = ()
+
+
 def verb(
     function: Callable[..., Any],
     *,
@@ -42,7 +49,7 @@ def verb(
     examples: Sequence[str] = (),
     name: str = "",
     check: Callable[[dict[str, Any]], None] = lambda given: None,
-) -> click.Command:
+) -> Verb:
     """The command that calls `function` and delivers its Answer. `fields` are those of `--set`;
     `check` raises InputError for arguments that do not go together."""
     name = name or function.__name__
@@ -66,9 +73,10 @@ def verb(
     if examples:
         text += "\n\n\b\n" + "\n".join(examples)
     shared = options((chip_files_option, price_options, out_option(name), json_option, detail))
-    command = click.Command(name, params=own, callback=run, help=text)
+    command = Verb(name, params=own, callback=run, help=text)
     command.params += _params_of(shared)
     if fields is not None:
+        command.settings = fields.names
         names = ", ".join(fields.names)
         setting = click.Option(
             ["--set"],
@@ -122,6 +130,14 @@ def _parameter(parameter: inspect.Parameter) -> click.Parameter:
     return click.Option([flag, parameter.name], **more)
 
 
+def _value(text: str) -> str | float | bool:
+    """A text as a file would have it: a flag, a number, or itself."""
+    for read in (int, float):
+        with suppress(ValueError):
+            return read(text) if text.isascii() and "_" not in text else text
+    return FLAGS.get(text.strip(), text.strip())
+
+
 def read_settings(written: Sequence[str], fields: Table[Any] | None) -> Mapping[str, Any]:
     """The values of `--set FIELD=VALUE`, read as they are in a file. Raises InputError."""
     from dse.errors import InputError
@@ -136,7 +152,7 @@ def read_settings(written: Sequence[str], fields: Table[Any] | None) -> Mapping[
             raise InputError(f"read {text!r}", field="--set", accepted=f"FIELD=VALUE, of {known}")
         if name in found:
             raise InputError(f"{name} is given twice", field="--set", accepted="each field once")
-        found[name] = value.split(",") if name in lists else FLAGS.get(value, value)
+        found[name] = [_value(v) for v in value.split(",")] if name in lists else _value(value)
     if not found or fields is None:
         return found
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -117,8 +118,7 @@ def best_instances(
             f"({len(sizes)} sizes): {told}; on {sizes[-1]}, {found.why_not[sizes[-1]]}. "
             "A lower --weight-dtype or more --chips-up-to may help"
         )
-    tables = [_joined(parts) for parts in (alone, within)]
-    return Instances(sizes, *tables, found.choices, found.why_not, found.why_late)
+    return replace(found, alone=_joined(alone), within=_joined(within))
 
 
 def _joined(parts: Sequence[Deployments]) -> Deployments:

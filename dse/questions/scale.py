@@ -139,6 +139,7 @@ def scale(
         if not value:
             accepted = f"an id that `dse catalog {listed} list` prints"
             raise InputError(f"--{needed} is missing", accepted=accepted)
+    assert model is not None
     extra = {name: fields.pop(name, None) for name in ("routing_skew", "requests_per_chip")}
     basis = fields.pop("price_basis", None) or "rental_3yr"
     flags = full({**fields, "disaggregated": disaggregated or None}, ServedOrPooled)
@@ -191,12 +192,12 @@ def scale(
     frames = [
         _stacked(
             "sizes",
-            f"One instance by its size, up to {chips_up_to} chips",
+            f"One instance by its size, up to {_chips(chips_up_to)}",
             answers,
             shown=SIZES,
             notes=[f"Sizes above {domains} leave the scale-up domain."],
         ),
-        _stacked("replication", f"{most} chips in total", answers, "replicas", REPLICAS),
+        _stacked("replication", f"{_chips(most)} in total", answers, "replicas", REPLICAS),
         _stacked("experts", f"Experts over more chips, {requests} requests per chip", answers),
         _stacked("jitter", "Largest useful collective by jitter, one user", answers),
         _stacked("stages", "One request over pipeline stages", answers),
@@ -307,9 +308,9 @@ class _OneChip:
         return float(table["tpot_s.low"][k]), float(table["tpot_s.high"][k])
 
     def row(self, chips: int) -> Mapping[str, Any]:
-        """The replicas of one size."""
-        k = int(np.flatnonzero(self.replicas["chips"] == chips)[0])
-        return {key: values[k] for key, values in self.replicas.items()}
+        """The replicas of one size; nothing where there are none."""
+        rows = np.flatnonzero(np.asarray(self.replicas.get("chips", ())) == chips)
+        return {key: values[rows[0]] for key, values in self.replicas.items()} if len(rows) else {}
 
     def headline(self) -> str:
         """How far to scale up, and what replicas then give."""
@@ -336,13 +337,13 @@ class _OneChip:
             f"{best['replicas']} x {self.best} give {plain(best['output_tokens_per_s'])} output "
             "tokens/s"
         )
-        whole = self.row(self.demand) if self.demand in self.replicas["chips"] else None
-        if whole is not None:
+        whole = self.row(self.demand)
+        if whole:
             factor = best["output_tokens_per_s"] / whole["output_tokens_per_s"]
             said += f", {plain(factor)} x one instance of {self.demand}"
         if math.isnan(best[USD]):
             return f"{said}."
-        instead = "" if whole is None else f" instead of {dollars(whole[USD])}"
+        instead = f" instead of {dollars(whole[USD])}" if whole else ""
         return f"{said}, at {dollars(best[USD])}{instead} per million tokens."
 
     def sentences(self) -> list[str]:
@@ -575,15 +576,15 @@ def _pools(first: Subject, one: _OneChip, degrees: Mapping[str, Any]) -> Mapping
             continue
         rate = pair.output_tokens_per_s / pair.chips
         single = max(within[RATE][within.chips <= size], default=0.0) if len(within) else 0.0
-        divisions = (division(before.table)[pair.prefill], division(after.table)[pair.decode])
+        before_row, after_row = (np.array([row]) for row in (pair.prefill, pair.decode))
         rows.append(
             {
                 "chips": size,
                 "used_chips": pair.chips,
                 "prefill_workers": pair.a,
-                "prefill_division": divisions[0],
+                "prefill_division": division(before.table.take(before_row))[0],
                 "decode_workers": pair.b,
-                "decode_division": divisions[1],
+                "decode_division": division(after.table.take(after_row))[0],
                 "concurrency": pair.in_flight,
                 "tpot_s": pair.tpot_s,
                 "ttft_s": pair.ttft_s,

@@ -17,6 +17,7 @@ READ = {
     "time": ("s", 1.0),
     "days": ("s", 1 / 86_400.0),
     "bytes": ("bytes", 1.0),
+    "binary": ("bytes", 1.0),
     "bandwidth": ("bytes/s", 1.0),
     "power": ("W", 1.0),
     "energy": ("J", 1.0),
