@@ -688,9 +688,7 @@ def _pictures(sizes: Table, answers: Sequence[_OneChip]) -> list[Figure]:
 
 def _beside(answers: Sequence[_OneChip]) -> Table:
     """How far to scale up each chip, in five columns."""
-    best = [
-        one.row(one.best) if one.best in one.replicas.get("chips", ()) else {} for one in answers
-    ]
+    best = [one.row(one.best or 0) for one in answers]
     columns = {
         "chip": [one.subject.chip for one in answers],
         "ceiling_chips": [one.at for one in answers],
