@@ -1,7 +1,7 @@
 """Size by room: files, lines, code lines (without docstrings, blank lines, comments and imports),
 and nodes of the syntax tree in thousands, which packing of lines does not change.
 
-    python3 tools/size.py [FOLDER ...]     from the top of a checkout; dse and tools if none is named
+    python3 tools/size.py [FOLDER ...]     from the top of a checkout (default: dse and tools)
 """
 
 from __future__ import annotations
