@@ -120,24 +120,22 @@ def _compared(
         progress(f"{name}: {done:,} of {total:,} shapes served")
 
     if kind == "by chip":
-        from dse.questions.basket.answer import basket
-        from dse.questions.basket.present import basket_answer
+        from dse.questions.compare.basket import basket_answer
 
         study = load_study(resolve_space(str(what[0])), _for(what[0], catalog), law)
-        return basket_answer(basket(study, _for(what[0], catalog), count))
-    from dse.questions.rediscovery import rediscover
-    from dse.questions.rediscovery.present import design_answer, designs_answer
+        return basket_answer(study, _for(what[0], catalog), count)
+    from dse.questions.compare.designs import designs_answer, rediscover
 
     if kind == "model":
         space = _space_of(what[0])
         study = load_study(resolve_space(space), _for(space, catalog), law)
         case = case_of(study, load_model(what[1]))
-        return design_answer(rediscover(case, _for(space, catalog), count))
+        return designs_answer([rediscover(case, _for(space, catalog), count)])
     name = str(what[0]).removeprefix(f"{CASES}/")
     paths = list(shipped_cases().values()) if name == CASES else [resolve_case(name)]
     cases = [load_case(path, law, catalog) for path in paths]
     found = [rediscover(case, catalog, count) for case in cases]
-    return designs_answer(found) if name == CASES else design_answer(found[0])
+    return designs_answer(found)
 
 
 # What each kind of comparison is called in a message.
