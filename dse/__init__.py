@@ -87,11 +87,13 @@ _PLACES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module 'dse' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_PLACES[name]), name)
-    return found
+if not TYPE_CHECKING:  # a checker knows the names from above, and reports a misspelt one
+
+    def __getattr__(name: str) -> Any:
+        if name not in _PLACES:
+            raise AttributeError(f"module 'dse' has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(_PLACES[name]), name)
+        return found
 
 
 def __dir__() -> list[str]:

@@ -385,7 +385,7 @@ def test_the_group_sizes():
 def test_without_pytorch_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     for call in (load_torch, lambda: pick_device("cpu")):
-        with pytest.raises(InputError, match=r"pip install 'dse\[calibrate\]'"):
+        with pytest.raises(InputError, match=r"pip install torch"):
             call()
 
 
