@@ -84,7 +84,7 @@ COUNTS = {
     UNDECIDED: "undecided",
 }
 VERDICTS = tuple(COUNTS)
-SHOWN = ("claim", "part", "verdict", "number", "rule")  # columns of the verdicts
+SHOWN = ("claim", "claim_part", "verdict", "claim_number", "claim_rule")  # columns of the verdicts
 # The questions that a part may ask, each the place of its function.
 EVIDENCE = "dse.accuracy.evidence"
 ASKED: Mapping[str, tuple[str, str]] = {
@@ -604,7 +604,8 @@ def answer(judgements: Sequence[Mapping[str, Any]]) -> Answer:
         "claims",
         "Parts of each claim by verdict",
         {
-            **{key: [claim[key] for claim in judgements] for key in ("claim", "title")},
+            "claim": [claim["claim"] for claim in judgements],
+            "claim_title": [claim["title"] for claim in judgements],
             **{key: [count[v] or None for count in of_claim] for v, key in COUNTS.items()},
         },
     )
@@ -612,10 +613,12 @@ def answer(judgements: Sequence[Mapping[str, Any]]) -> Answer:
         "parts",
         "Verdicts",
         {
-            **{key: [claim[key] for claim, _ in rows] for key in ("claim", "title")},
-            "part": [part["says"] for _, part in rows],
+            "claim": [claim["claim"] for claim, _ in rows],
+            "claim_title": [claim["title"] for claim, _ in rows],
+            "claim_part": [part["says"] for _, part in rows],
             "verdict": [verdict_words(part) for _, part in rows],
-            **{key: [part[key] for _, part in rows] for key in ("number", "rule")},
+            "claim_number": [part["number"] for _, part in rows],
+            "claim_rule": [part["rule"] for _, part in rows],
         },
         shown=SHOWN[alone:],
         on_console=alone,
@@ -625,15 +628,15 @@ def answer(judgements: Sequence[Mapping[str, Any]]) -> Answer:
         "Cases",
         {
             "claim": [claim["claim"] for claim, _, _ in cases],
-            "part": [part["says"] for _, part, _ in cases],
-            "case": [case["name"] or None for _, _, case in cases],
-            "number": [show_as(part["show"], case["value"]) for _, part, case in cases],
-            "bounds": [part["holds"] for _, part, _ in cases],
+            "claim_part": [part["says"] for _, part, _ in cases],
+            "claim_case": [case["name"] or None for _, _, case in cases],
+            "claim_number": [show_as(part["show"], case["value"]) for _, part, case in cases],
+            "claim_bounds": [part["holds"] for _, part, _ in cases],
             "holds": [case["holds"] for _, _, case in cases],
             "reason": [case["why"] for _, _, case in cases],
             "command": [case["command"] for _, _, case in cases],
         },
-        shown=("part", "case", "number", "bounds", "holds", "reason"),
+        shown=("claim_part", "claim_case", "claim_number", "claim_bounds", "holds", "reason"),
         on_console=alone and len(cases) <= CONSOLE_CASES,
     )
     commands = dict.fromkeys(part["cases"][0]["command"] for _, part in rows if part["cases"])
