@@ -154,7 +154,6 @@ _CHOICES: tuple[tuple[str, click.ParamType, str], ...] = (
 )
 _SERVED: tuple[tuple[str, click.ParamType, str], ...] = (
     ("--acceptance", Between(0.0, 1.0), "Share of drafts accepted; else as published."),
-    ("--draft-share", Between(0.0, 10.0), "Draft's time over a step's; else an MTP module's."),
     ("--prefix-hit-rate", Between(0.0, 0.999), "Share of prompt tokens in the cache."),
     (
         "--network-overlap",
