@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dse.answer.answer import Answer
     from dse.catalog import load_catalog
     from dse.questions.check.ask import check
+    from dse.questions.claims import claims
     from dse.questions.compare.ask import compare
     from dse.questions.estimate.ask import estimate, fewest_chips
     from dse.questions.export import export
@@ -44,6 +45,7 @@ __all__ = [
     "Answer",
     "Study",
     "check",
+    "claims",
     "compare",
     "estimate",
     "export",
@@ -67,6 +69,7 @@ _PLACES = {
     "Answer": "dse.answer.answer",
     "Study": "dse.study.result",
     "check": "dse.questions.check.ask",
+    "claims": "dse.questions.claims",
     "compare": "dse.questions.compare.ask",
     "estimate": "dse.questions.estimate.ask",
     "export": "dse.questions.export",

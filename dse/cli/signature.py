@@ -110,7 +110,9 @@ def _parameter(parameter: inspect.Parameter) -> click.Parameter:
         kind = next(one for one in get_args(kind) if one is not type(None))
     required = parameter.default is inspect.Parameter.empty
     if opt.positional:
-        return click.Argument([parameter.name], required=required)
+        nargs = -1 if several else 1
+        metavar = opt.metavar or None
+        return click.Argument([parameter.name], required=required, nargs=nargs, metavar=metavar)
     row = find(parameter.name)
     said = opt.help or (f"{row.meaning[0].upper()}{row.meaning[1:]}." if row else "")
     more: dict[str, Any] = {"help": said, "multiple": several, "metavar": opt.metavar or None}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dse.blocks.moe import ROUTING_SKEW, busiest_rank, distinct_experts, most_distinct
 from dse.data import hardware_dir
-from dse.measure.fitting import fit
+from dse.measure.laws import fit
 from dse.physics.step import computed_rows
 from dse.schema.dtypes import arithmetic
 from dse.schema.efficiency import Collective, Efficiency, Law, load_efficiency

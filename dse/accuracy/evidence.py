@@ -1,10 +1,10 @@
-"""Figures that claims rest on and no verb prints as one number: shipped rows, figures of a chip,
-joules of an access against a multiply, measured pairs of chips."""
+"""Figures that claims rest on and no verb prints as one number: shipped rows, joules of an access
+against a multiply, measured pairs of chips."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,27 +17,7 @@ from dse.accuracy.scores import SAME
 from dse.catalog import MEASUREMENTS, Catalog, load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError
-from dse.questions.catalog.chips import show_chip
-from dse.schema.catalog import with_own_chips
-from dse.schema.derive import derive
 from dse.schema.dtypes import arithmetic
-
-
-def chip(chip: str, settings: Sequence[str] = (), *, catalog: Catalog) -> dict[str, Any]:
-    """Figures of a chip by name (`peak_bf16`, `tdp`), its memory tiers and year; `settings` as
-    those of `dse estimate`."""
-    if settings:
-        own = derive(catalog, chip, settings)
-        catalog, chip = with_own_chips(catalog, [own]), own.chip.id
-    found = show_chip(catalog, chip).document
-    spec = catalog.chip(found["id"])
-    own_memory = {"bytes": spec.capacity_bytes, "bytes_per_s": spec.memories[0].bytes_per_s}
-    return {
-        **{row["name"]: row["value"] for row in found["figures"]},
-        "memory": own_memory,
-        "tier": {tier["name"]: tier for tier in found["tiers"]},
-        "year": found["year"],
-    }
 
 
 def energy(*, catalog: Catalog) -> dict[str, dict[str, float]]:

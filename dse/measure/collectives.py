@@ -15,15 +15,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dse.measure.files import Links
-from dse.measure.fitting import link_law
+from dse.measure.laws import OPERATIONS
 from dse.measure.torch_bench import load_torch
 
 SMALLEST = 2**13
 LARGEST = {"cuda": 2**29, "cpu": 2**26}
-OPERATIONS = ("all_reduce", "all_gather", "all_to_all")
-TOP_LATENCY_US = {"cuda": 300.0, "cpu": 10_000.0}
-WIRE = {"all_reduce": 2.0, "all_gather": 1.0, "all_to_all": 1.0}  # times (n - 1) / n of the bytes
 TIMEOUT_S = 120
 
 
@@ -134,23 +130,3 @@ def _samples(
     runs = max(1, int(1e-3 / one))
     passes = int(np.clip(budget / (one * runs), 5, 15))
     return [timed(runs) for _ in range(passes)]
-
-
-def fits(rows: pd.DataFrame, link: float, kind: str) -> Links:
-    """Constants of each collective by number of devices; `link`: bytes a second and direction."""
-    out: Links = {}
-    for operation in OPERATIONS:
-        for n in sorted(set(rows.devices)):
-            part = rows[(rows.operation == operation) & (rows.devices == n)]
-            size = part.bytes.to_numpy(float)
-            wire_s = WIRE[operation] * (n - 1) / n * size / link
-            out.setdefault(operation, {})[n] = link_law(
-                size, wire_s, part.seconds.to_numpy(), top_us=TOP_LATENCY_US[kind]
-            )
-    return out
-
-
-def best_rate(rows: pd.DataFrame) -> float:
-    """Most wire bytes a second of any measured collective."""
-    wire = rows.operation.map(WIRE) * (rows.devices - 1) / rows.devices * rows.bytes
-    return float((wire / rows.seconds).max())
