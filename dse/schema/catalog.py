@@ -22,14 +22,14 @@ from dse.files import full_path, read_bytes
 from dse.record import record
 from dse.schema.backend import Backend, load_backends
 from dse.schema.calibration import FILE as CALIBRATION
-from dse.schema.calibration import NONE, Calibration, load_calibration
+from dse.schema.calibration import NONE, Calibration
 from dse.schema.chip import ROOFLINE, Chip, load_chip
 from dse.schema.costs import FILE as COSTS_FILE
 from dse.schema.costs import NO_COSTS, Costs, check_chips, load_costs
 from dse.schema.efficiency import Efficiency, load_efficiency
 from dse.schema.energy import FILE as ENERGY
 from dse.schema.energy import NONE as NO_ENERGY
-from dse.schema.energy import EnergyConstants, load_energy
+from dse.schema.energy import EnergyConstants
 from dse.schema.loader import Lazy, did_you_mean, load_yaml
 from dse.schema.own_prices import last_day, with_own_prices
 from dse.schema.prices import (
@@ -42,10 +42,10 @@ from dse.schema.prices import (
 )
 from dse.schema.reader import Mistakes
 from dse.schema.reliability import FILE as RELIABILITY
-from dse.schema.reliability import NO_RELIABILITY, Reliability, load_reliability
+from dse.schema.reliability import NO_RELIABILITY, Reliability
 from dse.schema.system import ON_PCIE, THROUGH_HOST, FabricLevel, System, load_system
 from dse.schema.tiers import FILE as TIERS_FILE
-from dse.schema.tiers import NO_TIERS, TierDefaults, load_tiers
+from dse.schema.tiers import NO_TIERS, TierDefaults
 
 if TYPE_CHECKING:
     from dse.schema.own_chip import OwnChip
@@ -355,7 +355,7 @@ def _read(folder: _Folder, source: Source) -> Catalog:
     own = [_own_chip(file, path, source.efficiency) for file in source.chips]
     replacing = _by_id([load_efficiency(file) for file in source.efficiency])
     laws = ChainMap(dict(replacing), folder.laws) if replacing else folder.laws  # pyright: ignore
-    fitted = _read_or(path / "efficiency" / CALIBRATION, load_calibration, NONE)
+    fitted = _read_or(path / "efficiency" / CALIBRATION, Calibration.load, NONE)
     backends = load_backends(path / "backends")
 
     def checked(name: str) -> Chip:
@@ -383,9 +383,9 @@ def _read(folder: _Folder, source: Source) -> Catalog:
         purchases=purchases + bought,
         backends={name: fitted.backend(backend) for name, backend in backends.items()},
         calibration=fitted,
-        tiers=_read_or(path / TIERS_FILE, load_tiers, NO_TIERS),
-        energy=_read_or(path / ENERGY, load_energy, NO_ENERGY),
-        reliability=_read_or(path / RELIABILITY, load_reliability, NO_RELIABILITY),
+        tiers=_read_or(path / TIERS_FILE, TierDefaults.load, NO_TIERS),
+        energy=_read_or(path / ENERGY, EnergyConstants.load, NO_ENERGY),
+        reliability=_read_or(path / RELIABILITY, Reliability.load, NO_RELIABILITY),
         costs=_read_or(path / COSTS_FILE, load_costs, NO_COSTS),
     )
     return with_own_chips(shipped, own, replacing) if own else shipped

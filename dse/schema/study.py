@@ -58,8 +58,7 @@ from dse.schema.training_section import (
 from dse.schema.views import View, read_views
 from dse.schema.wishes import ALIKE, EXACT, Resolution, Wish, read_resolution, read_wish
 from dse.schema.workloads import (
-    WEIGHTED,
-    WORKLOAD,
+    WeightedWorkload,
     WorkloadSpec,
     check_acceptance,
     has_metric,
@@ -154,8 +153,8 @@ SPACE = Table(
     Field("name", Text(1, 100)),
     Field("title", Text(), ""),
     Field("description", Text(), ""),
-    Field("workload", WORKLOAD, None, meaning="what is served"),
-    Field("workloads", Listed(WEIGHTED), None, meaning="several, with weights"),
+    Field("workload", WorkloadSpec, None, meaning="what is served"),
+    Field("workloads", Listed(WeightedWorkload), None, meaning="several, with weights"),
     Field("price_basis", Text(), meaning="what a chip-hour costs: rental_3yr, on_demand, ..."),
     Field("costs", Raw(), None, meaning="in place of lines of hardware/costs.yaml"),
     Field("demand", DEMAND, None, meaning="average and peak that points are priced for"),

@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_origin, get_type_hints
 from dse.data import hardware_dir
 from dse.errors import InputError
 from dse.record import record
-from dse.schema.calibration import load_calibration
+from dse.schema.calibration import Calibration
 from dse.schema.loader import did_you_mean, load_yaml
 from dse.schema.reader import Date, Field, Number, Table, Text, Word, read
 
@@ -130,7 +130,7 @@ def load_training_stack(path: Path) -> TrainingStack:
 def fitted_clocks() -> Mapping[str, float]:
     """The fitted clocks by chip of the shipped calibration; none without it."""
     path = hardware_dir() / CALIBRATION
-    factors = load_calibration(path).factors if path.exists() else {}
+    factors = Calibration.load(path).factors if path.exists() else {}
     marked = {name.partition(CLOCK): value for name, value in factors.items() if CLOCK in name}
     return MappingProxyType({chip: value for (_, _, chip), value in marked.items()})
 

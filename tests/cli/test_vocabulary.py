@@ -15,7 +15,7 @@ from dse.cli.options import DEPLOYED
 from dse.schema.axes import AXES
 from dse.schema.backend import TUNINGS
 from dse.schema.plan import NOT_OF_A_PLAN, PLAN
-from dse.schema.workloads import SERVED, WORKLOAD
+from dse.schema.workloads import SERVED, WorkloadSpec
 from tests.cli.conftest import dse
 
 SPACE: dict[str, Any] = {
@@ -73,7 +73,7 @@ def test_every_field_of_a_deployment_is_one_of_a_plan_or_named_with_the_reason()
     demand = listed.kind
     here = {*PLAN.names, *demand.names, *demand.elsewhere, *NOT_OF_A_PLAN}
     there = {name for name, rule in AXES.items() if rule.section != "model"}
-    assert there | {*WORKLOAD.names} <= here
+    assert there | {*WorkloadSpec.table.names} <= here
 
 
 @pytest.mark.parametrize("verb", ["estimate", "fleet", "whatif", "scale"])
