@@ -15,7 +15,7 @@ from dse.schema.efficiency import EFFICIENCY
 from dse.schema.energy import EnergyConstants
 from dse.schema.figure import Figured, Value, sourced
 from dse.schema.own_chip import SHORT
-from dse.schema.plan import PLAN
+from dse.schema.plan import Plan
 from dse.schema.prices import Basis
 from dse.schema.rack import RACK
 from dse.schema.reader import (
@@ -42,7 +42,7 @@ from dse.schema.reader import (
 )
 from dse.schema.rediscovery import CASE
 from dse.schema.reliability import Reliability
-from dse.schema.study import SPACE
+from dse.schema.study import Study
 from dse.schema.system import SYSTEM
 from dse.schema.tiers import TierDefaults
 from dse.schema.training_stack import STACK
@@ -59,8 +59,8 @@ its source.
 """
 PAGES = {
     "A figure": ("wherever a table says `figure`", sourced(Value("count"))),
-    "A space": ("`search_spaces/*.yaml`; its axes are in [spaces.md](spaces.md)", SPACE),
-    "A fleet plan": ("`search_spaces/plans/*.yaml`", PLAN),
+    "A space": ("`search_spaces/*.yaml`; its axes are in [spaces.md](spaces.md)", Study),
+    "A fleet plan": ("`search_spaces/plans/*.yaml`", Plan),
     "Costs of owning": ("`--costs FILE`, or `costs:` of a space or a plan", OWN_COSTS),
     "A chip of your own": ("`--chip FILE`, in short form", SHORT),
     "A chip": ("`hardware/chips/*.yaml`, and a chip of your own in full form", CHIP),

@@ -122,10 +122,7 @@ class Backend(Schema, kw_only=True):
     )
     first_token_steps: float = field(Number(0), default=0.0, meaning="decode steps added to it")
     cold_s: float = field(
-        Quantity("s"),
-        default=0.0,
-        written="cold",
-        meaning="added to a first burst without warm-up",
+        Quantity("s"), default=0.0, written="cold", meaning="added to a first burst without warm-up"
     )
     poll_steps: float = field(
         _COUNT, default=1.0, meaning="decode steps between two looks for new requests"

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dse import units
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.blocks import WEIGHT_PARTS
@@ -25,15 +24,13 @@ from dse.schema.model import Model
 from dse.schema.model_catalog import model_of_row, resolve_model
 from dse.schema.own_config import config_of, model_of
 from dse.schema.reader import (
+    TRAINING_TOKENS,
     Field,
     Mistakes,
     Number,
     Place,
-    Quantity,
     Table,
     Text,
-    Then,
-    WithText,
     each,
     together,
 )
@@ -66,12 +63,8 @@ SHAPE = (
 )
 
 
-def _tokens(read: tuple[float, str]) -> float:
-    return units.check_training_tokens(*read)
-
-
 RUN = Table(
-    Field("training_tokens", Then(WithText(Quantity("tokens", "more than zero")), _tokens)),
+    Field("training_tokens", TRAINING_TOKENS),
     Field("loss", Number(above=0, below=20, says="nats per token, above 0 and below 20")),
     Field("name", Text(1, 200), ""),
     Field("model", Text(1), ""),

@@ -21,6 +21,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field as made_anew
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, dataclass_transform
 
@@ -216,9 +217,17 @@ def field(
     return Field(written, kind, default, "", meaning, example, required=required, null=null)
 
 
+@record
+class Gathered:
+    """What `gathered` says of an attribute."""
+
+    fields: tuple[Field, ...]
+    default: Mapping[str, Any]
+
+
 def gathered(*fields: Field, default: Mapping[str, Any]) -> Any:
-    """Fields of the file whose values by name are one mapping, empty in a program."""
-    return fields
+    """Fields of the file whose values by name are one mapping; in a program it is `default`."""
+    return Gathered(fields, default)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field, gathered))
@@ -236,9 +245,9 @@ class Schema:
         fields = {one.name: one for one in cls.table.fields} if hasattr(cls, "table") else {}
         for name in cls.__annotations__:
             given = vars(cls).get(name)
-            if isinstance(given, tuple) and given and isinstance(given[0], Field):
-                fields |= {one.name: replace(one, to=name, gathered=True) for one in given}
-                setattr(cls, name, made_anew(default_factory=dict))
+            if isinstance(given, Gathered):
+                fields |= {one.name: replace(one, to=name, gathered=True) for one in given.fields}
+                setattr(cls, name, made_anew(default_factory=partial(dict, given.default)))
             elif isinstance(given, Field):
                 written = given.name or name
                 default = REQUIRED if given.required else given.default
@@ -255,11 +264,11 @@ class Schema:
     @classmethod
     def _made(cls, **values: Any) -> Self:
         made = cls(**values)
-        made.check()
-        return made
+        return made.check() or made
 
-    def check(self) -> None:
-        """Raises Refused, or an InputError with the field, for values that do not go together."""
+    def check(self) -> Self | None:
+        """Raises Refused, or an InputError with the field, for values that do not go together; may
+        give the object that is meant in place of this one."""
 
     @classmethod
     def read(cls, written: Any, at: Place) -> Self | None:
@@ -595,3 +604,9 @@ class Then:
         if len(at.mistakes.errors) > before:
             return None
         return at.call(lambda: self.make(value))
+
+
+# Tokens that a model may be trained on.
+TRAINING_TOKENS = Then(
+    WithText(Quantity("tokens", "more than zero")), lambda read: units.check_training_tokens(*read)
+)

@@ -126,10 +126,7 @@ def is_open(document: Document) -> bool:
 
 
 def read_workloads(
-    files: Sequence[WorkloadSpec] | None,
-    document: Document,
-    catalog: Catalog,
-    mistakes: Mistakes,
+    files: Sequence[WorkloadSpec] | None, document: Document, catalog: Catalog, mistakes: Mistakes
 ) -> tuple[WorkloadSpec, ...]:
     """The workloads of a space, weights scaled to a sum of 1. What is wrong goes to `mistakes`;
     `files` is None where the file could not be read as a whole."""
