@@ -6,12 +6,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from itertools import groupby
+from math import inf
 
 from dse import units
 from dse.schema.backend import Backend
 from dse.schema.chip import CHIP
 from dse.schema.costs import OWN_COSTS
-from dse.schema.efficiency import EFFICIENCY
+from dse.schema.efficiency import Efficiency
 from dse.schema.energy import EnergyConstants
 from dse.schema.figure import Figured, Value, sourced
 from dse.schema.own_chip import SHORT
@@ -65,7 +66,7 @@ PAGES = {
     "A chip of your own": ("`--chip FILE`, in short form", SHORT),
     "A chip": ("`hardware/chips/*.yaml`, and a chip of your own in full form", CHIP),
     "A system": ("`hardware/systems/*.yaml`", SYSTEM),
-    "Kernel efficiencies": ("`hardware/efficiency/*.yaml`, `--efficiency-file FILE`", EFFICIENCY),
+    "Kernel efficiencies": ("`hardware/efficiency/*.yaml`, `--efficiency-file FILE`", Efficiency),
     "A serving backend": ("`hardware/backends/*.yaml`", Backend),
     "Training software": ("`hardware/training/*.yaml`", STACK),
     "A rack": ("`hardware/racks/*.yaml`", RACK),
@@ -171,7 +172,7 @@ def default(one: Field) -> str:
     """What is said of a field that is left out."""
     if one.default is REQUIRED:
         return "required"
-    plain = one.default is OPTIONAL or one.default in (None, "", (), {})
+    plain = one.default is OPTIONAL or one.default in (None, "", (), {}, inf)
     if plain or not isinstance(one.default, str | int | float):
         return ""
     return f"default {brief(one.default)}"

@@ -240,5 +240,5 @@ def owned(chip: str, found: Owning, costs: Costs) -> Breakdown:
     unused |= {"server_factor"} if found.price.name == "server_price" else set()
     unused |= {"server_power_factor"} if found.power.name != "tdp" else set()
     inputs = [one for name, one in costs.inputs.items() if name not in unused]
-    inputs += [one.cost for one in costs.counted.values()]
+    inputs += costs.counted.values()
     return Breakdown(chip, OWNED, parts, (found.price, found.power), (*inputs,), found.price.date)
