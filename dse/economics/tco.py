@@ -173,7 +173,14 @@ def with_basis(catalog: Catalog, basis: str, costs: Costs | None = None) -> Cata
 def _price_row(found: Breakdown) -> PriceRow:
     rule = " + ".join(f"{part.name} {part.usd_per_chip_hour:.3g}" for part in found.parts)
     sources = "; ".join(dict.fromkeys(one.source for one in found.facts))
-    return PriceRow(found.chip, OWNED, found.usd_per_chip_hour, rule, found.date, sources, "", 0)
+    return PriceRow(
+        chip=found.chip,
+        basis=OWNED,
+        usd_per_chip_hour=found.usd_per_chip_hour,
+        provider=rule,
+        date=found.date,
+        source=sources,
+    )
 
 
 def upkeep_usd_per_hour(found: Owning, costs: Costs) -> dict[str, float]:

@@ -31,14 +31,15 @@ from dse.schema.energy import FILE as ENERGY
 from dse.schema.energy import NONE as NO_ENERGY
 from dse.schema.energy import EnergyConstants
 from dse.schema.loader import Lazy, did_you_mean, load_yaml
-from dse.schema.own_prices import last_day, with_own_prices
 from dse.schema.prices import (
     PriceRow,
     PriceTable,
     PurchaseRow,
+    last_day,
     load_prices,
     load_purchases,
     rows_of_file,
+    with_own_prices,
 )
 from dse.schema.reader import Mistakes
 from dse.schema.reliability import FILE as RELIABILITY

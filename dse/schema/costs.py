@@ -371,7 +371,8 @@ class _Line:
         if not self.own and found["kind"] == "assumed" and not found["note"]:
             return at.wrong("an assumed cost without its reason", "a `note` that says why")
         kind, source = found["kind"] or "given", found["source"] or file
-        return Cost(name, *found["value"], kind, source, found["date"], found["note"])
+        value, text = found["value"]
+        return Cost(name, value, text, kind, source, found["date"], found["note"])
 
 
 _GB = units.parse("1 GB", "bytes")

@@ -80,7 +80,7 @@ class Law(Schema):
     note: str | None = field(Text(), default=None)
 
 
-class Collective(Schema):
+class Collective(Schema, kw_only=True):
     """For n chips, with transfer = wire bytes / (bandwidth_fraction(n) * link),
 
         seconds = latency_s(n) + transfer + ramp(n) * sqrt(latency_s(n) * transfer)

@@ -379,12 +379,18 @@ def read_prices(
             continue
         bare = not isinstance(written[basis], Mapping)
         line = document.line(("prices", basis, *([] if bare else ["value"]))) or 0
-        said = f"{price.kind}: {price.note}"
-        about = (
-            (OWN_SOURCE, UNDATED, document.file, "")
-            if bare
-            else (said, price.date, price.source, said)
+        said = "" if bare else f"{price.kind}: {price.note}"
+        rows.append(
+            PriceRow(
+                chip=document.data.get("id", ""),
+                basis=basis,
+                usd_per_chip_hour=price.value,
+                provider=OWN_SOURCE if bare else said,
+                date=price.date,
+                source=document.file if bare else price.source,
+                note=said,
+                line=line,
+            )
         )
-        rows.append(PriceRow(document.data.get("id", ""), basis, price.value, *about, line))
     alone = Document(document.file, {**document.data, "prices": ()}, document.lines)
     return tuple(rows), rows_of_file(alone, mistakes)[1]

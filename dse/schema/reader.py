@@ -295,6 +295,26 @@ def read(kind: Kind, document: Document, path: KeyPath = (), written: Any = REQU
     return value
 
 
+def csv_table(
+    table: Table[T], rows: Iterable[Sequence[str]], header: Sequence[str], file: str
+) -> tuple[list[tuple[int, T]], list[InputError]]:
+    """(line, what it says) of the rows of a CSV file below its header, and every mistake. An empty
+    cell is a field that is left out."""
+    found, errors = [], []
+    for line, cells in enumerate(rows, start=2):
+        if not any(cell.strip() for cell in cells):
+            continue
+        mistakes = Mistakes(Document(file, {}, {(): line}))
+        if len(cells) != len(header):
+            mistakes.add((), f"read {len(cells)} cells", f"{len(header)} cells")
+        named = zip(header, cells, strict=False)
+        written = {name: cell.strip() for name, cell in named if cell.strip()}
+        row = None if mistakes.errors else table.read(written, Place(mistakes))
+        errors += mistakes.errors
+        found += [] if row is None else [(line, row)]
+    return found, errors
+
+
 def each(error: InputError) -> list[InputError]:
     """The mistakes that an error reports."""
     return error.errors if isinstance(error, InputErrors) else [error]
