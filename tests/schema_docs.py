@@ -10,7 +10,7 @@ from math import inf
 
 from dse import units
 from dse.schema.backend import Backend
-from dse.schema.chip import CHIP
+from dse.schema.chip import Chip
 from dse.schema.costs import OWN_COSTS
 from dse.schema.efficiency import Efficiency
 from dse.schema.energy import EnergyConstants
@@ -64,7 +64,7 @@ PAGES = {
     "A fleet plan": ("`search_spaces/plans/*.yaml`", Plan),
     "Costs of owning": ("`--costs FILE`, or `costs:` of a space or a plan", OWN_COSTS),
     "A chip of your own": ("`--chip FILE`, in short form", SHORT),
-    "A chip": ("`hardware/chips/*.yaml`, and a chip of your own in full form", CHIP),
+    "A chip": ("`hardware/chips/*.yaml`, and a chip of your own in full form", Chip),
     "A system": ("`hardware/systems/*.yaml`", SYSTEM),
     "Kernel efficiencies": ("`hardware/efficiency/*.yaml`, `--efficiency-file FILE`", Efficiency),
     "A serving backend": ("`hardware/backends/*.yaml`", Backend),

@@ -24,7 +24,7 @@ from dse.data import hardware_dir
 from dse.errors import Doubt
 from dse.files import full_path
 from dse.record import record
-from dse.schema.chip import CHIP, DIMENSION, FIGURES, HYPOTHETICAL, Chip, chip_table, read_chip
+from dse.schema.chip import DIMENSION, FIGURES, HYPOTHETICAL, Chip, load_chip
 from dse.schema.figure import OWN_SOURCE, REASON, Figure, Figured, Value
 from dse.schema.loader import Document, did_you_mean, load_yaml
 from dse.schema.plausible import FAR, USD_PER_HOUR
@@ -44,6 +44,8 @@ from dse.schema.reader import (
     Text,
     Whole,
     Word,
+    field,
+    read,
 )
 from dse.schema.system import TOPOLOGIES, System, read_system
 
@@ -95,7 +97,7 @@ _FULL_ALONE = (
 SHORT = Table(
     *(
         replace(one, default=_OWN.get(one.name, one.default))
-        for one in CHIP.fields
+        for one in Chip.table.fields
         if one.name not in _FULL_ALONE
     ),
     *(Field(name, Figured(unit, bare="the file"), OPTIONAL) for name, unit in DIMENSION.items()),
@@ -135,7 +137,7 @@ def read_own_chip(
     folder = folder or hardware_dir()
     document = load_yaml(path)
     if os.path.dirname(full_path(path)) == full_path(folder / "chips"):
-        return OwnChip(read_chip(document), None, (), (), document)
+        return OwnChip(load_chip(path), None, (), (), document)
     if "figures" not in document.data:
         document = _from_short_form(document, folder, efficiency)
     return _doubt(read_full_form(document, folder, efficiency))
@@ -287,17 +289,31 @@ class OwnChip:
     document: Document
 
 
-# `system` is an id, or the content of a file of `hardware/systems/`, which is read by itself.
-OWN_CHIP = chip_table(
-    Field("system", Raw(), meaning="id of a system, or its content"),
-    Field("prices", Raw(), {}, meaning="price per hour by basis, or one with its source; or rows"),
-    Field(
-        "derived_from",
+class _FullForm(Chip, kw_only=True):
+    """A chip file whose `system` is an id, or the content of a file of `hardware/systems/`, which
+    is read by itself, as prices are."""
+
+    system: Any = field(Raw(), meaning="id of a system, or its content")
+    prices: Any = field(
+        Raw(), default={}, meaning="price per hour by basis, or one with its source; or rows"
+    )
+    origin: Mapping[str, Any] | None = field(
         Table(Field("chip", Text(1)), Field("changes", Listed(Text(), 1))),
-        None,
+        default=None,
+        written="derived_from",
         meaning="what a hypothetical chip was made from",
-    ),
-)
+    )
+
+    def check(self) -> _FullForm:
+        chip = super().check()
+        if self.origin is None:
+            return chip
+        parent, changes = self.origin["chip"], self.origin["changes"]
+        said = f"hypothetical, {parent} with {'; '.join(changes)}"
+        made = {"derived_from": parent, "changes": changes, "assumed": (said, *chip.assumed)}
+        return replace(chip, **made)
+
+
 BY_BASIS = ByName(
     Figured(Value("usd/h", usual=USD_PER_HOUR), alone=True, bare=OWN_SOURCE),
     names=Basis(computed=True),
@@ -308,7 +324,7 @@ def read_full_form(document: Document, folder: Path, efficiency: Sequence[str] =
     """The chip of a document in full form, as `dse.schema.own_chip.read_own_chip` gives it. Raises
     InputError with every mistake at once."""
     mistakes = Mistakes(document)
-    chip = mistakes.attempt(lambda: read_chip(document, OWN_CHIP))
+    chip = mistakes.attempt(lambda: read(_FullForm, document))
     written = document.data.get("system")
     system = None
     if isinstance(written, Mapping):
@@ -317,16 +333,8 @@ def read_full_form(document: Document, folder: Path, efficiency: Sequence[str] =
     check_names(document, folder, efficiency, mistakes)
     mistakes.finish()
     assert chip is not None
-    if system is not None:
-        chip = replace(chip, system=system.id)
-    if (origin := document.data.get("derived_from")) is not None:
-        changes = tuple(str(change) for change in origin["changes"])
-        chip = replace(
-            chip,
-            derived_from=origin["chip"],
-            changes=changes,
-            assumed=(f"hypothetical, {origin['chip']} with {'; '.join(changes)}", *chip.assumed),
-        )
+    named = chip.system if system is None else system.id
+    chip = replace(chip, system=named, file=document.file)
     return OwnChip(chip, system, prices, purchases, document)
 
 
@@ -351,17 +359,17 @@ def check_names(
                 "or neither (nor derived_from)"
             )
             mistakes.add(("id",), message, accepted)
-    for field, place in (("efficiency", "efficiency"), ("system", "systems")):
-        text = data.get(field)
+    for part, place in (("efficiency", "efficiency"), ("system", "systems")):
+        text = data.get(part)
         known = sorted(path.stem for path in (folder / place).glob("*.yaml"))
-        if field == "efficiency":
+        if part == "efficiency":
             known += [str(load_yaml(path).data.get("id")) for path in efficiency]
         if isinstance(text, str) and text not in known:
-            message = f"read {text!r}: no such {field}{did_you_mean(text, known)}"
-            mistakes.add((field,), message, ", ".join(known))
-        elif field == "system" and not isinstance(text, str | Mapping | None):
+            message = f"read {text!r}: no such {part}{did_you_mean(text, known)}"
+            mistakes.add((part,), message, ", ".join(known))
+        elif part == "system" and not isinstance(text, str | Mapping | None):
             message, accepted = f"read {text!r}", "the id of a system, or a mapping"
-            mistakes.add((field,), message, accepted)
+            mistakes.add((part,), message, accepted)
 
 
 def read_prices(
