@@ -32,7 +32,6 @@ from dse.schema.energy import NONE as NO_ENERGY
 from dse.schema.energy import EnergyConstants
 from dse.schema.loader import Lazy, did_you_mean, load_yaml
 from dse.schema.prices import (
-    PriceRow,
     PriceTable,
     PurchaseRow,
     last_day,
@@ -320,29 +319,28 @@ class _Folder:
 
     @classmethod
     def read(cls, path: Path) -> _Folder:
-        """All of it, now. Raises InputError for what is wrong."""
+        """All of it, now; of the shipped one, of which each file is named after the id in it, what
+        is asked for, then. Raises InputError for what is wrong."""
+
+        def entries(folder: str, load: Callable[[Path], EntryT]) -> Mapping[str, EntryT]:
+            files = {file.stem: file for file in _files(path / folder)}
+            if path == hardware_dir():
+                return Lazy(files, lambda name: load(files[name]))
+            return _by_id(map(load, files.values()))
+
         if not path.is_dir():
             raise InputError("no such folder", file=str(path))
-        chips = _by_id(map(load_chip, _files(path / "chips")))
-        systems = _by_id(map(load_system, _files(path / "systems")))
-        return cls(path, chips, systems, _by_id(map(load_efficiency, _files(path / "efficiency"))))
+        return cls(
+            path,
+            entries("chips", load_chip),
+            entries("systems", load_system),
+            entries("efficiency", load_efficiency),
+        )
 
 
 @cache
 def _shipped_folder() -> _Folder:
-    """Its files, of which each is named after the id in it, as they are asked for."""
-    path = hardware_dir()
-
-    def lazy(folder: str, load: Callable[[Path], T]) -> Lazy[T]:
-        files = {file.stem: file for file in _files(path / folder)}
-        return Lazy(files, lambda name: load(files[name]))
-
-    return _Folder(
-        path,
-        lazy("chips", load_chip),
-        lazy("systems", load_system),
-        lazy("efficiency", load_efficiency),
-    )
+    return _Folder.read(hardware_dir())
 
 
 @cache
@@ -373,15 +371,23 @@ def _read(folder: _Folder, source: Source) -> Catalog:
         if name in replacing or path != hardware_dir():
             chips[name]
     prices, purchases = load_prices(path / "prices.csv"), load_purchases(path / "purchases.csv")
-    hours, bought = _rows_of_chips(_files(path / "chips"))
+    hours, bought = list(prices.rows), list(purchases)
+    for file in _files(path / "chips"):  # one without prices of its own is not read further
+        content = file.read_bytes()
+        if b"prices:" in content or b"purchases:" in content:
+            mistakes = Mistakes(document := load_yaml(file))
+            more, further = rows_of_file(document, mistakes)
+            mistakes.finish()
+            hours += more
+            bought += further
     shipped = Catalog(
         source=source,
         chips=chips,
         systems=folder.systems,
         efficiencies=_Efficiencies(laws, chips),
         laws=laws,
-        prices=replace(prices, rows=prices.rows + hours),
-        purchases=purchases + bought,
+        prices=replace(prices, rows=tuple(hours)),
+        purchases=tuple(bought),
         backends={name: fitted.backend(backend) for name, backend in backends.items()},
         calibration=fitted,
         tiers=_read_or(path / TIERS_FILE, TierDefaults.load, NO_TIERS),
@@ -396,22 +402,6 @@ def _own_chip(file: str, folder: Path, efficiency: Sequence[str]) -> OwnChip:
     from dse.schema.own_chip import read_own_chip  # noqa: PLC0415 - it writes YAML, too
 
     return read_own_chip(file, folder, efficiency)
-
-
-def _rows_of_chips(
-    files: Iterable[Path],
-) -> tuple[tuple[PriceRow, ...], tuple[PurchaseRow, ...]]:
-    """The prices that chip files give themselves; a file without any is not read further."""
-    hours: tuple[PriceRow, ...] = ()
-    bought: tuple[PurchaseRow, ...] = ()
-    for file in files:
-        content = file.read_bytes()
-        if b"prices:" in content or b"purchases:" in content:
-            mistakes = Mistakes(document := load_yaml(file))
-            more, further = rows_of_file(document, mistakes)
-            mistakes.finish()
-            hours, bought = hours + more, bought + further
-    return hours, bought
 
 
 def _read_or(file: Path, load: Callable[[Path], T], absent: T) -> T:

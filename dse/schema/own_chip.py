@@ -24,7 +24,7 @@ from dse.data import hardware_dir
 from dse.errors import Doubt
 from dse.files import full_path
 from dse.record import record
-from dse.schema.chip import DIMENSION, FIGURES, HYPOTHETICAL, Chip, load_chip
+from dse.schema.chip import DIMENSION, FIGURES, GENERIC, HYPOTHETICAL, ROOFLINE, Chip, load_chip
 from dse.schema.figure import OWN_SOURCE, REASON, Figure, Figured, Value
 from dse.schema.loader import Document, did_you_mean, load_yaml
 from dse.schema.plausible import FAR, USD_PER_HOUR
@@ -85,6 +85,7 @@ class _System:
 
 
 _OWN = {"vendor": "own", "family": "own", "availability": "own", "memory_kind": "memory"}
+# Fields that the short form says in another way, or not.
 _FULL_ALONE = (
     "system",
     "figures",
@@ -100,7 +101,10 @@ SHORT = Table(
         for one in Chip.table.fields
         if one.name not in _FULL_ALONE
     ),
-    *(Field(name, Figured(unit, bare="the file"), OPTIONAL) for name, unit in DIMENSION.items()),
+    *(
+        replace(one, kind=Figured(DIMENSION[one.name], bare="the file"), default=OPTIONAL)
+        for one in FIGURES.fields
+    ),
     Field("system", _System(), None, meaning="id of a system, or the links of the chip"),
     Field(
         "extra_memories",
@@ -112,6 +116,7 @@ SHORT = Table(
             )
         ),
         (),
+        meaning="memories behind the device memory, in place of the defaults (docs/tiers.md)",
     ),
     Field("prices", Raw(), {}, meaning="price per hour by basis, or rows"),
 )
@@ -152,72 +157,43 @@ def _from_short_form(document: Document, folder: Path, efficiency: Sequence[str]
     check_names(document, folder, efficiency, mistakes)
     mistakes.finish()
     assert found is not None
-    written = {name: data[name] for name in DIMENSION if name in data}
-    full = {name: found[name] for name in _FRAME}
     links = found["system"]
+    given = {name: data[name] for name in DIMENSION if name in data}
+    full = {name: value for name, value in found.items() if name not in given}
     full["system"] = _system(found, links, document) if isinstance(links, dict) else links or ALONE
-    full["efficiency"] = found["efficiency"]
     full["figures"] = {
         name: figure if isinstance(figure, Mapping) else _assumed(str(figure), document)
-        for name, figure in written.items()
+        for name, figure in given.items()
     }
-    full["notes"] = list(found["notes"])
     full["extra_memories"] = [
-        {"kind": memory["kind"]}
-        | {name: _assumed(memory[name], document) for name in ("capacity", "bandwidth")}
+        {n: text if n == "kind" else _assumed(text, document) for n, text in memory.items()}
         for memory in found["extra_memories"]
     ]
-    full |= {name: data[name] for name in ("prices", "purchases") if name in data}
+    full |= {name: data.get(name, ()) for name in ("prices", "purchases")}
     lines = dict(document.lines or {})
-    lines |= {("figures", *path): n for path, n in [*lines.items()] if path[0] in written}
+    lines |= {("figures", *path): n for path, n in [*lines.items()] if path[0] in given}
     return Document(document.file, full, lines)
 
 
-_FRAME = (
-    "id",
-    "name",
-    "vendor",
-    "family",
-    "year",
-    "availability",
-    "memory_kind",
-    "backend",
-)
-
-
 def _assumed(value: str, document: Document) -> dict[str, str]:
-    return {
-        "value": value,
-        "kind": "assumed",
-        "source": document.file,
-        "date": UNDATED,
-        "note": REASON,
-    }
+    about = {"kind": "assumed", "source": document.file, "date": UNDATED, "note": REASON}
+    return {"value": value, **about}
 
 
 def _system(found: dict[str, Any], links: dict[str, Any], document: Document) -> dict[str, Any]:
     """The system that the file describes, as a file of its own would say it."""
 
-    def level(name: str, **written: str | None) -> dict[str, Any]:
-        given = {field: text for field, text in written.items() if text is not None}
-        return {"name": name} | {field: _assumed(text, document) for field, text in given.items()}
+    def level(name: str, beyond: str, **written: str) -> dict[str, Any]:
+        """A level whose latency and bandwidth are those of `links` that begin with `beyond`."""
+        bandwidth = "scale_out_bandwidth" if beyond else "bandwidth_per_direction"
+        given = {**written, "latency": links[f"{beyond}latency"], "jitter": "0 s"}
+        given |= {"bandwidth_per_direction": links[bandwidth]}
+        known = {line: text for line, text in given.items() if text is not None}
+        return {"name": name} | {line: _assumed(text, document) for line, text in known.items()}
 
-    inner = level(
-        "links",
-        topology=links["topology"],
-        size=str(links["chips"]),
-        latency=links["latency"],
-        bandwidth_per_direction=links["bandwidth_per_direction"],
-        jitter="0 s",
-        bandwidth_per_pair=links["bandwidth_per_pair"],
-    )
-    outer = level(
-        "scale-out network",
-        topology="switched",
-        latency=links["scale_out_latency"],
-        jitter="0 s",
-        bandwidth_per_direction=links["scale_out_bandwidth"],
-    )
+    size, pair = str(links["chips"]), links["bandwidth_per_pair"]
+    inner = level("links", "", topology=links["topology"], size=size, bandwidth_per_pair=pair)
+    outer = level("scale-out network", "scale_out_", topology="switched")
     return {
         "id": f"{found['id']}_system",
         "name": f"the links of {found['name']}",
@@ -225,52 +201,44 @@ def _system(found: dict[str, Any], links: dict[str, Any], document: Document) ->
     }
 
 
-_TEMPLATE = """\
+_HEAD = """\
 # A chip of your own. `dse catalog chips check FILE` explains what is missing or wrong in it. Every
 # command takes its path for a chip: dse estimate --model llama-3-8b --chip ./FILE
 #
 # A figure is a number with its unit. Its kind is `assumed` and its source this file, unless you say
-# more: {{value: 989 TFLOP/s, kind: spec, source: data sheet, date: 2026-11, note: boost clock}}
-id: {id}
-name:  # what people call it
-efficiency:  # whose kernels: {classes}, or the id of a measured chip
-
-# Every estimate needs these.
-{needed}
-
-# Take away the # where you know the figure; what is left out is listed as missing.
-{optional}
-
-# Without `system` the chip stands by itself. Bandwidth is per chip, in one direction, over all its
-# links; topology: {topologies}.
-# system: {{chips: 8, topology: switched, bandwidth_per_direction: 450 GB/s, latency: 1 us,
-#          scale_out_bandwidth: 50 GB/s, scale_out_latency: 5 us}}
-
-# Without a price on the basis of a study the chip is left out of it.
-# prices: {{rental_3yr: 2.5 USD/h, on_demand: 4 USD/h}}
-
-# vendor: own
-# family: own
-# year: 2026
-# memory_kind: HBM3e
-# backend: generic  # serving software, where a command names none
-# Memories behind the device memory, in place of the defaults (docs/tiers.md).
-# extra_memories: [{{kind: host, capacity: 256 GB, bandwidth: 64 GB/s}}]
-# notes: [a remark]
+# more: {value: 989 TFLOP/s, kind: spec, source: data sheet, date: 2026-11, note: boost clock}
 """
+_MORE = """
+# Take away the # where you know the value. A figure that is left out is listed as missing. Without
+# `system` the chip stands by itself. Without a price on the basis of a study it is left out of it.
+"""
+_NEEDED = ("id", "name", "efficiency", *ROOFLINE)
+_EXAMPLES = {
+    "year": "2026",
+    "backend": GENERIC,
+    "notes": "[a remark]",
+    "extra_memories": "[{kind: host, capacity: 256 GB, bandwidth: 64 GB/s}]",
+    "prices": "{rental_3yr: 2.5 USD/h, on_demand: 4 USD/h}",
+    "system": "{chips: 8, bandwidth_per_direction: 450 GB/s, scale_out_bandwidth: 50 GB/s}",
+    **_OWN,
+}
 
 
 def template(name: str, classes: Sequence[str]) -> str:
     """The short form with a comment on every field, for a new chip `name`."""
-    lines = {one.name: f"{one.name}:  # {one.meaning}" for one in FIGURES.fields}
-    needed = [lines.pop(figure) for figure in ("memory_capacity", "memory_bandwidth", "peak_bf16")]
-    return _TEMPLATE.format(
-        id=name,
-        classes=", ".join(classes),
-        needed="\n".join(needed),
-        optional="\n".join(f"# {line}" for line in lines.values()),
-        topologies=", ".join(TOPOLOGIES),
-    )
+    given = {**_EXAMPLES, "id": name}
+    says = {
+        "efficiency": f"whose kernels: {', '.join(classes)}, or the id of a measured chip",
+        "system": f"or the id of one; beside these latency and topology ({', '.join(TOPOLOGIES)})",
+    }
+    lines = {
+        one.name: f"{one.name}: {given.get(one.name, '')}".strip()
+        + f"  # {says.get(one.name, one.meaning)}"
+        for one in SHORT.fields
+        if one.name != "purchases"
+    }
+    needed = "\n".join(lines.pop(one) for one in _NEEDED)
+    return f"{_HEAD}{needed}\n{_MORE}" + "".join(f"# {line}\n" for line in lines.values())
 
 
 # A chip of the user's own in full form: a file of `hardware/chips/` and, in the same file, its own

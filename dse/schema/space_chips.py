@@ -58,11 +58,8 @@ def with_systems(document: Document, mistakes: Mistakes) -> tuple[Document, tupl
             mistakes.add((*at, k), "no chip", "{name: 8 B200, chip: b200_sxm, chips: 8}")
             continue
         if chip in names:
-            message, accepted = (
-                f"{chip} stands in two systems",
-                "one with both values: chips: [8, 16]",
-            )
-            mistakes.add((*at, k, "chip"), message, accepted)
+            accepted = "one with both values: chips: [8, 16]"
+            mistakes.add((*at, k, "chip"), f"{chip} stands in two systems", accepted)
         name = str(written.get("name", chip))
         if name in names.values():
             mistakes.add((*at, k, "name"), f"{name!r} is the name of two systems", "two names")
@@ -86,24 +83,17 @@ def with_systems(document: Document, mistakes: Mistakes) -> tuple[Document, tupl
     made = {"chip": list(names), **_by_system(of.get("", {})), **rest}
     for pool in POOL_AXES:
         if pool in of or pool in rest:
-            made[pool] = _pool_of_systems(pool, of.get(pool, {}), rest.get(pool, {}), mistakes)
+            made[pool] = below = rest.get(pool, {})
+            if isinstance(below, Mapping) and "chip" in {**of.get(pool, {}), **below}:
+                message = "beside systems: a pool is on the chips of its system"
+                mistakes.add(("deployment", pool, "chip"), message, f"{pool} without chip")
+            if isinstance(below, Mapping):
+                made[pool] = {**_by_system(of.get(pool, {})), **below}
     return replace(document, data={**document.data, "deployment": made}), tuple(names.values())
 
 
 def _by_system(of: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {name: {"values_by": "chip", "of": values} for name, values in of.items()}
-
-
-def _pool_of_systems(
-    pool: str, of: Mapping[str, Mapping[str, Any]], below: Any, mistakes: Mistakes
-) -> Any:
-    """The axes of a pool of every system, and those that stand below the systems."""
-    if not isinstance(below, Mapping):
-        return below
-    if "chip" in {**of, **below}:
-        message = "beside systems: a pool is on the chips of its system"
-        mistakes.add(("deployment", pool, "chip"), message, f"{pool} without chip")
-    return {**_by_system(of), **below}
 
 
 def _by_id(axis: Any, ids: Mapping[Any, Any]) -> Any:
@@ -185,13 +175,6 @@ def _with_ids(
     chips = {**written, "values": items} if isinstance(written, Mapping) else items
     ids = dict(zip(named_chips(part), items, strict=True))
     return {**{name: _by_id(axis, ids) for name, axis in part.items()}, "chip": chips}
-
-
-def with_files(catalog: Catalog, chip_files: tuple[str, ...], mistakes: Mistakes) -> Catalog:
-    """The catalog with the chip files of the space; without them where one is wrong."""
-    if mistakes.errors:
-        return catalog
-    return mistakes.attempt(lambda: catalog.with_files(chip_files)) or catalog
 
 
 def _largest_instance(document: Document, chip: str) -> float:

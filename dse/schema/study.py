@@ -44,15 +44,15 @@ from dse.schema.space_chips import (
     named_files,
     own_chips,
     why_not,
-    with_files,
     with_systems,
 )
 from dse.schema.training_run import TrainingTerms
 from dse.schema.training_section import (
+    ALWAYS,
     LIFETIME,
+    SECTIONS,
     LifetimeTerms,
     check_training,
-    check_training_metrics,
 )
 from dse.schema.views import View, read_views
 from dse.schema.wishes import EXACT, Resolution, Wish, read_resolution, read_wish
@@ -232,10 +232,11 @@ def load_study(
     """
     document = _document(space)
     mistakes = Mistakes(document)
-    catalog = catalog or Source(hardware_dir()).read()
+    known = catalog or Source(hardware_dir()).read()
     document, systems = with_systems(document, mistakes)
-    document, chip_files = own_chips(document, catalog, mistakes)
-    catalog = with_files(catalog, chip_files, mistakes)
+    document, chip_files = own_chips(document, known, mistakes)
+    catalog = None if mistakes.errors else mistakes.attempt(lambda: known.with_files(chip_files))
+    catalog = catalog or known
     frame = Study.read(document.data, Place(mistakes))
     given = vars(frame) if frame else dict.fromkeys(Study.table.names)
     basis = document.data.get("price_basis")
@@ -272,8 +273,6 @@ def load_study(
     files = [*([one] if one else []), *(several or ())] if frame else None
     servings = [file.serving for file in files or ()]
     objectives = _objectives(document, servings, mistakes)
-    if frame:
-        check_training_metrics(document, mistakes)
     written = document.data.get("constraints", [])
     constraints = _constraints(written, ("constraints",), servings, mistakes)
     for k, load in enumerate(several or ()):
@@ -455,7 +454,7 @@ def _objectives(
     found = {}
     for name, direction in written.items():
         path = ("objectives", str(name))
-        mistakes.attempt(lambda name=name: _check_serving(name, servings), path)
+        mistakes.attempt(lambda name=name: _check_metric(name, servings, document), path)
         if direction not in _DIRECTIONS:
             hint = did_you_mean(direction, _DIRECTIONS)
             mistakes.add(path, f"read {direction!r}{hint}", " or ".join(_DIRECTIONS))
@@ -467,14 +466,18 @@ def _objectives(
     return tuple(replace(found[name], resolution=steps[name]) for name in names)
 
 
-def _check_serving(name: Any, servings: Sequence[str]) -> None:
-    """Raises InputError for a metric that does not exist, or that none of the servings has."""
+def _check_metric(name: Any, servings: Sequence[str], document: Document) -> None:
+    """Raises InputError for a metric that does not exist, that none of the servings has, or of
+    training or life without its section."""
     metric(name)
     if servings and not any(has_metric(serving, name) for serving in servings):
         raise InputError(
             f"{name} means nothing with serving {' and '.join(dict.fromkeys(servings))}",
             accepted="a metric that the serving has, see docs/spaces.md",
         )
+    for prefix, section in SECTIONS.items():
+        if name.startswith(prefix) and name not in ALWAYS and section not in document.data:
+            raise InputError(f"{name} without {section}:", accepted=f"the section {section}:")
 
 
 def _constraints(
@@ -488,7 +491,7 @@ def _constraints(
         path = (*at, position)
         try:
             constraint = parse_constraint(text)
-            _check_serving(constraint.metric, servings)
+            _check_metric(constraint.metric, servings, mistakes.document)
         except InputError as error:
             mistakes.place(path, error)
             continue
