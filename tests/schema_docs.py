@@ -142,7 +142,8 @@ def rows(
         name, kind = f"{before}{one.name}", one.kind
         suffix = "."
         while isinstance(kind, Then | Listed | ByName):
-            suffix = {Then: "", Listed: "[]", ByName: ".*"}[type(kind)] + suffix
+            outer = {Then: "", ByName: ".*"}.get(type(kind), "[]")
+            suffix = outer + suffix
             kind = kind.kind
         inner = table_of(kind)
         known = next((names for names in seen if inner and set(names) <= set(inner.names)), ())

@@ -37,10 +37,8 @@ from dse.schema.prices import (
     last_day,
     load_prices,
     load_purchases,
-    rows_of_file,
     with_own_prices,
 )
-from dse.schema.reader import Mistakes
 from dse.schema.reliability import FILE as RELIABILITY
 from dse.schema.reliability import NO_RELIABILITY, Reliability
 from dse.schema.system import ON_PCIE, THROUGH_HOST, FabricLevel, System, load_system
@@ -375,11 +373,8 @@ def _read(folder: _Folder, source: Source) -> Catalog:
     for file in _files(path / "chips"):  # one without prices of its own is not read further
         content = file.read_bytes()
         if b"prices:" in content or b"purchases:" in content:
-            mistakes = Mistakes(document := load_yaml(file))
-            more, further = rows_of_file(document, mistakes)
-            mistakes.finish()
-            hours += more
-            bought += further
+            hours += (chip := load_chip(file)).prices
+            bought += chip.purchases
     shipped = Catalog(
         source=source,
         chips=chips,
@@ -448,7 +443,7 @@ def with_own_chips(
         _refer(chip, "backend", catalog.backends)
         root = catalog.chips.get(chip.derived_from)
         law = catalog.laws[chip.efficiency]
-        purchases += one.purchases
+        purchases += chip.purchases
         if law.id == chip.id:
             efficiencies[law.id], chips[chip.id] = law, chip
             continue
@@ -460,7 +455,7 @@ def with_own_chips(
             for row in catalog.purchases
             if row.chip == chip.derived_from
         ]
-    prices = tuple(row for one in own for row in one.prices)
+    prices = tuple(row for one in own for row in one.chip.prices)
     systems = {one.system.id: one.system for one in own if one.system}
     return replace(
         catalog,

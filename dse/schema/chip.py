@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from dataclasses import field as made_anew
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Literal, Self, get_args
 
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.dtypes import ARITHMETIC, arithmetic
 from dse.schema.figure import Figure, Figured, Kind, reasons
 from dse.schema.plausible import doubts
-from dse.schema.prices import PRICES, PURCHASES
+from dse.schema.prices import PRICES, PURCHASES, PriceRow, PurchaseRow
 from dse.schema.reader import (
     ID,
     Date,
@@ -185,11 +185,11 @@ class Chip(Schema, kw_only=True):
     not_chosen: tuple[Figure, ...] = field(
         _NOT_CHOSEN, default=(), meaning="published values that could not be believed, by figure"
     )
-    prices: Any = field(
-        Listed(PRICES), default=(), meaning="per hour, in place of rows of hardware/prices.csv"
+    prices: tuple[PriceRow, ...] = field(
+        PRICES, default=(), meaning="per hour, in place of rows of hardware/prices.csv"
     )
-    purchases: Any = field(
-        Listed(PURCHASES), default=(), meaning="in place of rows of hardware/purchases.csv"
+    purchases: tuple[PurchaseRow, ...] = field(
+        PURCHASES, default=(), meaning="in place of rows of hardware/purchases.csv"
     )
     notes: tuple[str, ...] = field(Listed(Text()), default=(), meaning="remarks")
     peak_flops_per_s: Mapping[str, float] = made_anew(default_factory=dict)

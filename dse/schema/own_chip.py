@@ -25,10 +25,10 @@ from dse.errors import Doubt
 from dse.files import full_path
 from dse.record import record
 from dse.schema.chip import DIMENSION, FIGURES, GENERIC, HYPOTHETICAL, ROOFLINE, Chip, load_chip
-from dse.schema.figure import OWN_SOURCE, REASON, Figure, Figured, Value
+from dse.schema.figure import OWN_SOURCE, REASON, Figured, Value
 from dse.schema.loader import Document, did_you_mean, load_yaml
 from dse.schema.plausible import FAR, USD_PER_HOUR
-from dse.schema.prices import Basis, PriceRow, PurchaseRow, rows_of_file
+from dse.schema.prices import PRICES, Basis, PriceRow
 from dse.schema.reader import (
     OPTIONAL,
     UNDATED,
@@ -84,6 +84,39 @@ class _System:
         return LINKS.read(written, at) if isinstance(written, Mapping) else written
 
 
+_BY_BASIS = ByName(
+    Figured(Value("usd/h", usual=USD_PER_HOUR), alone=True, bare=OWN_SOURCE),
+    names=Basis(computed=True),
+)
+
+
+class OwnPrices:
+    """Prices per hour as rows, or by basis, each a text or a mapping with its source."""
+
+    def read(self, written: Any, at: Place) -> tuple[PriceRow, ...] | None:
+        if not isinstance(written, Mapping):
+            return PRICES.read(written, at)
+        rows, document = [], at.mistakes.document
+        for basis, price in (_BY_BASIS.read(written, at) or {}).items():
+            bare = not isinstance(written[basis], Mapping)
+            line = document.line((*at.path, basis, *([] if bare else ["value"]))) or 0
+            if price is not None:
+                said = "" if bare else f"{price.kind}: {price.note}"
+                rows.append(
+                    PriceRow(
+                        chip=document.data.get("id", ""),
+                        basis=basis,
+                        usd_per_chip_hour=price.value,
+                        provider=OWN_SOURCE if bare else said,
+                        date=price.date,
+                        source=document.file if bare else price.source,
+                        note=said,
+                        line=line,
+                    )
+                )
+        return tuple(rows)
+
+
 _OWN = {"vendor": "own", "family": "own", "availability": "own", "memory_kind": "memory"}
 # Fields that the short form says in another way, or not.
 _FULL_ALONE = (
@@ -118,7 +151,7 @@ SHORT = Table(
         (),
         meaning="memories behind the device memory, in place of the defaults (docs/tiers.md)",
     ),
-    Field("prices", Raw(), {}, meaning="price per hour by basis, or rows"),
+    Field("prices", OwnPrices(), (), meaning="price per hour by basis, or rows"),
 )
 
 
@@ -142,7 +175,7 @@ def read_own_chip(
     folder = folder or hardware_dir()
     document = load_yaml(path)
     if os.path.dirname(full_path(path)) == full_path(folder / "chips"):
-        return OwnChip(load_chip(path), None, (), (), document)
+        return OwnChip(load_chip(path), None, document)
     if "figures" not in document.data:
         document = _from_short_form(document, folder, efficiency)
     return _doubt(read_full_form(document, folder, efficiency))
@@ -153,7 +186,6 @@ def _from_short_form(document: Document, folder: Path, efficiency: Sequence[str]
     every mistake at once."""
     data, mistakes = document.data, Mistakes(document)
     found = SHORT.read(data, Place(mistakes))
-    read_prices(document, mistakes)
     check_names(document, folder, efficiency, mistakes)
     mistakes.finish()
     assert found is not None
@@ -247,13 +279,10 @@ def template(name: str, classes: Sequence[str]) -> str:
 
 @record
 class OwnChip:
-    """What one file gives: the chip, its system where the file describes one, its prices, and its
-    full form."""
+    """What one file gives: the chip, its system where the file describes one, and its full form."""
 
     chip: Chip
     system: System | None
-    prices: tuple[PriceRow, ...]
-    purchases: tuple[PurchaseRow, ...]
     document: Document
 
 
@@ -262,8 +291,10 @@ class _FullForm(Chip, kw_only=True):
     is read by itself, as prices are."""
 
     system: Any = field(Raw(), meaning="id of a system, or its content")
-    prices: Any = field(
-        Raw(), default={}, meaning="price per hour by basis, or one with its source; or rows"
+    prices: tuple[PriceRow, ...] = field(
+        OwnPrices(),
+        default=(),
+        meaning="price per hour by basis, or one with its source; or rows",
     )
     origin: Mapping[str, Any] | None = field(
         Table(Field("chip", Text(1)), Field("changes", Listed(Text(), 1))),
@@ -282,12 +313,6 @@ class _FullForm(Chip, kw_only=True):
         return replace(chip, **made)
 
 
-BY_BASIS = ByName(
-    Figured(Value("usd/h", usual=USD_PER_HOUR), alone=True, bare=OWN_SOURCE),
-    names=Basis(computed=True),
-)
-
-
 def read_full_form(document: Document, folder: Path, efficiency: Sequence[str] = ()) -> OwnChip:
     """The chip of a document in full form, as `dse.schema.own_chip.read_own_chip` gives it. Raises
     InputError with every mistake at once."""
@@ -297,13 +322,12 @@ def read_full_form(document: Document, folder: Path, efficiency: Sequence[str] =
     system = None
     if isinstance(written, Mapping):
         system = mistakes.attempt(lambda: read_system(document, "system"))
-    prices, purchases = read_prices(document, mistakes)
     check_names(document, folder, efficiency, mistakes)
     mistakes.finish()
     assert chip is not None
     named = chip.system if system is None else system.id
     chip = replace(chip, system=named, file=document.file)
-    return OwnChip(chip, system, prices, purchases, document)
+    return OwnChip(chip, system, document)
 
 
 def check_names(
@@ -338,35 +362,3 @@ def check_names(
         elif part == "system" and not isinstance(text, str | Mapping | None):
             message, accepted = f"read {text!r}", "the id of a system, or a mapping"
             mistakes.add((part,), message, accepted)
-
-
-def read_prices(
-    document: Document, mistakes: Mistakes
-) -> tuple[tuple[PriceRow, ...], tuple[PurchaseRow, ...]]:
-    """The prices per hour and bought. Those per hour may also stand by basis, each a text or a
-    mapping with its source."""
-    written = document.data.get("prices")
-    if not isinstance(written, Mapping):
-        return rows_of_file(document, mistakes)
-    found: Mapping[str, Figure | None] = BY_BASIS.read(written, Place(mistakes, ("prices",))) or {}
-    rows = []
-    for basis, price in found.items():
-        if price is None:
-            continue
-        bare = not isinstance(written[basis], Mapping)
-        line = document.line(("prices", basis, *([] if bare else ["value"]))) or 0
-        said = "" if bare else f"{price.kind}: {price.note}"
-        rows.append(
-            PriceRow(
-                chip=document.data.get("id", ""),
-                basis=basis,
-                usd_per_chip_hour=price.value,
-                provider=OWN_SOURCE if bare else said,
-                date=price.date,
-                source=document.file if bare else price.source,
-                note=said,
-                line=line,
-            )
-        )
-    alone = Document(document.file, {**document.data, "prices": ()}, document.lines)
-    return tuple(rows), rows_of_file(alone, mistakes)[1]

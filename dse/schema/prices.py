@@ -4,9 +4,9 @@ dollars per chip bought. A chip file may give rows of both itself. Bases never m
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,12 +14,11 @@ from dse.data import hardware_dir, is_shipped
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.dates import DATES, days, last_year, today
-from dse.schema.loader import Document, csv_rows, did_you_mean, nearest
+from dse.schema.loader import csv_rows, did_you_mean, nearest
 from dse.schema.plausible import USD_PER_CHIP, USD_PER_HOUR
 from dse.schema.reader import (
     Date,
     Listed,
-    Mistakes,
     Number,
     Place,
     Schema,
@@ -149,9 +148,21 @@ class PurchaseRow(Schema, kw_only=True):
     line: int = 0
 
 
-# The rows of one chip, as its file may give them.
-PRICES = Table(*PriceRow.table.fields[1:])
-PURCHASES = Table(*PurchaseRow.table.fields[1:])
+class Rows(Listed):
+    """The rows of one chip, as its file may give them, each with its line."""
+
+    def read(self, written: Any, at: Place) -> tuple[Any, ...] | None:
+        found, document = super().read(written, at), at.mistakes.document
+        chip = str(document.data.get("id"))
+        return found and tuple(
+            replace(row, chip=chip, line=document.line((*at.path, k)) or 0)
+            for k, row in enumerate(found)
+            if row is not None
+        )
+
+
+PRICES = Rows(Table(*PriceRow.table.fields[1:], make=partial(PriceRow, chip="")))
+PURCHASES = Rows(Table(*PurchaseRow.table.fields[1:], make=partial(PurchaseRow, chip="")))
 
 
 @record
@@ -216,23 +227,6 @@ class PriceTable:
                 chips.setdefault(row.chip, []).append(row)
         kept = {chip: counted(rows) for chip, rows in chips.items()}
         return {chip: _price(rows) for chip, rows in kept.items() if rows}
-
-
-def rows_of_file(
-    document: Document, mistakes: Mistakes
-) -> tuple[tuple[PriceRow, ...], tuple[PurchaseRow, ...]]:
-    """The prices that a chip file gives of its chip: per hour, and bought."""
-
-    def rows(name: str, table: Table[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        written = document.data.get(name, ())
-        found = Listed(table).read(written, Place(mistakes, (name,))) or ()
-        for k, row in enumerate(found):
-            if row is not None:
-                line = document.line((name, k)) or 0
-                yield {"chip": str(document.data.get("id")), **row, "line": line}
-
-    hours = tuple(PriceRow(**row) for row in rows("prices", PRICES))
-    return hours, tuple(PurchaseRow(**row) for row in rows("purchases", PURCHASES))
 
 
 def counted(rows: Iterable[PriceRow]) -> list[PriceRow]:
