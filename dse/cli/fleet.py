@@ -116,7 +116,7 @@ def command(
     """
     from dse.errors import NothingFeasible
     from dse.questions.fleet.ask import fleet
-    from dse.schema.plan import find_plan, load_plan
+    from dse.schema.plan_reader import find_plan, load_plan
 
     catalog = read_catalog(chip_files)
     if plan is not None:

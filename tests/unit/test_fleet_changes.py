@@ -20,7 +20,7 @@ from dse.questions.fleet.memo import _interval, _otherwise
 from dse.questions.fleet.options import options_of
 from dse.questions.fleet.words import lead
 from dse.schema.plan import Limits, Plan
-from dse.schema.plan import load_plan
+from dse.schema.plan_reader import load_plan
 from tests.helpers_fleet import buy, chip, demand, option, plan, rent
 
 

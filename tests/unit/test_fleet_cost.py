@@ -27,7 +27,7 @@ from dse.questions.fleet.words import lead
 from dse.schema.costs import read_costs
 from dse.schema.loader import Document
 from dse.schema.plan import QUARTER_HOURS
-from dse.schema.plan import load_plan
+from dse.schema.plan_reader import load_plan
 from tests.helpers_fleet import COSTS, FREE, buy, chip, demand, option, plan, rent
 
 

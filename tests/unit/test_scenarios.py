@@ -17,7 +17,7 @@ from dse.economics.over_futures import Futures, Program
 from dse.economics.scenarios import Counter, Hedged, hedged, margins
 from dse.questions.fleet.futures import futures_of
 from dse.schema.plan import Plan
-from dse.schema.plan import load_plan
+from dse.schema.plan_reader import load_plan
 
 LEVEL = 0.8
 SD = 0.25

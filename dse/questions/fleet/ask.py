@@ -34,7 +34,7 @@ from dse.schema.deployed import OPTIONS, Choices, full, prefill_of
 from dse.schema.load import read_demand
 from dse.schema.owning import LARGEST_DOMAIN, lacks_for_owning, lacks_power, server_of
 from dse.schema.plan import CHOICES, DAY_S, SERVICE_LEVEL, TERMS, Plan
-from dse.schema.plan import GIVEN, find_plan, load_plan
+from dse.schema.plan_reader import GIVEN, find_plan, load_plan
 from dse.schema.workloads import SERVED
 
 ALL = "all"  # every chip that has a price and the other figures
