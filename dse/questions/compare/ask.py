@@ -15,8 +15,8 @@ from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError
 from dse.schema.loader import Lazy, load_yaml
 from dse.schema.model_catalog import load_model, resolve_model
-from dse.schema.own_prices import last_day
 from dse.schema.plan_reader import shipped_plans
+from dse.schema.prices import last_day
 from dse.schema.rediscovery import case_of, load_case, resolve_case, shipped_cases
 from dse.schema.study import chip_files_of, load_study, resolve_space, shipped_spaces
 from dse.study.definition import space_file_of
