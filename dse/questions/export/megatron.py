@@ -10,7 +10,7 @@ from typing import Any
 from dse.errors import InputError
 from dse.questions.export.files import Flag, flags_of, switch
 from dse.schema.architectures import ARCHITECTURES, note_of, published_class, write_config
-from dse.schema.families.patterns import FULL
+from dse.schema.families.shape import FULL
 from dse.schema.families.shape import PLAIN, Cannot, Shape, spread
 from dse.schema.model import Model
 
