@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dse.questions.fleet.ask import fleet
     from dse.questions.levers.ask import levers
     from dse.questions.risk.ask import risk
-    from dse.questions.scale.ask import scale
+    from dse.questions.scale import scale
     from dse.questions.train.ask import train
     from dse.questions.whatif.ask import require, whatif
     from dse.questions.whatif.served import space_of_model
@@ -79,7 +79,7 @@ _PLACES = {
     "require": "dse.questions.whatif.ask",
     "risk": "dse.questions.risk.ask",
     "run": "dse.study.run",
-    "scale": "dse.questions.scale.ask",
+    "scale": "dse.questions.scale",
     "space_of_model": "dse.questions.whatif.served",
     "train": "dse.questions.train.ask",
     "validate": "dse.accuracy.ask",

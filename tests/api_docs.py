@@ -132,7 +132,7 @@ def metrics() -> str:
         star = "*" if name in METRICS else ""
         unit = UNITS.get(row.dimension, row.dimension)
         better = "lower" if row.direction == "minimize" else "higher"
-        meaning = re.sub(r"\|", r"\\|", row.meaning or row.label)
+        meaning = re.sub(r"\|", r"\\|", row.meaning or row.title)
         rows.append(f"| `{name}`{star} | {unit} | {better} | {meaning} |\n".replace("|  |", "| |"))
     return f"{TABLE}\n{head}{''.join(rows)}"
 

@@ -36,11 +36,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dse.answer import numbers
 from dse.answer.numbers import NONE
 from dse.record import record
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @record
@@ -116,6 +119,23 @@ class Table:
     notes: Sequence[str] = ()
     on_console: bool = True
     shaded: bool = False
+    shown: Sequence[str] = ()
+
+    def __getitem__(self, key: str) -> list[Any]:
+        """The cells of a column."""
+        return [row[key] for row in self.rows]
+
+    @property
+    def columns_shown(self) -> Sequence[Column]:
+        """The columns that the terminal and the page show: those of `shown`, else all."""
+        known = {column.key: column for column in self.columns}
+        return [known[key] for key in self.shown] if self.shown else self.columns
+
+    def to_pandas(self) -> DataFrame:
+        """Every column under its key."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self.rows), columns=[column.key for column in self.columns])
 
     @classmethod
     def of(
@@ -145,15 +165,15 @@ class Table:
 
     @property
     def titles(self) -> list[str]:
-        return [column.title for column in self.columns]
+        return [column.title for column in self.columns_shown]
 
     @property
     def right(self) -> list[int]:
-        return [k for k, column in enumerate(self.columns) if column.aligned_right]
+        return [k for k, column in enumerate(self.columns_shown) if column.aligned_right]
 
     def texts(self) -> list[list[str]]:
         """The cells as people read them."""
-        return [[one.text(row.get(one.key)) for one in self.columns] for row in self.rows]
+        return [[one.text(row.get(one.key)) for one in self.columns_shown] for row in self.rows]
 
     def values(self) -> list[list[Cell]]:
         """The cells as they are."""
@@ -365,11 +385,12 @@ class Answer:
         sure = f"How sure: {self.certainty[0]}" if self.certainty else ""
         return Opening(self.asked, self.headline, self.figures[0], beside, sure)
 
-    def to_text(self, width: int = 100) -> str:
-        """Sentences and tables within `width` columns."""
+    def to_text(self, width: int = 100, detail: bool | None = None) -> str:
+        """Sentences and tables within `width` columns. Where `detail` is false, only how many
+        assumptions the answer rests on; where it is true, tables for the page, too."""
         from dse.render.console import answer_text
 
-        return answer_text(self, width)
+        return answer_text(self, width, detail)
 
     def to_markdown(self) -> str:
         """GitHub-flavoured Markdown, without the pictures."""

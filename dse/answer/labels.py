@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dse.answer.numbers import kind_of
-from dse.schema.metrics import row_of
+from dse.vocabulary import find
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ BOUND_NAMES = {
 
 def label(metric: str) -> Label:
     """The label of a metric; one without a row is shown under its own name."""
-    row, kind = row_of(metric), kind_of(metric)
+    row, kind = find(metric), kind_of(metric)
     if row is None:
         text = metric.replace("_", " ")
         if kind == "dollars":
@@ -76,7 +76,7 @@ def label(metric: str) -> Label:
     names = (row.axis, row.dimension, kind)
     found = next((name for name in names if name in _AXES and name != "s"), kind)
     return Label(
-        row.label, row.dimension, *_axis("s" if row.axis == "s" else found), row.meaning, row.short
+        row.title, row.dimension, *_axis("s" if row.axis == "s" else found), row.meaning, row.short
     )
 
 

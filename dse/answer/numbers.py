@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 
 from dse import units
-from dse.schema.metrics import Metric, row_of
+from dse.vocabulary import Quantity, find
 
 NONE = "–"
 
@@ -43,14 +43,14 @@ _CLOCK_FROM, _DAYS_FROM, _YEARS_FROM = 600.0, 172_800.0, 63_072_000.0
 
 def show(metric: str, value: float | None) -> str:
     """A metric with its unit. One without a row is printed by the end of its name."""
-    row = row_of(metric)
+    row = find(metric)
     return show_as(kind_of(metric), value, row.digits if row else 3)
 
 
 def priced(metric: str, value: float | None) -> str:
     """A metric with its name: `$0.0694 per million tokens`, `time per output token 20 ms`."""
-    row = row_of(metric)
-    name = row.label if row else metric
+    row = find(metric)
+    name = row.title if row else metric
     if name.startswith("cost "):
         return f"{show(metric, value)} {name.removeprefix('cost ')}"
     return f"{name} {show(metric, value)}"
@@ -66,8 +66,9 @@ def show_as(kind: str, value: float | None, digits: int = 3) -> str:
 
 
 def kind_of(metric: str) -> str:
-    """How a metric is printed: the kind of its row, else what its name ends in."""
-    if row := row_of(metric):
+    """How a quantity is printed: the kind of its row, empty for words; of one that the vocabulary
+    lacks what its name ends in."""
+    if row := find(metric):
         return kind_of_row(row)
     if metric in KINDS:
         return metric
@@ -80,8 +81,8 @@ def kind_of(metric: str) -> str:
     return "bytes" if "bytes" in metric else "share" if metric.endswith("share") else "rate"
 
 
-def kind_of_row(row: Metric) -> str:
-    return row.kind or _KIND_OF[row.dimension]
+def kind_of_row(row: Quantity) -> str:
+    return row.kind or _KIND_OF.get(row.dimension, "")
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -114,6 +115,15 @@ def time(seconds: float, digits: int = 3) -> str:
 def bytes_(size: float, digits: int = 3) -> str:
     """`640 GB`; decimal prefixes."""
     return _scaled(size, "bytes", ("B", "kB", "MB", "GB", "TB", "PB"), digits)
+
+
+def binary(size: float, digits: int = 3) -> str:
+    """Whole binary units where it is some, as message sizes are written: `32 KiB`."""
+    for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
+        count = size / 1024**power
+        if count >= 1 and count.is_integer():
+            return f"{count:,.0f} {unit}"
+    return bytes_(size, digits)
 
 
 def bandwidth(rate: float, digits: int = 3) -> str:
@@ -203,6 +213,7 @@ KINDS: Mapping[str, Callable[[float, int], str]] = {
     "days": lambda value, digits: time(86_400.0 * value, digits),
     "year": lambda value, digits: f"{value:.0f}",
     "bytes": bytes_,
+    "binary": binary,
     "bandwidth": bandwidth,
     "flop": flop,
     "dollars": dollars,

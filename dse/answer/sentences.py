@@ -57,7 +57,7 @@ def _input_words(of: str, whose: str | None, name: str) -> str:
     whose ids are yet to be named."""
     what = name.replace("_", " ")
     if of == "limit":
-        what = f"limit on {METRICS[name].label if name in METRICS else what}"
+        what = f"limit on {METRICS[name].title if name in METRICS else what}"
     whose = "every chip" if (of, whose) == ("chip", "all") else whose
     return f"{what} of {whose}" if whose else what
 
@@ -70,7 +70,7 @@ _EITHER = "|".join(sorted(PRICE_TIERS, key=len, reverse=True))
 _ON = re.compile(rf",? (?:rent )?on ({_EITHER})(?![\w-])")
 _BASIS = re.compile(rf"(?:the )?basis ({_EITHER})(?![\w-])")
 _IDS = {basis: tier.alone for basis, tier in PRICE_TIERS.items() if "_" in basis} | {
-    name: row.label for name, row in METRICS.items() if "_" in name
+    name: row.title for name, row in METRICS.items() if "_" in name
 }
 
 

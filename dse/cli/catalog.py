@@ -31,7 +31,23 @@ def command() -> None:
     """
 
 
-@command.group("chips")
+class _Chips(click.Group):
+    """Imports the physics for `collectives` alone."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*super().list_commands(ctx), "collectives"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name != "collectives":
+            return super().get_command(ctx, cmd_name)
+        from dse.cli.signature import verb
+        from dse.questions.collectives import SETTINGS, collectives
+
+        example = "dse catalog chips collectives gb200_nvl72 --chips 64 --against b200_sxm"
+        return verb(collectives, fields=SETTINGS, examples=(example,))
+
+
+@command.group("chips", cls=_Chips)
 def chips() -> None:
     """Chips, their systems and their prices; chip files of yours."""
 
@@ -247,9 +263,10 @@ def list_racks(as_json: bool) -> None:
 @click.option("--racks", type=Whole(1, 64), help="Domains of up to so many racks side by side.")
 @json_option
 def show_rack(rack: str, cable: str | None, racks: int | None, as_json: bool) -> None:
-    """Every figure of a rack with its source. RACK is an id, or the path of a rack file; dse scale
-    --rack says what ends its domain."""
-    from dse.questions.scale.rack import rack_bounds
+    """Every figure of a rack with its source. RACK is an id, or the path of a rack file,
+    and what
+    ends its domain."""
+    from dse.questions.rack import rack_bounds
 
     answer = rack_bounds(rack, cable=cable, racks=racks, figures=True)
     deliver(answer, out=None, as_json=as_json)

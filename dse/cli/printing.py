@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from dse.answer.answer import Answer
 
 
-def deliver(answer: Answer, *, out: str | Path | None, as_json: bool) -> None:
+def deliver(
+    answer: Answer, *, out: str | Path | None, as_json: bool, detail: bool | None = None
+) -> None:
     """Writes the files of an answer first, where `out` names a folder, then prints it: the document
-    alone, or the words. Whoever reads may stop reading: the files are there."""
+    alone, or the words (`Answer.to_text`). Whoever reads may stop reading: the files are there."""
     written = [] if out is None else write(answer, out)
-    click.echo(answer.to_json() if as_json else answer.to_text(width()))
+    click.echo(answer.to_json() if as_json else answer.to_text(width(), detail))
     if written:
         from dse.render.console import wrapped
 

@@ -131,6 +131,10 @@ class Evaluated:
         """(n,) whether no rule is broken and one request fits the memory."""
         return (self.rule < 0) & (self.memory <= 0.0)
 
+    def take(self, rows: NDArray[np.intp]) -> Evaluated:
+        """The points at these places."""
+        return Evaluated(*(getattr(self, one.name)[rows] for one in fields(Evaluated)))
+
 
 def batch_at(
     subject: Subject,

@@ -62,7 +62,7 @@ LINES = (
     "lifetime_chip_hours",
 )
 OF_POOLS = ("queue_s", "transfer_s")
-SHOWN = {name: EVERY[name].label for name in (*LINES, *OF_POOLS)}
+SHOWN = {name: EVERY[name].title for name in (*LINES, *OF_POOLS)}
 SHORT = {name: row.short for name, row in EVERY.items()}
 # Shown where requests arrive at random.
 OF_ARRIVALS = ("ttft_mean_s", "ttft_p90_s", "ttft_p99_s", "utilisation")

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from dse.errors import InputError
+from dse.schema.reader import Field, Text, Whole
+from dse.schema.workloads import SERVED
 
 
 class _Software(TypedDict, total=False):
@@ -60,6 +62,22 @@ def full(given: Mapping[str, Any], of: type) -> dict[str, Any]:
             raise TypeError(f"got an unexpected keyword argument {name!r}")
     return dict.fromkeys(names) | dict(given)
 
+
+DEGREE = Whole(1, 100_000)
+# What `--set` takes of one deployment, where options leave it out. None: as the software does.
+FIELDS = (
+    Field("weight_dtype", Text(), None),
+    Field("kv_dtype", Text(), None),
+    Field("draft_tokens", Whole(0, 64), None),
+    Field("redundant_experts", Whole(0, 100_000), None),
+    *SERVED,
+    Field("backend", Text(), None),
+)
+# The same of the prefill workers, on a pool of their own.
+PREFILL_FIELDS = (
+    Field("prefill_chip", Text(), None),
+    *(Field(f"prefill_{degree}", DEGREE, None) for degree in ("tp", "pp", "dp", "ep")),
+)
 
 NO_EXPERTS = "the model has no experts"
 _PREFILL = {

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from dse import units
@@ -13,63 +11,17 @@ from dse.errors import InputError
 from dse.record import record
 from dse.schema.loader import did_you_mean
 from dse.schema.plausible import OF_METRIC, unusual
+from dse.vocabulary import Quantity, quantities
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Direction = Literal["minimize", "maximize"]
+Metric = Quantity
 
-
-@record
-class Metric:
-    """One number that an evaluation or an answer holds: a row of metrics.csv.
-
-    `dimension` is one of `dse.units`, or a unit that only metrics have: "tokens/s", "usd/Mtoken",
-    "tokens/J", "nats", "fraction", "days", "kWh", "chip-h". `direction` is the better one; `log`
-    scales the metric by logarithm in the hypervolume, as cost, latency and energy are. `label` is
-    its name in a sentence, `short` the title of a column, `digits` the significant digits that are
-    printed. `kind` is how `dse.answer.numbers` prints it where the dimension does not say so, and
-    `axis` the unit of an axis where that is not the usual one of its dimension.
-    """
-
-    dimension: str
-    direction: Direction
-    log: bool
-    label: str
-    short: str
-    meaning: str
-    digits: int = 3
-    kind: str = ""
-    axis: str = ""
-
-
-def _rows() -> dict[str, tuple[bool, Metric]]:
-    """{name: (whether a search may name it, its row)}, in the order of metrics.csv."""
-    with (Path(__file__).parent / "metrics.csv").open(encoding="utf-8", newline="") as file:
-        return {
-            row["metric"]: (
-                row["searched"] == "yes",
-                Metric(
-                    dimension=row["dimension"],
-                    direction="minimize" if row["better"] == "lower" else "maximize",
-                    log=row["scale"] == "log",
-                    label=row["label"],
-                    short=row["short"],
-                    meaning=row["meaning"],
-                    digits=int(row["digits"] or 3),
-                    kind=row["kind"],
-                    axis=row["axis"],
-                ),
-            )
-            for row in csv.DictReader(file)
-        }
-
-
-_ROWS = _rows()
-# Every metric that has a row, and those that objectives and constraints may name.
-EVERY: Mapping[str, Metric] = {name: row for name, (_, row) in _ROWS.items()}
-METRICS: Mapping[str, Metric] = {name: row for name, (searched, row) in _ROWS.items() if searched}
+# Every metric, and those that objectives and constraints may name.
+EVERY: Mapping[str, Metric] = {name: row for name, row in quantities().items() if row.dimension}
+METRICS: Mapping[str, Metric] = {name: row for name, row in EVERY.items() if row.searched}
 
 # Units that only metrics have: what may follow the number, and its factor.
 _UNITS: Mapping[str, Mapping[str, float]] = {
@@ -155,11 +107,6 @@ def metric(name: object) -> Metric:
     raise InputError(
         f"unknown metric {name!r}{did_you_mean(name, METRICS)}", accepted=", ".join(METRICS)
     )
-
-
-def row_of(name: str) -> Metric | None:
-    """The row of a metric, searched or not; None where it has none."""
-    return EVERY.get(name)
 
 
 def parse_constraint(text: object) -> Limit:

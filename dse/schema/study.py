@@ -23,7 +23,7 @@ from dse.schema.costs import Costs, check_chips, read_costs
 from dse.schema.load import DEMAND, Demand, check_idle_once
 from dse.schema.loader import Document, KeyPath, Lazy, did_you_mean, load_yaml
 from dse.schema.loss_runs import LossRuns, load_loss_runs
-from dse.schema.metrics import METRICS, Direction, Limit, metric, parse_constraint
+from dse.schema.metrics import METRICS, Limit, metric, parse_constraint
 from dse.schema.model_catalog import resolve_model
 from dse.schema.rack import Rack, load_rack, resolve_rack
 from dse.schema.reader import (
@@ -67,6 +67,7 @@ from dse.schema.workloads import (
     read_workloads,
     workload_content,
 )
+from dse.vocabulary import Direction
 
 MOST_OBJECTIVES = 5
 _DIRECTIONS = ("minimize", "maximize")

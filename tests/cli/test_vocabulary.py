@@ -76,10 +76,15 @@ def test_every_field_of_a_deployment_is_one_of_a_plan_or_named_with_the_reason()
     assert there | {*WORKLOAD.names} <= here
 
 
+def taken(verb: str) -> set[str | None]:
+    """The options of a verb, and the fields of its --set."""
+    command = import_module(f"dse.cli.{verb}").command
+    return {param.name for param in command.params} | {*getattr(command, "settings", ())}
+
+
 @pytest.mark.parametrize("verb", ["estimate", "fleet", "whatif", "scale"])
 def test_every_verb_has_the_options_of_a_deployment(verb: str):
-    command = import_module(f"dse.cli.{verb}").command
-    assert {*DEPLOYED} <= {param.name for param in command.params}
+    assert {*DEPLOYED} <= taken(verb)
 
 
 @pytest.mark.parametrize(
@@ -141,19 +146,23 @@ def test_whatif_and_scale_take_pools_of_their_own():
     assert two["metrics"][cost] < one["metrics"][cost]
     assert two["deployment"]["prefill"]["tensor_parallel"] == 4
     assert " -> " in two["words"]
-    scaled = dse("scale", *model, "--chips-up-to", "32", *pools, "--json").json()
-    rows = scaled["chips"][0]["pools"]
+    set_pools = ("--disaggregated", "--set", "prefill_tp=4")
+    scaled = dse("scale", *model, "--chips-up-to", "32", *set_pools, "--json").json()
+    rows = scaled["pools"]
     assert rows
     assert all(row["prefill_division"].startswith("tp4") for row in rows)
-    assert all(row["used"] <= row["chips"] for row in rows)
+    assert all(row["used_chips"] <= row["chips"] for row in rows)
     assert all(row["tpot_s"] <= 0.05 and row["ttft_s"] <= 2.0 for row in rows)
     for verb in ("whatif", "scale", "fleet"):
         steady = ("--demand", "1B/day", *LENGTHS[:4], "--percentile", "steady")
         more = steady if verb == "fleet" else ()
-        said = dse(verb, *model, *more, "--prefill-tp", "4")
+        tp, ep = ("--prefill-tp", "4"), ("--prefill-ep", "8")
+        if verb == "scale":
+            tp, ep = ("--set", "prefill_tp=4"), ("--set", "prefill_ep=8")
+        said = dse(verb, *model, *more, *tp)
         assert said.code == 2
         assert "--prefill-tp: given for one pool (accepted: also --disaggregated)" in said.err
-        said = dse(verb, *model, *more, "--prefill-ep", "8", "--disaggregated")
+        said = dse(verb, *model, *more, *ep, "--disaggregated")
         assert said.code == 2
         assert "--prefill-ep: " in said.err
         assert "no experts" in said.err
@@ -167,8 +176,9 @@ def test_what_a_model_cannot_be_served_with_is_refused(tmp_path: Path):
     assert "no figure for llama-3-70b" in said.err
     assert dse(*FLEET, *LENGTHS, "--redundant-experts", "8").code == 2
     assert dse(*FLEET, *LENGTHS, "--acceptance", "0.7").code == 2
-    said = dse("scale", "--model", "llama-3-8b", "--chip", "h100_sxm", "--draft-tokens", "2")
+    said = dse("scale", "--model", "llama-3-8b", "--chip", "h100_sxm", "--set", "draft_tokens=2")
     assert said.code == 2
+    assert "what share of its drafted tokens is accepted" in said.err
 
 
 def test_what_a_plan_did_not_choose_from_is_what_it_gives_when_it_may():
@@ -221,24 +231,44 @@ def test_a_study_that_varies_all_of_it_says_nothing(tmp_path: Path):
 
 
 def test_whatif_and_scale_take_them(tmp_path: Path):
-    asked = ("--model", "deepseek-v3", "--chip", "h200_sxm", "--max-running-requests", "8")
-    said = dse("whatif", *asked, "--tp", "8", "--dp", "1", "--ep", "8", "--draft-tokens", "0,1")
+    asked = ("--model", "deepseek-v3", "--chip", "h200_sxm")
+    said = dse(
+        "whatif",
+        *asked,
+        "--max-running-requests",
+        "8",
+        "--tp",
+        "8",
+        "--dp",
+        "1",
+        "--ep",
+        "8",
+        "--draft-tokens",
+        "0,1",
+    )
     assert said.code == 0, said.err
     assert "1 drafted" in said.out
     limits = ("--chips-up-to", "8", "--json")
     capped, free = (
-        json.loads(dse("scale", *asked[:4], *more, *limits).out) for more in (asked[4:], ())
+        json.loads(dse("scale", *asked, *more, *limits).out)
+        for more in (("--set", "max_running_requests=8"), ())
     )
 
     def most(answer: Any) -> float:
-        sizes = answer["chips"][0]["sizes"]
-        return max(s["within"]["output_tokens_per_s_per_chip"] for s in sizes if s["within"])
+        rates = [row["output_tokens_per_s_per_chip.at_limits"] for row in answer["sizes"]]
+        return max(rate for rate in rates if rate is not None)
 
     assert most(capped) < most(free)
 
 
 @pytest.mark.parametrize("verb", ["estimate", "fleet", "whatif", "scale"])
 def test_every_field_of_serving_is_an_option_of_every_verb(verb: str):
-    params = {param.name: param for param in import_module(f"dse.cli.{verb}").command.params}
-    assert {field.name for field in SERVED} <= {*params}
-    assert tuple(params["tuning"].type.choices) == TUNINGS
+    assert {field.name for field in SERVED} <= taken(verb)
+
+
+def test_a_launch_that_nobody_knows_is_refused():
+    asked = ("--model", "llama-3-8b", "--chip", "h100_sxm")
+    for verb, option in (("estimate", ("--tuning", "wild")), ("scale", ("--set", "tuning=wild"))):
+        said = dse(verb, *asked, *option)
+        assert said.code == 2
+        assert all(name in said.err for name in TUNINGS)

@@ -18,6 +18,7 @@ import pytest
 
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError, NothingFeasible
+from dse.problem import sizes
 from dse.problem.instances import Subject, batch_at, evaluated
 from dse.problem.instances import subject_of as subject_on
 from dse.problem.loads import mix_of
@@ -33,7 +34,6 @@ from dse.questions.fleet import subjects as fleet_subjects
 from dse.questions.fleet.arrivals import at_rate
 from dse.questions.fleet.options import options_of
 from dse.questions.fleet.subjects import workload_of
-from dse.questions.scale import sizes
 from dse.questions.train.answer import train
 from dse.questions.train.ask import sentences
 from dse.rules.case import Case, Training
@@ -429,7 +429,7 @@ def test_scale_and_fleet_refuse_the_same_instances(rule: str, monkeypatch: pytes
     monkeypatch.setattr(Subject, "divided", lambda self, chips: table)
     monkeypatch.setattr(sizes, "sizes_up_to", lambda domain, most: [chips])
     with pytest.raises(NothingFeasible) as refused:
-        sizes.instance_sizes(subject, chips_up_to=chips)
+        sizes.best_instances(subject, chips_up_to=chips)
     assert says in str(refused.value)
     monkeypatch.setattr(fleet_subjects, "resolve_model", lambda name: one.shape)
     options, reasons = options_of(posed, catalog())

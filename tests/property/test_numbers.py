@@ -17,6 +17,7 @@ READ = {
     "time": ("s", 1.0),
     "days": ("s", 1 / 86_400.0),
     "bytes": ("bytes", 1.0),
+    "binary": ("bytes", 1.0),
     "bandwidth": ("bytes/s", 1.0),
     "power": ("W", 1.0),
     "energy": ("J", 1.0),
@@ -77,7 +78,7 @@ def test_every_metric_is_printed(metric: str) -> None:
     assert show(metric, None) == NONE
     assert show(metric, 1.0) not in ("", NONE)
     row = EVERY[metric]
-    assert all((row.label, row.short, row.meaning))
+    assert all((row.title, row.short, row.meaning))
 
 
 @pytest.mark.parametrize(

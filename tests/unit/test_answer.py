@@ -169,8 +169,6 @@ def test_a_closed_pipe_is_no_error_and_the_files_are_there(tmp_path: Path) -> No
         "h100_sxm",
         "--chips-up-to",
         "2",
-        "--jitter",
-        "0",
         "--out",
     ]
     command = [sys.executable, "-m", "dse", "scale", *flags, str(tmp_path / "out")]

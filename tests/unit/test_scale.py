@@ -5,34 +5,25 @@ from __future__ import annotations
 import dataclasses
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dse
 from dse.catalog import load_catalog
-from dse.errors import InputError, NothingFeasible
+from dse.errors import NothingFeasible
 from dse.problem.instances import Subject, evaluated, subject_of
-from dse.questions.estimate.point import estimate
-from dse.questions.scale.experts import expert_answer, expert_domain
-from dse.questions.scale.pools import pipeline_latency
-from dse.questions.scale.sizes import (
-    DIVIDED,
-    Point,
-    Size,
-    ceiling,
-    divisions,
-    instance_sizes,
-    replica_size,
-    replication,
-)
-from dse.questions.scale.uniform import evenness, jitter_limit
+from dse.problem.sizes import DIVIDED, RATE, USD, Instances, best_instances
+from dse.questions.scale import ceiling, experts, replication, stages
 from dse.schema.model_catalog import resolve_model
 from dse.space.deployments import Deployments, with_redundant_experts
 from tests.helpers import workload
 
 DENSE, SPARSE = ("llama-3-70b", "h100_sxm"), ("deepseek-v3", "b200_sxm")
+BOTH = pytest.mark.parametrize("case", [DENSE, SPARSE])
 UP_TO = 64
 
 
@@ -42,11 +33,18 @@ def subject(model: str, chip: str) -> Subject:
 
 
 @cache
-def rows(model: str, chip: str) -> list[Size]:
-    return instance_sizes(subject(model, chip), chips_up_to=UP_TO)
+def found(model: str, chip: str) -> Instances:
+    return best_instances(subject(model, chip), chips_up_to=UP_TO)
 
 
-@pytest.mark.parametrize("case", [DENSE, SPARSE])
+def rows(table: Deployments) -> list[dict[str, Any]]:
+    """Python's values by column, with the chips of each row."""
+    columns = {name: values.tolist() for name, values in table.columns.items()}
+    columns["chips"] = table.chips.tolist()
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+@BOTH
 def test_a_division_uses_every_chip_and_dense_models_have_no_data_ranks(case: tuple[str, str]):
     table = subject(*case).divided(16)
     expert = table["expert_parallel"]
@@ -74,44 +72,41 @@ def test_copies_fill_the_experts_up():
     assert copies(subject(*DENSE), 1) == [0]
 
 
-@pytest.mark.parametrize("case", [DENSE, SPARSE])
+@BOTH
 def test_the_best_division_is_no_slower_than_any_subset(case: tuple[str, str]):
     one = subject(*case)
-    for row in rows(*case):
-        if row.single is None:
-            continue
-        every = one.divided(row.chips)
+    for row in rows(found(*case).alone):
+        every = one.divided(row["chips"])
         of = evaluated(one, every)
-        assert row.single.tpot_s == np.min(of.tpot_s[of.runs])
+        assert row["tpot_s"] == np.min(of.tpot_s[of.runs])
         tensor_alone = of.runs & (every["pipeline_parallel"] == 1)
-        assert row.single.tpot_s <= np.min(of.tpot_s[tensor_alone], initial=np.inf)
-        assert row.choices == of.runs.sum()
+        assert row["tpot_s"] <= np.min(of.tpot_s[tensor_alone], initial=np.inf)
+        assert found(*case).choices[row["chips"]] == of.runs.sum()
 
 
-@pytest.mark.parametrize("case", [DENSE, SPARSE])
+@BOTH
 def test_points_are_those_of_an_estimate(case: tuple[str, str]):
-    one = subject(*case)
-    for row in rows(*case)[3:5]:
-        for point in (row.single, row.within):
-            assert point is not None
-            deployment = {
-                "tensor_parallel": point.tensor_parallel,
-                "pipeline_parallel": point.pipeline_parallel,
-                "data_parallel": point.data_parallel,
-                "expert_parallel": point.expert_parallel,
-                "concurrency": point.concurrency,
-            }
-            if one.experts:
-                deployment["redundant_experts"] = point.redundant_experts
-            answer = estimate(one.catalog, one.model, one.chip, one.workload, deployment).as_json()
-            assert answer["feasible"]
-            assert answer["tpot_s"] == point.tpot_s
-            assert answer["intervals"]["tpot_s"] == list(point.tpot_interval)
-            assert answer["usd_per_million_total_tokens"] == point.usd_per_million_total_tokens
-            assert answer["bottleneck"] == point.bottleneck
+    for point in (rows(found(*case).alone)[2], rows(found(*case).within)[2]):
+        copies = {"redundant_experts": point["redundant_experts"]} if case == SPARSE else {}
+        answer = dse.estimate(
+            *case,
+            tp=point["tensor_parallel"],
+            pp=point["pipeline_parallel"],
+            dp=point["data_parallel"],
+            ep=point["expert_parallel"],
+            concurrency=point["concurrency"],
+            prompt_tokens=1024,
+            output_tokens=256,
+            **copies,
+        ).document
+        assert answer["feasible"]
+        assert answer["tpot_s"] == point["tpot_s"]
+        assert answer["intervals"]["tpot_s"] == [point["tpot_s.low"], point["tpot_s.high"]]
+        assert answer[USD] == point[USD]
+        assert answer["bottleneck"] == point["bottleneck"]
 
 
-@pytest.mark.parametrize("case", [DENSE, SPARSE])
+@BOTH
 def test_a_point_does_not_depend_on_its_neighbours(case: tuple[str, str]):
     one = subject(*case)
     every = one.divided(16)
@@ -123,211 +118,168 @@ def test_a_point_does_not_depend_on_its_neighbours(case: tuple[str, str]):
             assert getattr(alone, field.name)[0] == getattr(together, field.name)[i], field.name
 
 
-@pytest.mark.parametrize("case", [DENSE, SPARSE])
+@BOTH
 def test_points_keep_the_limits_and_shares_are_shares(case: tuple[str, str]):
-    for row in rows(*case):
-        for point in (row.single, row.within):
-            if point is not None:
-                assert 0.0 <= point.network_share <= 1.0
-                assert point.tpot_interval[0] < point.tpot_s < point.tpot_interval[1]
-        if row.within is not None:
-            assert row.within.tpot_s <= 0.05
-            assert row.within.ttft_s <= 2.0
-        assert row.crosses_domain == (row.chips > 8)
-        assert (row.single is None) == (row.reason is not None)
-        assert (row.within is None) == (row.within_reason is not None)
+    table = found(*case)
+    for point in (*rows(table.alone), *rows(table.within)):
+        assert 0.0 <= point["network_share"] <= 1.0
+        assert point["tpot_s.low"] < point["tpot_s"] < point["tpot_s.high"]
+        degrees = [point[axis] for axis in DIVIDED[:3]]
+        assert np.prod(degrees) == point["chips"]
+    assert (table.within["tpot_s"] <= 0.05).all()
+    assert (table.within["ttft_s"] <= 2.0).all()
+    assert {*table.alone.chips, *table.why_not} == set(table.sizes)
+    assert {*table.within.chips, *table.why_not, *table.why_late} == set(table.sizes)
 
 
 @settings(max_examples=10, deadline=None)
 @given(loose=st.floats(0.012, 0.2), tighter=st.floats(0.4, 1.0))
 def test_a_tighter_limit_is_never_cheaper(loose: float, tighter: float):
     def most(limit: float) -> float:
-        found = instance_sizes(subject(*DENSE), chips_up_to=8, tpot_limit_s=limit)[-1].within
-        return 0.0 if found is None else found.output_tokens_per_s_per_chip
+        within = best_instances(subject(*DENSE), chips_up_to=8, tpot_limit_s=limit).within
+        return within[RATE][within.chips == 8].max(initial=0.0) if len(within) else 0.0
 
     # Requests in flight are searched in steps of 1%.
     assert most(loose * tighter) <= most(loose) * 1.01
 
 
-def _row(chips: int, milliseconds: float | None) -> Size:
-    found = None
-    if milliseconds is not None:
-        seconds = milliseconds / 1e3
-        found = Point(
-            chips,
-            1,
-            1,
-            1,
-            0,
-            1,
-            seconds,
-            (seconds, seconds),
-            0.1,
-            1 / seconds,
-            1 / seconds / chips,
-            None,
-            0.0,
-            "memory",
-            "decode: memory bandwidth",
-            1.0,
-            None,
-            "fitted",
-        )
-    return Size(chips, False, 1, found, found, None, None)
+def _curve(points: dict[int, float]) -> Deployments:
+    """One user's times per token, in milliseconds, by size; every size one tensor group."""
+    return Deployments(
+        {
+            "tensor_parallel": np.array(list(points)),
+            "data_parallel": np.ones(len(points), dtype=int),
+            "tpot_s": np.array(list(points.values())) / 1e3,
+            "bound": np.full(len(points), "memory", dtype=object),
+            "network_share": np.zeros(len(points)),
+        }
+    )
 
 
 def test_the_ceiling_of_known_curves():
-    halving = [_row(2**k, 16.0 / 2**k) for k in range(5)]
-    assert ceiling(halving).chips is None
-    flat = [*halving[:3], _row(8, 4.0), _row(16, 4.0), _row(32, 5.0)]
-    found = ceiling(flat)
-    assert (found.chips, found.tpot_s, found.minimum_chips) == (4, 4e-3, 4)
-    assert (found.smallest_chips, found.group_chips) == (1, 4)
+    def at(points: dict[int, float]) -> int | None:
+        return ceiling(_curve(points))["ceiling_chips"]
+
+    assert at({2**k: 16.0 / 2**k for k in range(5)}) is None
+    flat = ceiling(_curve({1: 16.0, 2: 8.0, 4: 4.0, 8: 4.0, 16: 4.0, 32: 5.0}))
+    assert (flat["ceiling_chips"], flat["tpot_s"], flat["fastest_chips"]) == (4, 4e-3, 4)
+    assert (flat["smallest_chips"], flat["group_chips"]) == (1, 4)
     # A plateau and then a gain: 4 -> 16 saves 19% in two doublings, so the ceiling is not at 4.
-    later = [*halving[:3], _row(8, 4.0), _row(16, 3.2), _row(32, 3.2)]
-    assert ceiling(later).chips == 16
+    assert at({1: 16.0, 2: 8.0, 4: 4.0, 8: 4.0, 16: 3.2, 32: 3.2}) == 16
     # 4.9% a doubling does not pay, 5.1% does.
-    assert ceiling([_row(1, 10.0), _row(2, 9.51)]).chips == 1
-    assert ceiling([_row(1, 10.0), _row(2, 9.49)]).chips is None
+    assert at({1: 10.0, 2: 9.51}) == 1
+    assert at({1: 10.0, 2: 9.49}) is None
     # 72 is no doubling of 64: what it saves counts towards 128.
-    assert ceiling([_row(64, 10.0), _row(72, 9.6), _row(128, 9.6)]).chips == 64
-    assert ceiling([_row(1, None), _row(2, 10.0)]).chips is None
+    assert at({64: 10.0, 72: 9.6, 128: 9.6}) == 64
+    assert at({2: 10.0}) is None
 
 
-@pytest.mark.parametrize("case", [DENSE, SPARSE])
+@BOTH
 def test_the_ceiling_lies_among_the_sizes(case: tuple[str, str]):
-    found = ceiling(rows(*case))
-    by_size = {row.chips: row.single for row in rows(*case)}
-    assert found.chips is not None
-    assert found.tpot_s is not None
-    at = by_size[found.chips]
+    top = ceiling(found(*case).alone)
+    by_size = {row["chips"]: row["tpot_s"] for row in rows(found(*case).alone)}
+    at = top["ceiling_chips"]
     assert at is not None
-    assert found.minimum_tpot_s <= found.tpot_s <= at.tpot_s <= found.smallest_tpot_s
+    assert top["tpot_s.fastest"] <= top["tpot_s"] <= by_size[at] <= top["tpot_s.smallest"]
     for doublings in (1, 2):
-        larger = by_size.get(found.chips * 2**doublings)
-        if larger is not None:
-            assert larger.tpot_s > found.tpot_s * 0.95**doublings
+        if larger := by_size.get(at * 2**doublings):
+            assert larger > top["tpot_s"] * 0.95**doublings
 
 
-@pytest.mark.parametrize("case", [DENSE, SPARSE])
+def replicas(case: tuple[str, str], demand: int) -> tuple[dict[int, dict[str, Any]], int | None]:
+    columns, best = replication(subject(*case), found(*case).within, demand)
+    cells = {key: np.asarray(values).tolist() for key, values in columns.items()}
+    each = [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
+    return {row["chips"]: row for row in each}, best
+
+
+@BOTH
 def test_twice_the_replicas_give_twice_the_tokens_at_one_cost(case: tuple[str, str]):
-    one, found = subject(*case), rows(*case)
-    once, twice = ({r.chips: r for r in replication(one, found, n)} for n in (64, 128))
-    assert once
+    (once, best), (twice, _) = replicas(case, 64), replicas(case, 128)
     for chips, row in once.items():
-        assert twice[chips].replicas == 2 * row.replicas
-        assert twice[chips].output_tokens_per_s == pytest.approx(2 * row.output_tokens_per_s)
-        assert twice[chips].usd_per_million_total_tokens == pytest.approx(
-            row.usd_per_million_total_tokens
-        )
-        assert twice[chips].tpot_s == pytest.approx(row.tpot_s)
-    best = replica_size(found)
+        assert twice[chips]["replicas"] == 2 * row["replicas"]
+        for key, factor in (("output_tokens_per_s", 2.0), (USD, 1.0), ("tpot_s", 1.0)):
+            assert twice[chips][key] == pytest.approx(factor * row[key])
     assert best is not None
-    assert once[best].of_best > 0.99
-    assert max(row.of_best for row in once.values()) == pytest.approx(1.0)
+    assert once[best]["of_best"] > 0.99
+    assert max(row["of_best"] for row in once.values()) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("case", [DENSE, SPARSE])
+@BOTH
 def test_the_size_past_which_replication_wins_counts_the_chips_left_idle(case: tuple[str, str]):
-    one, found = subject(*case), rows(*case)
     for demand in (64, 72, 100):
-        chosen = replica_size(found, demand)
-        by_size = {row.chips: row for row in replication(one, found, demand)}
-        assert chosen in by_size
-        most = max(row.output_tokens_per_s for row in by_size.values())
-        assert by_size[chosen].output_tokens_per_s > 0.985 * most
+        by_size, best = replicas(case, demand)
+        assert best is not None
+        most = max(row["output_tokens_per_s"] for row in by_size.values())
+        assert by_size[best]["output_tokens_per_s"] > 0.985 * most
 
 
 def test_chips_left_over_are_paid_for():
-    one, found = subject(*DENSE), rows(*DENSE)
-    even, odd = ({r.chips: r for r in replication(one, found, n)} for n in (16, 20))
-    assert odd[8].idle_chips == 4
-    assert odd[8].output_tokens_per_s == even[8].output_tokens_per_s
-    costs = [row[8].usd_per_million_total_tokens or 0.0 for row in (odd, even)]
-    assert costs[0] == pytest.approx(costs[1] * 20 / 16)
+    (even, _), (odd, _) = replicas(DENSE, 16), replicas(DENSE, 20)
+    assert odd[8]["idle_chips"] == 4
+    assert odd[8]["output_tokens_per_s"] == even[8]["output_tokens_per_s"]
+    assert odd[8][USD] == pytest.approx(even[8][USD] * 20 / 16)
 
 
 def test_inside_the_domain_experts_are_not_slowed():
-    found = expert_domain(subject(*SPARSE), chips_up_to=64)
-    for row in found:
-        if row.domains == 1:
-            assert row.all_to_all_s == row.all_to_all_one_domain_s
-            assert row.decode_step_s == row.decode_step_one_domain_s
-        else:
-            assert row.slowdown is not None
-            assert row.slowdown > 1.0
-            assert row.decode_step_s > row.decode_step_one_domain_s
-    said = expert_answer(found)
-    assert said.inside is not None
-    assert said.across is not None
-    assert said.inside.expert_parallel <= 8 < said.across.expert_parallel
+    found = experts(subject(*SPARSE), 64, 32)
+    inside = found["domains"] == 1
+    assert (found["expert_parallel"][inside] <= 8).all()
+    assert (found["all_to_all_s"] == found["all_to_all_one_domain_s"])[inside].all()
+    assert (found["decode_step_s"] == found["decode_step_one_domain_s"])[inside].all()
+    assert (found["slowdown"][~inside] > 1.0).all()
+    assert (found["decode_step_s"] > found["decode_step_one_domain_s"])[~inside].all()
 
 
 def test_a_larger_domain_holds_a_larger_expert_layer():
-    rack, boxes = (
-        {r.expert_parallel: r for r in expert_domain(subject("deepseek-v3", chip), chips_up_to=64)}
-        for chip in ("gb200_nvl72", "b200_sxm")
-    )
-    assert rack[64].domains == 1
-    assert boxes[64].domains == 8
-    assert rack[64].decode_step_s < boxes[64].decode_step_s
-    assert rack[64].all_to_all_share < boxes[64].all_to_all_share
+    tables = [experts(subject("deepseek-v3", c), 64, 32) for c in ("gb200_nvl72", "b200_sxm")]
+    rack, boxes = ({key: values[-1] for key, values in table.items()} for table in tables)
+    assert rack["expert_parallel"] == boxes["expert_parallel"] == 64
+    assert (rack["domains"], boxes["domains"]) == (1, 8)
+    assert rack["decode_step_s"] < boxes["decode_step_s"]
+    assert rack["all_to_all_share"] < boxes["all_to_all_share"]
 
 
 def test_a_dense_model_has_no_expert_layer():
-    with pytest.raises(InputError, match="no experts"):
-        expert_domain(subject(*DENSE))
+    assert experts(subject(*DENSE), 64, 32) == {}
 
 
 @pytest.mark.parametrize("case", [DENSE, SPARSE, ("llama-3-8b", "h100_sxm")])
 def test_stages_divide_memory_and_not_the_time_of_one_request(case: tuple[str, str]):
-    found = pipeline_latency(subject(*case))
-    assert [row.pipeline_parallel for row in found] == [1, 2, 4, 8]
-    assert found[0].fits
-    for before, after in pairwise(found):
-        assert after.tpot_s >= before.tpot_s
-        assert after.memory_bytes_per_chip < before.memory_bytes_per_chip
-    assert found[1].tensor_tpot_s is not None
-    assert found[1].tensor_tpot_s < found[1].tpot_s
+    found = stages(subject(*case))
+    assert found["pipeline_parallel"].tolist() == [1, 2, 4, 8]
+    assert found["fits"][0]
+    for before, after in pairwise(range(4)):
+        assert found["tpot_s"][after] >= found["tpot_s"][before]
+        memory = found["memory_bytes_per_chip"]
+        assert memory[after] < memory[before]
+    assert found["tensor_tpot_s"][1] < found["tpot_s"][1]
 
 
 def test_no_jitter_is_no_jitter_and_more_is_never_faster():
-    one = subject(*DENSE)
-    found = jitter_limit(one, (1e-4, 0.0, 1e-6, 1e-5), chips_up_to=16)
-    assert [row.jitter_s for row in found] == [0.0, 1e-6, 1e-5, 1e-4]
-    none = ceiling(instance_sizes(one, chips_up_to=16, single_only=True))
-    assert found[0].minimum_tpot_s == none.minimum_tpot_s
-    assert found[0].ceiling_chips == none.chips
-    times = [row.minimum_tpot_s for row in found]
+    answer = dse.scale(*DENSE, chips_up_to=16).document
+    still, later = answer["jitter"][0], answer["jitter"][1:]
+    for key in ("tpot_s.fastest", "ceiling_chips", "group_chips"):
+        assert still[key] == answer["chips"][0][key]
+    times = [row["tpot_s.fastest"] for row in (still, *later)]
     assert times == sorted(times)
-    groups = [row.group_chips for row in found]
+    groups = [row["group_chips"] for row in (still, *later)]
     assert groups == sorted(groups, reverse=True)
-
-
-def test_faster_links_and_less_jitter_are_never_slower():
-    one = subject(*DENSE)
-    points = [p for row in rows(*DENSE) for p in (row.single, row.within) if p is not None]
-    found = evenness(one, points, (0.0, 1e-6, 1e-5))
-    assert len(found) == 2 * len(points)
-    for row in found:
-        assert row.twice_bandwidth_s <= row.tpot_s
-        assert row.half_jitter_s <= row.tpot_s
-        assert 0.0 <= row.bandwidth_elasticity <= 1.0
-        assert 0.0 <= row.jitter_elasticity <= 1.0
+    late = dse.scale(*DENSE, chips_up_to=16, jitter="10us").document
+    same = next(row for row in later if row["jitter_s"] == 1e-5)
+    assert late["chips"][0]["tpot_s.fastest"] == pytest.approx(same["tpot_s.fastest"], rel=1e-12)
 
 
 def test_one_chip_is_an_instance_too():
-    found = instance_sizes(subject("llama-3-8b", "h100_sxm"), chips_up_to=1)
-    assert [row.chips for row in found] == [1]
-    assert found[0].single is not None
-    assert found[0].single.network_share == 0.0
-    assert found[0].single.widest is None
-    assert ceiling(found).chips is None
+    found = best_instances(subject("llama-3-8b", "h100_sxm"), chips_up_to=1)
+    (row,) = rows(found.alone)
+    assert (row["chips"], row["network_share"], row["widest"]) == (1, 0.0, None)
+    assert ceiling(found.alone)["ceiling_chips"] is None
 
 
 def test_a_model_that_fits_nowhere_says_why():
     with pytest.raises(NothingFeasible, match="memory: at best a chip needs") as raised:
-        instance_sizes(subject("deepseek-v3", "l4"), chips_up_to=4)
+        best_instances(subject("deepseek-v3", "l4"), chips_up_to=4)
     assert raised.value.exit_code == 3
 
 
@@ -335,34 +287,15 @@ def test_a_size_that_needs_an_unknown_link_says_so():
     catalog = load_catalog()
     chip = next(c for c in catalog.chips if not catalog.refusal(c) and catalog.refusal(c, 4096))
     one = subject_of(catalog, resolve_model("gpt-oss-20b"), chip, workload(1024, 256))
-    last = instance_sizes(one, chips_up_to=512)[-1]
-    assert last.single is None
-    assert "bandwidth" in str(last.reason)
+    found = best_instances(one, chips_up_to=512)
+    assert 512 not in found.alone.chips
+    assert "bandwidth" in found.why_not[512]
 
 
 def test_evenly_chosen_experts_let_more_chips_pay():
+    asked = {"chips_up_to": 72, "prompt_tokens": 128, "output_tokens": 2048}
     skewed, even = (
-        subject_of(
-            load_catalog(),
-            resolve_model("deepseek-v3"),
-            "gb200_nvl72",
-            workload(128, 2048),
-            routing_skew=skew,
-        )
+        dse.scale("deepseek-v3", "gb200_nvl72", routing_skew=skew, **asked).document["chips"][0]
         for skew in (1.0, 0.0)
     )
-    sizes = [replica_size(instance_sizes(one, chips_up_to=72)) for one in (skewed, even)]
-    assert sizes[0] is not None
-    assert sizes[1] is not None
-    assert sizes[0] <= sizes[1]
-
-
-@pytest.mark.parametrize("case", [DENSE, SPARSE])
-def test_points_are_divided_as_their_table_says(case: tuple[str, str]):
-    points = [row.single for row in rows(*case) if row.single]
-    table = divisions(points)
-    assert table.chips.tolist() == [point.chips for point in points]
-    for i, point in enumerate(points):
-        assert {axis: int(table[axis][i]) for axis in DIVIDED} == {
-            axis: getattr(point, axis) for axis in DIVIDED
-        }
+    assert skewed["replica_chips"] <= even["replica_chips"]

@@ -25,8 +25,8 @@ ASKED: Mapping[str, str] = {
     "estimate": "dse.questions.estimate.ask",
     "fewest_chips": "dse.questions.estimate.ask",
     "levers": "dse.questions.levers.ask",
-    "rack_bounds": "dse.questions.scale.rack",
-    "scale": "dse.questions.scale.ask",
+    "rack_bounds": "dse.questions.rack",
+    "scale": "dse.questions.scale",
     "train": "dse.questions.train.ask",
     **dict.fromkeys(("chip", "energy", "measured", "pairs", "reached"), _EVIDENCE),
 }
@@ -108,13 +108,16 @@ def parameters(name: str) -> Mapping[str, str]:
     """The arguments that a call has, with their types; those behind `**` are a type of
     `dse.schema.deployed`, or the options of a training run, which reads them itself."""
     found: dict[str, str] = {}
-    for key, one in inspect.signature(getattr(import_module(ASKED[name]), name)).parameters.items():
+    module = import_module(ASKED[name])
+    for key, one in inspect.signature(getattr(module, name)).parameters.items():
         behind = str(one.annotation).removeprefix("Unpack[").removesuffix("]")
         if one.kind is not one.VAR_KEYWORD:
-            found[key] = str(one.annotation)
+            found[key] = str(one.annotation).removeprefix("Annotated[").split(", Opt(")[0]
         elif behind != "Any":
             types = vars(deployed)[behind].__annotations__
             found |= {key: getattr(of, "__forward_arg__", str(of)) for key, of in types.items()}
+        elif settings := getattr(module, "SETTINGS", None):
+            found |= dict.fromkeys(settings.names, "Any")
         else:
             found |= dict.fromkeys((OPTION_OF.get(field, field) for field in TRAINING.names), "Any")
     return found

@@ -207,7 +207,7 @@ def metric_table(document: Mapping[str, Any], metrics: Sequence[str] = ()) -> Ta
         "What is predicted",
         metrics or _shown(document),
         (
-            Column("metric", "metric", of=lambda metric: EVERY[metric].label),
+            Column("metric", "metric", of=lambda metric: EVERY[metric].title),
             Column(
                 "predicted",
                 "predicted",

@@ -8,7 +8,6 @@ slower, and no division serves more than the best does at a steady load within t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +17,7 @@ from dse.physics.workload import POISSON, Workload
 from dse.problem.evaluate import Metrics
 from dse.problem.instances import Subject, batch_at, evaluated
 from dse.problem.mix import Share, evaluate_mix
-from dse.questions.scale.sizes import Point, point
+from dse.problem.sizes import points
 from dse.schema.plan import DemandClass
 from dse.schema.traffic import PERCENTILES, Requests
 from dse.space.candidates import CandidateBatch, Floats
@@ -30,15 +29,15 @@ POINTS, ROUNDS = 24, 3  # rates of a grid, grids one within a step of the other
 NONE = "no rate of random arrivals keeps both limits"
 
 
-def poisson_points(subject: Subject, one: DemandClass, steady: Sequence[Point]) -> list[Point]:
+def poisson_points(subject: Subject, one: DemandClass, steady: Deployments) -> Deployments:
     """The point with the highest rate of arrival for each size that has one; `steady` are those at
     a steady load, one a size, the smallest first. Its output rate is that of so many requests of
     the class, its `ttft_s` the percentile of the slowest stream."""
-    sizes = np.array([size.chips for size in steady])
+    sizes = steady.chips
     every = subject.divided(sizes)
     table = every.take(evaluated(subject, every).runs)
     batch = batch_at(subject, table, 1.0)
-    most = np.array([size.output_tokens_per_s / one.traffic.mean.output_tokens for size in steady])
+    most = steady["output_tokens_per_s"] / one.traffic.mean.output_tokens
     most = most[np.searchsorted(sizes, table.chips)]
     rate, possible = _highest(subject, one, batch, most)
     tpot_s = at_rate(subject, one, batch, rate).values["tpot_s"]
@@ -49,7 +48,7 @@ def poisson_points(subject: Subject, one: DemandClass, steady: Sequence[Point]) 
             rows = rows[rate[rows] >= (1.0 - SAME) * np.max(rate[rows])]
             best.append(rows[np.argmin(tpot_s[rows])])
     if not best:
-        return []
+        return steady.take(np.zeros(0, dtype=np.intp))
     rows = np.array(best, dtype=np.intp)
     return _points(subject, one, table.take(rows), batch[rows], rate[rows])
 
@@ -97,21 +96,15 @@ def _arriving(subject: Subject, stream: Requests, rate: Floats) -> Workload:
 
 def _points(
     subject: Subject, one: DemandClass, table: Deployments, batch: CandidateBatch, rate: Floats
-) -> list[Point]:
+) -> Deployments:
     """Instances at their rates, (n,); what bounds each is that of requests of mean lengths."""
     values = at_rate(subject, one, batch, rate).values
-    first_s, tpot_s = values[PERCENTILES[one.percentile or 50]], values["tpot_s"]
-    running = np.ceil(values["running_requests"])
     mean = replace(subject, workload=_arriving(subject, one.traffic.mean, rate))
-    of = evaluated(mean, table)
     tokens_per_s = rate * one.traffic.mean.output_tokens
-    return [
-        replace(
-            point(subject, table, running, of, i),
-            ttft_s=float(first_s[i]),
-            tpot_s=float(tpot_s[i]),
-            output_tokens_per_s=float(tokens_per_s[i]),
-            output_tokens_per_s_per_chip=float(tokens_per_s[i] / table.chips[i]),
-        )
-        for i in range(len(rate))
-    ]
+    found = points(subject, table, np.ceil(values["running_requests"]), evaluated(mean, table))
+    return found.with_columns(
+        ttft_s=values[PERCENTILES[one.percentile or 50]],
+        tpot_s=values["tpot_s"],
+        output_tokens_per_s=tokens_per_s,
+        output_tokens_per_s_per_chip=tokens_per_s / table.chips,
+    )

@@ -1,5 +1,5 @@
 """The options of a plan: for every class, model, format and chip the best instance of each size
-within the latency limits, by the vectorised model (`dse.questions.scale.sizes`).
+within the latency limits, by the vectorised model (`dse.problem.sizes`).
 
 Of a chip, sizes are kept that divide each other and the server, so that instances whose chips add
 up to those of the servers always fit into them; among sizes, those that no smaller size replaces.
@@ -16,12 +16,12 @@ from dse.catalog import Catalog
 from dse.economics.fleet_cost import Option
 from dse.errors import NothingFeasible
 from dse.problem.instances import Subject
+from dse.problem.sizes import RATE, Progress, best_instances
 from dse.questions.fleet.arrivals import NONE, poisson_points
 from dse.questions.fleet.pools import Pays, pool_options
 from dse.questions.fleet.subjects import below_floor, drafts_of, subject_of_class
-from dse.questions.scale.sizes import Point, Progress, instance_sizes
 from dse.schema.plan import DemandClass, Plan
-from dse.space.deployments import powers_of_two
+from dse.space.deployments import Deployments, powers_of_two
 
 EVEN = 0.005  # of the rate: a larger option that is better by less is left out
 
@@ -33,7 +33,7 @@ class Served:
     klass: DemandClass
     subject: Subject
     formats: str
-    points: tuple[Point, ...]
+    points: Deployments
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,10 @@ def options_of(
         for chip in plan.chips
     }
     options = [
-        _option(row, point)
+        _option(row, k)
         for row in served
-        for point in row.points
-        if point.chips in sizes[row.subject.chip]
+        for k, chips in enumerate(row.points.chips.tolist())
+        if chips in sizes[row.subject.chip]
     ]
     if plan.disaggregated:
         options += pool_options(plan, catalog, sizes, progress, largest=largest, pays=pays)
@@ -126,7 +126,7 @@ def _instances(
     if lost:
         return None, lost
     try:
-        rows = instance_sizes(
+        found = best_instances(
             subject,
             chips_up_to=plan.largest_instance,
             tpot_limit_s=one.tpot_s,
@@ -134,26 +134,25 @@ def _instances(
         )
     except NothingFeasible as error:
         return None, str(error).split(". A lower")[0]
-    points = [row.within for row in rows if row.within is not None]
-    if not points:
-        return None, str(rows[-1].within_reason)
+    points, last = found.within, found.sizes[-1]
+    if not len(points):
+        return None, str(found.why_not.get(last) or found.why_late.get(last))
     if one.percentile is not None:
         points = poisson_points(subject, one, points)
-        if not points:
+        if not len(points):
             return None, NONE
     words = f"{weight or 'checkpoint format'}, {kv or 'its own'} cache"
     words += f", {drafted} drafted" if drafted else ""
-    return Served(one, subject, words, tuple(points)), ""
+    return Served(one, subject, words, points), ""
 
 
 def _nested(served: Sequence[Served], server: int) -> set[int]:
     """Sizes that divide each other and the server, or are whole servers; the best first."""
     best: dict[int, float] = {}
     for row in served:
-        most = max(point.output_tokens_per_s_per_chip for point in row.points)
-        for point in row.points:
-            share = point.output_tokens_per_s_per_chip / most
-            best[point.chips] = max(best.get(point.chips, 0.0), share)
+        rates = row.points[RATE].tolist()
+        for chips, rate in zip(row.points.chips.tolist(), rates, strict=True):
+            best[chips] = max(best.get(chips, 0.0), rate / max(rates))
     if not best:  # a chip of one of two pools alone
         return {int(size) for size in powers_of_two(server) if server % size == 0}
     chain = [server]
@@ -163,23 +162,25 @@ def _nested(served: Sequence[Served], server: int) -> set[int]:
     return set(chain) & set(best)
 
 
-def _option(row: Served, point: Point) -> Option:
-    one, size = row.klass, point.chips
+def _option(row: Served, k: int) -> Option:
+    one = row.klass
+    point = {name: values.tolist()[k] for name, values in row.points.columns.items()}
+    size = int(row.points.chips[k])
     return Option(
         klass=one.name,
         model=row.subject.model.name,
         chips={row.subject.chip: size},
-        requests_per_s=point.output_tokens_per_s / one.traffic.mean.output_tokens,
-        ttft_s=point.ttft_s,
-        tpot_s=point.tpot_s,
+        requests_per_s=point["output_tokens_per_s"] / one.traffic.mean.output_tokens,
+        ttft_s=point["ttft_s"],
+        tpot_s=point["tpot_s"],
         label=f"{size} x {row.subject.chip}",
         detail={
             "percentile": one.percentile,
             "formats": row.formats,
-            "division": point.division,
-            "concurrency": point.concurrency,
-            "bound": point.bound,
-            "kind": point.kind,
+            "division": point["division"],
+            "concurrency": point["concurrency"],
+            "bound": point["bound"],
+            "kind": point["known"],
         },
     )
 

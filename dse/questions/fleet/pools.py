@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from dse.catalog import Catalog
 from dse.economics.fleet_cost import Option
 from dse.problem.paired import Pair, Pool, best_pairs, decode_pool, prefill_pool, with_degrees
+from dse.problem.sizes import Progress, division
 from dse.questions.fleet.subjects import below_floor, drafts_of, subject_of_class
-from dse.questions.scale.sizes import Progress, division_of
 from dse.schema.calibration import KINDS
 from dse.schema.metrics import Limit
 from dse.schema.plan import DemandClass, Plan
@@ -125,7 +127,7 @@ def _option(one: DemandClass, first: _Workers, second: _Workers, pair: Pair) -> 
     uses: dict[str, int] = {}
     for workers, n in zip((first, second), chips, strict=True):
         uses[workers.chip] = uses.get(workers.chip, 0) + n
-    split = [f"{n} x ({division_of(w.pool.table, row)})" for w, row, n in rows]
+    split = [f"{n} x ({division(w.pool.table.take(np.array([row])))[0]})" for w, row, n in rows]
     weights = dict.fromkeys(w.weights or "checkpoint format" for w in (first, second))
     words = f"{' and '.join(weights)}, {second.cache or 'its own'} cache"
     kinds = dict.fromkeys(KINDS[int(w.pool.side.known[row])] for w, row, _ in rows)

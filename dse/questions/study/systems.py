@@ -187,7 +187,7 @@ def _design_table(found: Json) -> Table:
     columns = (
         Column("speed", "tokens/s a user", right=True),
         Column("name", "system"),
-        *(Column(name, EVERY[name].label, name) for name in metrics),
+        *(Column(name, EVERY[name].title, name) for name in metrics),
         Column("hour", "an hour", right=True),
         Column("kernels", "kernel times are"),
         Column("deployment", "deployment"),

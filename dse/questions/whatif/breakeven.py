@@ -35,7 +35,6 @@ from dse.economics.priced import price_parts
 from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputError
 from dse.physics.workload import POISSON
-from dse.questions.scale.words import chips_words
 from dse.questions.whatif.demand import TOTAL as COST
 from dse.questions.whatif.solve import Best, Stand, best_of_each, described, words
 from dse.questions.whatif.subject import Subject
@@ -260,7 +259,7 @@ def _owning(row: Json) -> str:
         said = (
             f"Owning {chip} beats renting it by use ({dollars(rent)}, {row['rent_basis']}) "
             f"from {share(even)} utilisation: {row['demand_output_tokens_per_s']:,.0f} output "
-            f"tokens/s on one instance of {chips_words(row['instance_chips'])}"
+            f"tokens/s on one instance of {row['instance_chips']} chips"
         )
     said += f"; always busy it costs {dollars(row['owned_at_full_use'])} per chip-hour"
     if row["committed_usd_per_hour"] is not None:

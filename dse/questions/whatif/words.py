@@ -38,7 +38,7 @@ HELD_NOTE = (
 
 
 def named(metric: str) -> str:
-    return METRICS[metric].label
+    return METRICS[metric].title
 
 
 def asked_words(document: Json) -> str:

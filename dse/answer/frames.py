@@ -1,0 +1,138 @@
+"""Frames: what a question computes, as named and typed columns, shown in every format.
+
+A frame is a table whose columns are NumPy arrays of one length under keys of the vocabulary
+(`dse.vocabulary`), which has their titles, kinds and meanings. The JSON document, the CSV file, the
+sheet, the tables of the terminal and the page, and the pictures show the same frame.
+
+    sizes = frame("sizes", "One instance by its size", {"chips": chips, "tpot_s": times})
+    Answer(..., blocks=(sizes,), document=document({"model": name}, (sizes,)), data=(sizes,))
+
+`shown` are the columns of the terminal and the page, where not all are; the data has all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dse.answer.answer import Cell, Column, Figure, Table
+from dse.answer.labels import axis_title, label
+from dse.answer.numbers import kind_of, show
+from dse.answer.plots import Json, decades, line, marks, plain, scaled, upright
+from dse.vocabulary import quantity
+
+
+def column(key: str, **more: Any) -> Column:
+    """The column of a key of the vocabulary; one of words has no kind."""
+    row = quantity(key)
+    return Column(key, row.short, kind_of(key), explain=row.meaning, **more)
+
+
+def frame(
+    name: str,
+    caption: str,
+    columns: Mapping[str, Any],
+    *notes: str,
+    shown: Sequence[str] = (),
+    first: Sequence[str] = (),
+    on_console: bool = True,
+) -> Table:
+    """`columns` by key: arrays or lists (n,), or one value for all rows. A number that does not
+    apply is NaN, a word None. `first` are those beside the picture of the first screen. Raises
+    KeyError for a key that the vocabulary lacks, ValueError for columns of two lengths."""
+    lists = {key: _cells(values) for key, values in columns.items()}
+    n = max((len(cells) for cells in lists.values() if isinstance(cells, list)), default=1)
+    lists = {k: cells if isinstance(cells, list) else [cells] * n for k, cells in lists.items()}
+    rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+    made = [column(key, first=key in first) for key in lists]
+    return Table(name, caption, made, rows, notes, on_console, shown=tuple(shown))
+
+
+def _cells(values: Any) -> Any:
+    """Python's own values of an array or a list, None for NaN; of one value that value."""
+    if isinstance(values, np.ndarray):
+        values = values.tolist()
+    if not isinstance(values, list | tuple | range):
+        return values
+    return [None if isinstance(v, float) and math.isnan(v) else v for v in values]
+
+
+def select(table: Table, **equal: Cell) -> list[Mapping[str, Cell]]:
+    """The rows of a frame whose cells equal these."""
+    return [row for row in table.rows if all(row[key] == value for key, value in equal.items())]
+
+
+def document(facts: Mapping[str, Any], frames: Sequence[Table]) -> dict[str, Any]:
+    """The JSON document of an answer: its facts, then the rows of each frame under its name."""
+    return {**facts, **{one.name: [dict(row) for row in one.rows] for one in frames}}
+
+
+def lines(
+    name: str,
+    title: str,
+    table: Table,
+    x: str,
+    y: str,
+    by: str,
+    shows: str,
+    *,
+    at: Sequence[float] = (),
+    hover: Sequence[str] = (),
+    interval: bool = False,
+) -> Figure:
+    """A picture of `y` over `x`, a line with marks for each value of `by`; dashed across `at`.
+    Over a mark stand its values of `hover`, with `interval` its line has a band from `y.low` to
+    `y.high`. Both axes are logarithmic."""
+    rows: list[Mapping[str, Any]]
+    rows = [row for row in table.rows if row[y] is not None and row[x] is not None]
+    traces: list[Json] = []
+    for k, key in enumerate(dict.fromkeys(row[by] for row in rows)):
+        mine = [row for row in rows if row[by] == key]
+        xs = [row[x] for row in mine]
+        if interval:
+            low, high = (scaled(y, [row[f"{y}.{end}"] for row in mine]) for end in ("low", "high"))
+            traces.append(band(xs, low, high))
+        texts = ["; ".join(_said(one, row) for one in (x, y, *hover)) for row in mine]
+        ys = scaled(y, [row[y] for row in mine])
+        made = marks(k, str(key), xs, ys, texts)
+        drawn = line(k, str(key), xs, ys)["line"]
+        traces.append({**made, "mode": "lines+markers", "line": drawn})
+    drawn_y = [value for trace in traces for value in trace["y"]]
+    known = [float(row[x]) for row in rows]
+    layout = {
+        "xaxis": {"title": {"text": plain(axis_title(x))}, **powers(known)},
+        "yaxis": {"title": {"text": plain(axis_title(y))}, **decades(drawn_y)},
+        "hovermode": "closest",
+        "shapes": [upright(end) for end in at],
+    }
+    return Figure(name, title, {"data": traces, "layout": layout}, shows)
+
+
+def _said(key: str, row: Mapping[str, Any]) -> str:
+    value = row[key]
+    words = value if isinstance(value, str) or value is None else show(key, value)
+    return f"{label(key).short}: {words or '–'}"
+
+
+def band(x: Sequence[Any], low: Sequence[Any], high: Sequence[Any]) -> Json:
+    """The area of an 80% interval."""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [*x, *x[::-1]],
+        "y": [*low, *high[::-1]],
+        "fill": "toself",
+        "fillcolor": "rgba(86, 180, 233, 0.22)",
+        "line": {"width": 0},
+        "name": "80% interval",
+        "hoverinfo": "skip",
+    }
+
+
+def powers(values: Sequence[float]) -> Json:
+    """A logarithmic axis that names powers of two."""
+    ticks = [2**k for k in range(int(max(values, default=1.0)).bit_length() + 1)]
+    return {"type": "log", "tickvals": ticks, "ticktext": [str(tick) for tick in ticks]}

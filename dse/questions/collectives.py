@@ -1,0 +1,374 @@
+"""`dse.collectives`: what collectives cost on the fabric of a chip, beside what was measured."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+import numpy as np
+
+from dse import units
+from dse.answer.answer import Answer
+from dse.answer.frames import document, frame
+from dse.answer.numbers import time
+from dse.blocks.moe import FEW_ROWS, leaving_share
+from dse.catalog import Catalog, load_catalog
+from dse.data import hardware_dir
+from dse.errors import InputError
+from dse.options import Opt
+from dse.physics.collectives import Cost, Group, point_to_point
+from dse.physics.fabrics import Fabric
+from dse.physics.jitter import with_jitter
+from dse.physics.machines import compile_machines
+from dse.record import record
+from dse.schema.loader import did_you_mean
+from dse.schema.reader import Field, Table, Text, Whole
+from dse.schema.system import System
+
+# What `--set` takes: systems other than the chips' own, and what an expert all-to-all sends.
+SETTINGS = Table(
+    Field("system", Text(), None),
+    Field("against_system", Text(), None),
+    Field("top_k", Whole(1, 1024), 8),
+    Field("hidden_size", Whole(1, 1_000_000), 7168),
+    Field("jitter", Text(), None),
+)
+SIZES = ("32 KiB", "1 MiB", "128 MiB")
+FEWEST, MOST = 2, 8192
+TITLES = {
+    "all_reduce": "all-reduce",
+    "reduce_scatter": "reduce-scatter",
+    "all_gather": "all-gather",
+    "all_to_all": "all-to-all",
+    "experts_all_to_all": "expert all-to-all",
+    "point_to_point": "point to point",
+}
+# Bytes that leave a chip in a ring, per byte of the message: what bus bandwidth counts.
+_BUS = {"all_reduce": 2.0, "point_to_point": None}
+_WORST = ("fitted", "derived", "extrapolated", "assumed")
+
+
+@record
+class Route:
+    """Routing of tokens to experts: what an expert all-to-all sends."""
+
+    experts_per_token: int
+    hidden_size: int
+
+
+def collectives(
+    chip: Annotated[str, Opt(positional=True)],
+    *,
+    against: Annotated[str | None, Opt("Second chip, compared with the first.")] = None,
+    chips: Annotated[int, Opt("Chips of the group.", least=FEWEST, most=MOST)] = 64,
+    sizes: Annotated[
+        tuple[str, ...], Opt("Size of a message, several times for several.", flag="bytes")
+    ] = SIZES,
+    measured: Annotated[bool, Opt("Every measured all-reduce beside the model.")] = False,
+    catalog: Catalog | None = None,
+    **fields: Any,
+) -> Answer:
+    """What collectives of a group of chips cost on the fabric, beside what was measured.
+
+    Bus bandwidth is what a chip sends in a ring over the time. `fields` are SETTINGS. Raises
+    InputError for a chip or system that does not exist, sizes that cannot be, and a link that is
+    needed and has no bandwidth.
+    """
+    asked = {**SETTINGS.of({}), **fields}
+    catalog, chip = (catalog or load_catalog()).with_chip(chip)
+    if measured:
+        return _measured(catalog, chip, asked["system"] or catalog.chip(chip).system)
+    if against is not None:
+        catalog, against = catalog.with_chip(against)
+    if asked["against_system"] is not None and against is None:
+        raise InputError("--against is missing", accepted="--against CHIP with against_system")
+    sent = []
+    for text in sizes:
+        sent.append(units.parse(text, "bytes", field="--bytes"))
+        if not 1 <= sent[-1] <= 1e15:
+            raise InputError(f"read {text!r}", field="--bytes", accepted="1 B to 1 PB")
+    wait = asked["jitter"]
+    delay_s = 0.0 if wait is None else units.parse(wait, "s", field="--set jitter")
+    route = Route(asked["top_k"], asked["hidden_size"])
+    rows, ratios, headlines, fabrics = [], [], [], []
+    for name, system in ((chip, asked["system"]), (against, asked["against_system"])):
+        if name is None:
+            continue
+        fabric = _fabric(catalog, name, system, chips)
+        times = _times(catalog, name, fabric, chips, sent, route, delay_s)
+        first = rows[: len(times)] or times
+        rows += [
+            {**row, "seconds.ratio": row["seconds"] / other["seconds"]}
+            for row, other in zip(times, first, strict=True)
+        ]
+        pairs = measured_ratios(against_measured(catalog, name, fabric.id), sent)
+        ratios += [{"chip": name, **row} for row in pairs]
+        levels = "; ".join(
+            f"{level.name}: {level.topology.replace('_', ' ')}" for level in fabric.levels
+        )
+        domains = -(-chips // (fabric.levels[0].size or 1))
+        many = "one scale-up domain" if domains == 1 else f"{domains} scale-up domains"
+        headlines.append(f"{name} on {fabric.id}: {chips} chips in {many} ({levels})")
+        fabrics.append({"chip": name, "system": fabric.id, "domains": domains})
+    shown = ("chip", "message_bytes", "collective", "seconds", "bus_bytes_per_s", "known")
+    shown = (*shown, "algorithm", *(("seconds.ratio",) if against else ()))
+    frames = [
+        frame("times", f"Collectives of {chips} chips", _columns(rows), shown=shown),
+        frame(
+            "measured",
+            "Measured all-reduce: bus bandwidth over few chips over that over many",
+            _columns(ratios),
+            shown=("chip", "message_bytes", "few_chips", "many_chips", "measured", "predicted")
+            if ratios
+            else (),
+        ),
+    ]
+    headline, *more = headlines
+    return Answer(
+        question="collectives",
+        title="Collectives",
+        headline=headline,
+        sentences=[
+            *more,
+            "A message is what each chip has (all-reduce), ends up with (gather) or sends "
+            "(all-to-all).",
+            f"Expert all-to-all: {route.hidden_size:,} 8-bit numbers per token to "
+            f"{route.experts_per_token} experts; from 128 tokens per chip, one copy per domain.",
+        ],
+        blocks=[one for one in frames if one.rows],
+        document=document({"chips": chips, "fabrics": fabrics}, frames),
+        data=frames[:1],
+    )
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    return {key: [row[key] for row in rows] for key in rows[0]} if rows else {}
+
+
+def _measured(catalog: Catalog, chip: str, system: str) -> Answer:
+    """The model beside every all-reduce that was measured on a chip."""
+    rows = against_measured(catalog, chip, system)
+    if not rows:
+        raise InputError(f"no measured all-reduce of {chip}", accepted="without --measured")
+    launch = sorted({time(row["launch_s"]) for row in rows if row["launch_s"]})
+    notes = [
+        f"The model adds {', '.join(launch)}: the benchmark launches each message from Python."
+    ]
+    shown = ("chips", "message_bytes", "seconds", "predicted_s", "predicted_s.ratio", "note")
+    columns = _columns([{**r, "predicted_s.ratio": r["predicted_s"] / r["seconds"]} for r in rows])
+    table = frame("measured", "All-reduce", columns, *notes, shown=shown)
+    return Answer(
+        question="collectives",
+        title=f"All-reduce, measured on {chip}",
+        headline=f"{len(rows):,} measured all-reduces of {chip} beside the model.",
+        blocks=[table],
+        document=document({"chip": chip, "system": system}, [table]),
+        data=[table],
+    )
+
+
+def _fabric(catalog: Catalog, chip: str, system: str | None, chips: int) -> System:
+    """The system of a chip, or another. Raises InputError where it does not exist, or has no
+    bandwidth of a link that so many chips need."""
+    name = system or catalog.chip(chip).system
+    if name not in catalog.systems:
+        raise InputError(
+            f"unknown system {name!r}{did_you_mean(name, catalog.systems)}",
+            field="--set system",
+            accepted="the name of a file of hardware/systems, such as hgx_b200",
+        )
+    fabric = catalog.systems[name]
+    if (unknown := fabric.unknown_link(chips)) is not None:
+        raise InputError(
+            f"{fabric.id} has no bandwidth_per_direction of {unknown}, which {chips} chips need",
+            accepted="fewer chips, or another system",
+        )
+    return fabric
+
+
+def _times(
+    catalog: Catalog,
+    chip: str,
+    system: System,
+    chips: int,
+    sizes: Sequence[float],
+    route: Route,
+    delay_s: float = 0.0,
+) -> list[dict[str, Any]]:
+    """A row for each message of `sizes` bytes and each collective, members `delay_s` late in the
+    mean."""
+    row = replace(catalog.chip(chip), system=system.id)
+    machines = compile_machines(catalog, [row])
+    fabric = (with_jitter(machines, delay_s) if delay_s else machines).fabric
+    group = Group(fabric, np.zeros(1, dtype=np.intp), np.array([float(chips)]))
+    efficiency = catalog.efficiencies[row.efficiency]
+    laws = {name: getattr(efficiency, name) for name in ("all_reduce", "all_gather", "all_to_all")}
+    return [
+        {
+            "chip": chip,
+            "message_bytes": size,
+            **_described(name, fabric, group, system, laws, chips, size, route),
+        }
+        for size in sizes
+        for name in TITLES
+    ]
+
+
+def _described(
+    name: str,
+    fabric: Fabric,
+    group: Group,
+    system: System,
+    laws: dict[str, Any],
+    chips: int,
+    size: float,
+    route: Route,
+) -> dict[str, Any]:
+    table = {"reduce_scatter": "all_gather", "experts_all_to_all": "all_to_all"}.get(name, name)
+    cost = _cost(name, fabric, group, chips, size, route)
+    seconds = float((cost.latency_s + cost.transfer_s)[0])
+    share = 1.0 if name == "point_to_point" else _BUS.get(name, 1.0) * (chips - 1) / chips
+    law = laws["all_reduce" if name == "point_to_point" else table]
+    return {
+        "collective": TITLES[name],
+        "seconds": seconds,
+        "latency_s": float(cost.latency_s[0]),
+        "transfer_s": float(cost.transfer_s[0]),
+        "bus_bytes_per_s": share * size / seconds if seconds else None,
+        "algorithm": _algorithm(table, fabric, group, chips, size),
+        "known": _kind(system, law.kind, max(law.latency_s), chips, name),
+        "sent_inside_bytes": float(cost.sent.inside_bytes()[0]),
+        "sent_outside_bytes": float(cost.sent.outside_bytes()[0]),
+    }
+
+
+def _cost(name: str, fabric: Fabric, group: Group, chips: int, size: float, route: Route) -> Cost:
+    bytes_ = np.array([float(size)])
+    if name == "all_reduce":
+        return group.all_reduce(bytes_)
+    if name in ("all_gather", "reduce_scatter"):
+        return group.all_gather(bytes_)
+    if name == "point_to_point":
+        ways = point_to_point(fabric, np.zeros(1, dtype=np.intp), bytes_, np.ones(1))
+        spanned = [bool((domains > 1.0).all()) for domains in group.domains]
+        return ways[sum(spanned)]
+    if name == "all_to_all":
+        return group.all_to_all(bytes_)
+    # What a chip sends without sparing copies, in 8-bit numbers, gives its tokens.
+    chosen = np.array([float(route.experts_per_token)])
+    copies = np.minimum(chosen, float(chips))
+    tokens = bytes_ / (copies * route.hidden_size)
+    leaving = [
+        np.minimum(np.maximum(leaving_share(domains, chosen, copies), FEW_ROWS / tokens), 1.0)
+        for domains in group.domains
+    ]
+    return group.all_to_all(bytes_, leaving)
+
+
+def _algorithm(table: str, fabric: Fabric, group: Group, chips: int, size: float) -> str:
+    if table == "point_to_point":
+        return "direct"
+    tables = getattr(fabric, table)
+    inside = min(chips, fabric.domain[0])
+    step = int(np.ceil(np.log2(inside)))
+    name = str(tables.algorithm[0, step])
+    if group.domains and bool((group.domains[0] > 1.0).all()):
+        within = "" if inside == 1 else f", {name} inside"
+        between = "direct"
+        if table != "all_to_all":
+            met = np.ceil(np.log2(group.domains[0][0]))
+            algorithm = fabric.networks[0].algorithm[0, int(met)]
+            between = str(algorithm) if table == "all_reduce" else "recursive doubling"
+        return f"{between} between{within}"
+    collective = group.all_reduce if table == "all_reduce" else group.all_gather
+    if table != "all_to_all" and collective.short is not None:
+        bytes_ = np.array([float(size)])
+        other, chosen = collective.short(bytes_), collective(bytes_)
+        if other.latency_s[0] == chosen.latency_s[0]:
+            return str(tables.short_algorithm[0, step])
+    return name
+
+
+def _kind(system: System, law: str, known: int, chips: int, name: str) -> str:
+    """The worst of what a figure rests on: the kernels inside, and the network where it is used.
+    The network's constants are fitted where its level has its own, else derived from others."""
+    domain = system.levels[0].size or 1
+    kinds = [law]
+    if name == "point_to_point":
+        kinds = ["derived"]
+    elif min(chips, domain) > known:
+        kinds.append("extrapolated")
+    if chips > domain:
+        own = any(figure.name.endswith(" reached") for figure in system.figures)
+        kinds.append("fitted" if own and name != "experts_all_to_all" else "derived")
+        if own and chips > 32:
+            kinds.append("extrapolated")
+    return max(kinds, key=_WORST.index)
+
+
+def _measured_rows(chip: str, system: str) -> list[dict[str, Any]]:
+    """Rows of hardware/measurements/collectives.csv of a chip, on one system or inside a domain of
+    any; `seconds` and `launch_s`, what the benchmark adds to every message."""
+    path = hardware_dir() / "measurements" / "collectives.csv"
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["chip"] == chip]
+    found = []
+    for row in rows:
+        if row["system"] in ("", system):
+            chips, size = int(row["chips"]), float(row["bytes"])
+            bus = float(row["bus_gb_per_s"]) * 1e9
+            share = (_BUS.get(row["collective"]) or 1.0) * (chips - 1) / chips
+            launch = units.parse(row["launch"], "s") if row["launch"] else 0.0
+            text = {key: row[key] for key in ("collective", "software", "source", "date", "note")}
+            found.append(
+                text
+                | {"chips": chips, "message_bytes": size, "bus_bytes_per_s": bus}
+                | {"seconds": share * size / bus, "launch_s": launch}
+            )
+    return found
+
+
+def against_measured(catalog: Catalog, chip: str, system: str) -> list[dict[str, Any]]:
+    """The rows of `measured`, each with the model's seconds: `predicted_s`, launch included."""
+    rows = _measured_rows(chip, system)
+    route = Route(1, 1)
+    for chips in {row["chips"] for row in rows}:
+        mine = [row for row in rows if row["chips"] == chips]
+        sizes = [row["message_bytes"] for row in mine]
+        times = _times(catalog, chip, catalog.systems[system], chips, sizes, route)
+        for row in mine:
+            same = (row["message_bytes"], TITLES[row["collective"]])
+            predicted = next(t for t in times if (t["message_bytes"], t["collective"]) == same)
+            row["predicted_s"] = predicted["seconds"] + row["launch_s"]
+    return rows
+
+
+def measured_ratios(rows: Sequence[dict[str, Any]], sizes: Sequence[float]) -> list[dict[str, Any]]:
+    """How much lower the bus bandwidth of an all-reduce was measured over the largest group than
+    over the smallest, for each of `sizes` where both were; rows of `against_measured`, or of
+    `measured` without what the model says."""
+    by_size = {(row["chips"], row["message_bytes"]): row for row in rows}
+    counts = sorted({row["chips"] for row in rows})
+    found = []
+    for size in sizes:
+        few, many = (by_size.get((counts[k], size)) if counts else None for k in (0, -1))
+        if few is None or many is None or few is many:
+            continue
+        found.append(
+            {
+                "message_bytes": size,
+                "few_chips": few["chips"],
+                "many_chips": many["chips"],
+                "measured": few["bus_bytes_per_s"] / many["bus_bytes_per_s"],
+                "predicted": _per_share(many) / _per_share(few),
+                "note": many["note"],
+            }
+        )
+    return found
+
+
+def _per_share(row: dict[str, Any]) -> float:
+    """Predicted seconds over the bytes of a ring: the inverse of the bus bandwidth."""
+    return row["predicted_s"] / ((row["chips"] - 1) / row["chips"])
