@@ -21,7 +21,7 @@ from dse.schema.training_run import TRAINING
 _EVIDENCE = "dse.accuracy.claims.evidence"
 # By name, the module of the function.
 ASKED: Mapping[str, str] = {
-    "check": "dse.questions.check.ask",
+    "check": "dse.questions.check.check",
     "estimate": "dse.questions.estimate.ask",
     "fewest_chips": "dse.questions.estimate.ask",
     "levers": "dse.questions.levers.ask",

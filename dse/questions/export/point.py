@@ -13,7 +13,7 @@ from dse.physics.speculative import drafts_of
 from dse.physics.workload import POISSON, Workload
 from dse.problem.describe import violations
 from dse.problem.evaluate import Metrics
-from dse.questions.check.degrees import nearest_degrees
+from dse.questions.check.subject import nearest_degrees
 from dse.questions.estimate.point import Estimate
 from dse.questions.estimate.running import cap_of
 from dse.questions.export.stacks import PREFILL, Stack
