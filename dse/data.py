@@ -25,7 +25,7 @@ def search_spaces_dir() -> Path:
 
 @cache
 def _shipped_folders() -> tuple[str, ...]:
-    folders = (hardware_dir(), search_spaces_dir(), Path(__file__).resolve().parent / "schema")
+    folders = (hardware_dir(), search_spaces_dir(), Path(__file__).resolve().parent)
     return tuple(f"{folder}{os.sep}" for folder in folders)
 
 

@@ -14,7 +14,8 @@ from dse.catalog import load_catalog
 from dse.errors import InputError
 from dse.questions.check.subject import nearest_degrees, subject_of
 from dse.questions.export import STACKS, export_arguments, export_config
-from dse.questions.export.files import Flag, flags_of, nested, script, switch
+from dse.questions.export.files import flags_of, nested, script
+from dse.questions.export.server import point_of
 from dse.rules.case import Case
 from dse.rules.registry import findings
 from dse.schema.architectures import ARCHITECTURES, published_class, write_config
@@ -234,29 +235,40 @@ def test_a_file_keeps_the_class_that_it_names():
 @pytest.mark.parametrize("name", SERVERS)
 def test_servers_name_classes_that_exist(name: str):
     stack = STACKS[name]
-    assert stack.lacks | set(stack.windows) <= set(ARCHITECTURES)
-    assert not stack.lacks & set(stack.windows)
+    assert {*stack.lacks, *stack.windows} <= set(ARCHITECTURES)
+    assert not {*stack.lacks} & {*stack.windows}
 
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_a_server_is_a_table_of_flags(name: str):
     stack = STACKS[name]
-    flags = [flag.name for flag in stack.flags]
-    assert len(set(flags)) == len(flags)
+    facts = point_of(answer(tensor_parallel=8), stack, load_catalog()).facts
+    for said in (*stack.flags.values(), *stack.file_flags.values()):
+        flag = {"of": said} if isinstance(said, str) else said
+        named = [*flag.get("where", ()), *flag.get("where_not", ())]
+        named += [flag["of"]] if "of" in flag else []
+        assert set(named) <= set(facts)
+        assert flag.get("text", "") % facts is not None
     assert set(stack.caches) | set(stack.loads_as) <= set(DTYPES)
 
 
 def test_a_flag_is_left_out_where_it_says_nothing():
-    table = (
-        Flag("--tp", "tensor"),
-        Flag("--pp", "pipeline", unless=1),
-        Flag("--share", lambda of: of["share"]),
-        Flag("--cache", "cache"),
-        switch("--spread", lambda of: of["tensor"] > 1),
-        switch("--alone", lambda of: of["tensor"] == 1),
-    )
+    table = {
+        "--tp": "tensor",
+        "--pp": {"of": "pipeline", "unless": 1},
+        "--share": "share",
+        "--cache": "cache",
+        "--spread": {"value": True, "where": ["tensor"]},
+        "--alone": {"value": True, "where_not": ["tensor"]},
+        "--text": {"text": "%(tensor)d ranks", "where": ["pipeline"]},
+    }
     point = {"tensor": 8, "pipeline": 1, "share": 0.9, "cache": None}
-    assert flags_of(table, point) == [("--tp", "8"), ("--share", "0.9"), ("--spread", None)]
+    assert flags_of(table, point) == [
+        ("--tp", "8"),
+        ("--share", "0.9"),
+        ("--spread", None),
+        ("--text", "8 ranks"),
+    ]
     assert nested([("a.b", 1), ("c", False), ("a.d", 2)]) == {"a": {"b": 1, "d": 2}, "c": False}
 
 

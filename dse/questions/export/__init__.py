@@ -22,24 +22,18 @@ from dse.questions.estimate.again import estimate_again
 from dse.questions.estimate.ask import estimate
 from dse.questions.estimate.point import Estimate
 from dse.questions.export import megatron
-from dse.questions.export.files import (
-    Flags,
-    argument_list,
-    config_text,
-    flags_of,
-    nested,
-    script,
-    stated,
-)
-from dse.questions.export.point import (
+from dse.questions.export.files import argument_list, config_text, flags_of, nested, script, stated
+from dse.questions.export.server import (
+    DECODE,
+    PREFILL,
+    STACKS,
     Point,
     as_published,
     class_notes,
     point_of,
     refuse_illegal,
-    refused,
+    refuse_pools,
 )
-from dse.questions.export.stacks import DECODE, PREFILL, STACKS
 from dse.record import record
 from dse.rules.case import Case
 from dse.rules.kinds import MEGATRON
@@ -180,9 +174,7 @@ def export_command(
         decode = point_of(answer, *asked, pool=DECODE)
         drafted = decode.drafted  # the modules keep a cache, which prefill hands over, too
         points = [point_of(answer.prefill, *asked, pool=PREFILL, drafted=drafted), decode]
-        for where, reason in stack.router.cannot:
-            if where(*points):
-                raise refused(stack, reason, "prefill and decode on pools of their own")
+        refuse_pools(*points)
     model, written = answer.model, points[-1].written
     document: dict[str, Any] = {
         "format": format_,
@@ -208,39 +200,39 @@ ROUTED = (
 def _worker(point: Point, document: dict[str, Any], files: dict[str, str]) -> list[str]:
     """Adds the server of one instance, or of a worker of a pool, to the document and its files;
     what a reader has to know of it."""
-    stack = point.stack
-    settings = stated(stack.flags, point)
-    program, others = stack.program(point), stack.others if point.hosts > 1 else ()
-    flags, options = flags_of(stack.file_flags or stack.flags, point), ""
-    if stack.file_flags:
-        options = yaml.safe_dump(nested(settings), sort_keys=False)
+    stack, facts = point.stack, point.facts
+    program, others = [word % facts for word in stack.program], ()
+    if point.hosts > 1:
+        program, others = [*(word % facts for word in stack.launcher), *program], stack.others
+    flags = flags_of(stack.file_flags or stack.flags, facts)
     notes = [*point.said, *class_notes(point.written), *point.notes]
-    unit = f"{point.pool} workers" if point.pool else "instances"
     if point.instances > 1:
+        unit = f"{point.pool} workers" if point.pool else "instances"
         notes.insert(
             0,
             f"{point.instances} {unit}: run the command once for each, every one on "
             f"{point.chips} chips and a port of its own",
         )
     if point.hosts > 1:
-        notes.insert(0, _hosts_words(point, program, others))
-    one = f"{point.pool} worker" if point.pool else "instance"
+        notes.insert(0, _hosts_words(point, others))
+    worker = f"{point.pool} worker" if point.pool else "instance"
     comments = (
-        f"{point.model.name} on {point.chips} x {point.chip}, one {one} of {point.instances}",
+        f"{point.model.name} on {point.chips} x {point.chip}, one {worker} of {point.instances}",
         f"flags of {stack.title} {stack.version}, written by dse {__version__}; "
         f"the shape as {point.written.architecture}",
         *notes,
     )
-    needs = stack.router.needs if point.pool else None
+    needs = stack.router.get("needs", {}) if point.pool else None
     files[f"{point.pool or 'serve'}.sh"] = script(comments, program, flags, others, needs)
-    if options:
-        files[point.options_file] = options
+    if stack.file_flags:
+        options = nested(stated(stack.flags, facts))
+        files[point.options_file] = yaml.safe_dump(options, sort_keys=False)
     described = {
         "chip": point.chip,
         "instances": point.instances,
         "chips_per_instance": point.chips,
         "hosts_per_instance": point.hosts,
-        "command": _words(program, flags),
+        "command": [*program, *(part for flag in flags for part in flag if part)],
     }
     document |= {f"{point.pool}_pool": described} if point.pool else described
     return notes
@@ -248,28 +240,28 @@ def _worker(point: Point, document: dict[str, Any], files: dict[str, str]) -> li
 
 def _router(points: Sequence[Point], files: dict[str, str]) -> list[str]:
     """The command that joins the workers of two pools, whose files are added."""
-    stack = points[0].stack
-    router = stack.router
-    urls = [
-        [f"{point.pool}-{k}:{router.port}" for k in range(1, point.instances + 1)]
-        for point in points
-    ]
-    flags = router.flags(*urls)
+    stack, router = points[0].stack, points[0].stack.router
+    flags, options = [], router.get("options", {})
+    for point in points:
+        of_worker, *more = router[point.pool]
+        urls = [f"{point.pool}-{k}:{router['port']}" for k in range(1, point.instances + 1)]
+        if options:
+            options = {**options, of_worker: {"num_instances": len(urls), "urls": urls}}
+            continue
+        for url in urls:
+            flags += [(of_worker, f"http://{url}"), *((word, None) for word in more)]
+    flags += router["flags"].items()
     title = f"hands requests to the workers of both pools, for {stack.title} {stack.version}"
-    files["router.sh"] = script((title, ROUTED), router.program, flags)
-    if router.options is not None:
-        files["router.yaml"] = yaml.safe_dump(router.options(*urls), sort_keys=False)
-    return _words(router.program, flags)
+    files["router.sh"] = script((title, ROUTED), router["program"], flags)
+    if options:
+        files["router.yaml"] = yaml.safe_dump(options, sort_keys=False)
+    return [*router["program"], *(part for flag in flags for part in flag if part)]
 
 
-def _words(program: Sequence[str], flags: Flags) -> list[str]:
-    return [*program, *(part for flag in flags for part in flag if part)]
-
-
-def _hosts_words(point: Point, program: Sequence[str], others: Sequence[str]) -> str:
+def _hosts_words(point: Point, others: Sequence[str]) -> str:
     """What is started where, of an instance on several hosts."""
-    spans = f"an instance spans {point.hosts} hosts of {point.chips_per_host} chips"
-    if program[0] == "srun":
+    spans = f"an instance spans {point.hosts} hosts of {point.chips // point.hosts} chips"
+    if point.stack.launcher:
         return (
             f"{spans}: run the script once, in a Slurm allocation of them that sees the same files "
             f"(without Slurm, mpirun -np {point.chips} --hostfile HOSTS takes the place of srun)"
