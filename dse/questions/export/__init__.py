@@ -71,30 +71,25 @@ def _exported(
     document: Mapping[str, Any], files: Mapping[str, str], notes: Sequence[str]
 ) -> Export:
     """The answer whose document is `document` with the notes and the files."""
+    lines = []
+    if counts := document.get("parameters"):
+        lines = [f"{document['architecture']}: {counts['of_the_class']:,} parameters."]
+        parts = ", ".join(f"{number:+,} {what}" for what, number in counts["beyond"].items())
+        same, counted = "The count of dse is the same.", counts["counted"]
+        more = f"The count of dse is {counted:,}; the class has {parts}."
+        lines.append(more if parts else same)
+        if names := ", ".join(document["other_architectures"]):
+            lines.append(f"The shape is also that of {names} (--architecture).")
     return Export(
         question="export",
         title=f"{document['model']}: files for {document['format']}",
         headline=f"Checked against {document['checked_with']}.",
-        sentences=_parameter_words(document) if "parameters" in document else (),
+        sentences=lines,
         blocks=(Notes("What to know", notes),) if notes else (),
         document={**document, "notes": list(notes), "files": dict(files)},
         files=files,
         notes=tuple(notes),
     )
-
-
-def _parameter_words(document: Mapping[str, Any]) -> list[str]:
-    counts = document["parameters"]
-    lines = [f"{document['architecture']}: {counts['of_the_class']:,} parameters."]
-    if counts["beyond"]:
-        parts = ", ".join(f"{number:+,} {what}" for what, number in counts["beyond"].items())
-        lines.append(f"The count of dse is {counts['counted']:,}; the class has {parts}.")
-    else:
-        lines.append("The count of dse is the same.")
-    if document["other_architectures"]:
-        names = ", ".join(document["other_architectures"])
-        lines.append(f"The shape is also that of {names} (--architecture).")
-    return lines
 
 
 def export_config(
@@ -346,40 +341,18 @@ def export(
         return export_command(
             answer, format, catalog, checkpoint=checkpoint, architecture=architecture
         )
-    return export_shape(
-        *(of_study(folder, str(point)) if folder is not None else (subject, None, options)),
-        format=format,
-        context=context,
-        architecture=architecture,
-        served=folder is not None,
-    )
-
-
-def export_shape(
-    model: str | Path | Mapping[str, Any] | Model,
-    longest: int | None,
-    degrees: Mapping[str, int],
-    *,
-    format: str,
-    context: int | None,
-    architecture: str | None,
-    served: bool,
-) -> Export:
-    """hf and megatron: the shape, without a prediction. `degrees` are tp, pp, dp and ep, 1 where
-    they are left out."""
-    found, context = load_model(model), context or longest
+    served, longest = folder is not None, None
+    if folder is not None:
+        study, item = read_study(folder)[0], find_item(folder, str(point))
+        subject = model_of(item["model"], f"{folder / FRONT}")
+        loads = loads_of(study)
+        longest = int(max(load["prompt_tokens"] + load["output_tokens"] for load in loads))
+        axes = item["deployment"]
+        options = {flag: int(axes[f"{name}_parallel"]) for flag, name in DEGREES.items()}
+    model, context = load_model(subject), context or longest
     if format == "hf":
-        return export_config(found, architecture=architecture, context=context)
+        return export_config(model, architecture=architecture, context=context)
     if context is None:
         raise InputError("--context is missing", accepted="the sequence length of training")
-    named = {name: degrees.get(flag, 1) for flag, name in DEGREES.items()}
-    return export_arguments(found, named, context, served=served)
-
-
-def of_study(folder: Path, point: str) -> tuple[Model, int, dict[str, int]]:
-    """(the shape of a point, its longest request, the degrees it is served with)."""
-    study, item = read_study(folder)[0], find_item(folder, point)
-    model = model_of(item["model"], f"{folder / FRONT}")
-    longest = max(load["prompt_tokens"] + load["output_tokens"] for load in loads_of(study))
-    degrees = {flag: int(item["deployment"][f"{name}_parallel"]) for flag, name in DEGREES.items()}
-    return model, int(longest), degrees
+    degrees = {name: options.get(flag, 1) for flag, name in DEGREES.items()}
+    return export_arguments(model, degrees, context, served=served)
