@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 FLAGS = {"true": True, "false": False}
 OWN = ("catalog", "progress")  # arguments that the command line makes itself
+OPTION = "_option"  # ends the name of an option that says the same as an argument
 
 
 class Verb(click.Command):
@@ -55,12 +56,16 @@ def verb(
     name = name or function.__name__
     parameters = inspect.signature(function, eval_str=True).parameters
     own = [
-        _parameter(parameter)
+        made
         for parameter in parameters.values()
         if parameter.name not in OWN and parameter.kind is not parameter.VAR_KEYWORD
+        for made in _parameters(parameter)
     ]
+    either = [one.name.removesuffix(OPTION) for one in own if (one.name or "").endswith(OPTION)]
 
     def run(as_json: bool, out: Any, detail: bool, chip_files: Sequence[str], **given: Any) -> None:
+        for argument in either:
+            given[argument] = _one_of(given[argument], given.pop(argument + OPTION), argument)
         check(given)
         given |= read_settings(given.pop("set", ()), fields)
         if "progress" in parameters:
@@ -98,8 +103,17 @@ def _params_of(decorate: Callable[[Any], Any]) -> list[click.Parameter]:
     return list(reversed(getattr(holder, "__click_params__", ())))
 
 
-def _parameter(parameter: inspect.Parameter) -> click.Parameter:
-    """The option, or argument, of a parameter of a function."""
+def _one_of(argument: Any, option: Any, flag: str) -> Any:
+    """What is given as an argument or as an option. Raises InputError for both."""
+    if argument and option:
+        from dse.errors import InputError
+
+        raise InputError(f"read {argument!r} and --{flag} {option}", accepted="one of the two")
+    return argument or option
+
+
+def _parameters(parameter: inspect.Parameter) -> list[click.Parameter]:
+    """The option, or argument, of a parameter of a function; or both for one value."""
     kind, opt = parameter.annotation, Opt()
     if get_origin(kind) is Annotated:
         opt = next(one for one in kind.__metadata__ if isinstance(one, Opt))
@@ -112,7 +126,13 @@ def _parameter(parameter: inspect.Parameter) -> click.Parameter:
     if opt.positional:
         nargs = -1 if several else 1
         metavar = opt.metavar or None
-        return click.Argument([parameter.name], required=required, nargs=nargs, metavar=metavar)
+        made: list[click.Parameter] = [
+            click.Argument([parameter.name], required=required, nargs=nargs, metavar=metavar)
+        ]
+        if opt.flag:
+            flag, said = f"--{opt.flag}", "The same as the argument."
+            made.append(click.Option([flag, parameter.name + OPTION], help=said, metavar="TEXT"))
+        return made
     row = find(parameter.name)
     said = opt.help or (f"{row.meaning[0].upper()}{row.meaning[1:]}." if row else "")
     more: dict[str, Any] = {"help": said, "multiple": several, "metavar": opt.metavar or None}
@@ -129,7 +149,7 @@ def _parameter(parameter: inspect.Parameter) -> click.Parameter:
         more |= {"default": parameter.default}
         more |= {"show_default": parameter.default not in (None, False, ())}
     flag = f"--{(opt.flag or parameter.name).replace('_', '-')}"
-    return click.Option([flag, parameter.name], **more)
+    return [click.Option([flag, parameter.name], **more)]
 
 
 def _value(text: str) -> str | float | bool:

@@ -280,7 +280,9 @@ def _rows(problem: PhysicsProblem, objective: str, tried: _Tried) -> tuple[_Rows
         held[f"held {k}"] = np.stack([used, *ends(_as(limit.metric), metrics)])
     cost = metrics.values[objective]
     ok = (found.G[:, fixed] <= 0.0).all(axis=1) & np.isfinite(cost) & (excess <= LOOSE)
-    output = sum(load.weight * load.output_tokens for load in problem.study.workloads)
+    output = sum(
+        (load.weight or 0.0) * (load.output_tokens or 0) for load in problem.study.workloads
+    )
     columns = {
         "chip": tried.chip,
         "key": tried.key,
