@@ -301,8 +301,8 @@ def read_costs(
     regions = {**base.regions, **found.pop("regions")}
     region, carbon = found.pop("region", None), found.pop("carbon", None)
     if region is not None and region not in regions:
-        said = f"unknown region {region!r}{did_you_mean(region, regions)}"
-        raise document.error((*at, "region"), said, ", ".join(regions))
+        message = f"unknown region {region!r}{did_you_mean(region, regions)}"
+        raise document.error((*at, "region"), message, ", ".join(regions))
     if own:
         _doubt(document, at, base, {**found, **({"carbon": carbon} if carbon else {})})
         for name in regions.keys() - base.regions.keys():
@@ -328,8 +328,8 @@ def _doubt(document: Document, at: KeyPath, base: Costs, found: Mapping[str, Cos
     for name, one in found.items():
         rule = {"carbon": CARBON, **CHIP_RULES, **RULES}.get(name)
         shipped = [base.inputs[name].value] if name in base.inputs else []
-        if rule and (said := rule.unusual(one.value, carbon if name == "carbon" else shipped)):
-            Place(Mistakes(document), (*at, name)).doubt(f"read {one.text!r}{said}")
+        if rule and (message := rule.unusual(one.value, carbon if name == "carbon" else shipped)):
+            Place(Mistakes(document), (*at, name)).doubt(f"read {one.text!r}{message}")
 
 
 def _sourced(own: bool) -> tuple[Field, ...]:
@@ -489,8 +489,8 @@ def _set(values: Mapping[str, float], rules: Mapping[str, Rule], source: str) ->
     new = {}
     for name, value in values.items():
         if name not in rules:
-            said = f"no cost {name!r}{did_you_mean(name, rules)}"
-            raise InputError(said, accepted=", ".join(rules))
+            message = f"no cost {name!r}{did_you_mean(name, rules)}"
+            raise InputError(message, accepted=", ".join(rules))
         rule = rules[name]
         if not rule.allows(value):
             raise InputError(f"read {value!r}", field=name, accepted=rule.accepted)

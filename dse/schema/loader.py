@@ -113,8 +113,8 @@ def csv_rows(path: Path) -> Iterator[list[str]]:
     try:
         yield from csv.reader(io.StringIO(text, newline=""), strict=True)
     except csv.Error as error:
-        said = f"cannot be read: {error}"
-        raise InputError(said, file=str(path), accepted="a CSV file") from None
+        message = f"cannot be read: {error}"
+        raise InputError(message, file=str(path), accepted="a CSV file") from None
 
 
 class Lazy(Mapping[str, T]):

@@ -290,8 +290,8 @@ def _rows(path: Path, kind: type[RowT]) -> tuple[RowT, ...]:
     file, reader, names = str(path), csv_rows(path), kind.table.names
     header = next(reader, [])
     if tuple(header) != names:
-        said = f"read the columns {', '.join(header)}" if header else "empty"
-        raise InputError(said, file=file, line=1, accepted=",".join(names))
+        message = f"read the columns {', '.join(header)}" if header else "empty"
+        raise InputError(message, file=file, line=1, accepted=",".join(names))
     rows, errors = csv_table(Table(*kind.table.fields), reader, header, file)
     if errors:
         raise together(errors)

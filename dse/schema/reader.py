@@ -442,8 +442,8 @@ class Number:
 
     def doubt(self, value: float, written: Any, at: Place) -> None:
         """Says where a value is unusual."""
-        if said := unusual(value, self.usual, "{:g}".format):
-            at.doubt(f"read {brief(written)}{said}")
+        if message := unusual(value, self.usual, "{:g}".format):
+            at.doubt(f"read {brief(written)}{message}")
 
     def allows(self, value: float) -> bool:
         return (
@@ -463,8 +463,8 @@ class Number:
             ("less than", self.below),
             ("less than or equal to", self.most),
         )
-        said = [f"{how} {bound:,g}" for how, bound in bounds if bound is not None]
-        return " ".join([self.noun, *([" and ".join(said)] if said else [])])
+        message = [f"{how} {bound:,g}" for how, bound in bounds if bound is not None]
+        return " ".join([self.noun, *([" and ".join(message)] if message else [])])
 
     @property
     def noun(self) -> str:
@@ -535,8 +535,8 @@ class Quantity:
             return None
         if self.accepted and not (value > 0.0 and self.least <= value <= self.most):
             return at.refuse(text, self.accepted)
-        if said := unusual(value, self.usual, lambda one: units.format(one, self.dimension)):
-            at.doubt(f"read {text!r}{said}")
+        if message := unusual(value, self.usual, lambda one: units.format(one, self.dimension)):
+            at.doubt(f"read {text!r}{message}")
         return value
 
 

@@ -109,8 +109,8 @@ def load_case(path: Path | str, law: str | None = None, catalog: Catalog | None 
     frame = read(CASE, document)
     beside, hold = Path(path).parent / frame["space"], frame["hold"]
     if not beside.is_file():
-        said = f"no such file: {frame['space']}"
-        raise document.error(("space",), said, "a path as seen from here")
+        message = f"no such file: {frame['space']}"
+        raise document.error(("space",), message, "a path as seen from here")
     study = load_study(beside, catalog, law)
     at = "expert"
     try:
@@ -123,8 +123,8 @@ def load_case(path: Path | str, law: str | None = None, catalog: Catalog | None 
     held = hold.axes if hold else {}
     for name, values in held.items():
         if name not in axes:
-            said = f"no axis of the space{did_you_mean(name, axes)}"
-            raise document.error(("hold", "axes", name), said, ", ".join(axes))
+            message = f"no axis of the space{did_you_mean(name, axes)}"
+            raise document.error(("hold", "axes", name), message, ", ".join(axes))
         if axes[name].ratio_of is not None:
             raise document.error(("hold", "axes", name), "a ratio", "an axis with listed values")
         if unknown := [value for value in values if value not in axes[name].values]:

@@ -434,9 +434,9 @@ def _training(
                 mistakes.add((field,), "the axis training_tokens says it already", "one of the two")
         return None, None
     if all(given) or not (any(given) or isinstance(document.data.get("model"), str)):
-        said = "both training_compute and" if all(given) else "neither training_compute nor"
+        message = "both training_compute and" if all(given) else "neither training_compute nor"
         accepted = "one of training_compute: 1e24 FLOP and training_tokens: 15T"
-        mistakes.add((), f"{said} training_tokens", accepted)
+        mistakes.add((), f"{message} training_tokens", accepted)
     return found.get("training_compute"), found.get("training_tokens")
 
 

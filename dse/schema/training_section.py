@@ -79,9 +79,9 @@ def _terms(
 ) -> LifetimeTerms:
     """Raises InputError for a forecast that is given twice or in part."""
     if (tokens is None) == (tokens_per_year is None):
-        said = "neither" if tokens is None else "both"
+        message = "neither" if tokens is None else "both"
         accepted = "one of tokens: 10T and tokens_per_year: 5T with years: 3"
-        raise InputError(f"{said} given", field="tokens", accepted=accepted)
+        raise InputError(f"{message} given", field="tokens", accepted=accepted)
     if tokens is not None:
         for name, value in (("years", years), ("growth", growth)):
             if value is not None:
