@@ -40,9 +40,10 @@ class Document:
         """What stands at a key path; None where nothing does."""
         found: Any = self.data
         for part in path:
-            there = isinstance(found, list | tuple) and isinstance(part, int) and part < len(found)
-            mapped = isinstance(found, Mapping) and part in found
-            found = found[part] if there or mapped else None
+            try:
+                found = found[part]
+            except (LookupError, TypeError):
+                return None
         return found
 
     def error(self, path: KeyPath, message: str, accepted: str | None = None) -> InputError:
