@@ -285,6 +285,10 @@ class OwnChip:
     system: System | None
     document: Document
 
+    @property
+    def prices(self) -> tuple[PriceRow, ...]:
+        return self.chip.prices
+
 
 class _FullForm(Chip, kw_only=True):
     """A chip file whose `system` is an id, or the content of a file of `hardware/systems/`, which

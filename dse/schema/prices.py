@@ -14,7 +14,7 @@ from dse.data import hardware_dir, is_shipped
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.dates import DATES, days, last_year, today
-from dse.schema.loader import csv_rows, did_you_mean, nearest
+from dse.schema.loader import ACCEPTED_CHIPS, csv_rows, did_you_mean, nearest, unknown
 from dse.schema.plausible import USD_PER_CHIP, USD_PER_HOUR
 from dse.schema.reader import (
     Date,
@@ -345,12 +345,7 @@ def with_own_prices(
 
 def _checked(row: PriceRow, file: str, chips: tuple[str, ...]) -> PriceRow:
     if row.chip not in chips:
-        raise InputError(
-            f"unknown chip {row.chip!r}{did_you_mean(row.chip, chips)}",
-            file=file,
-            line=row.line,
-            field="chip",
-            accepted="an id that `dse catalog chips list` prints",
-        )
+        place = {"file": file, "line": row.line, "field": "chip"}
+        raise unknown("unknown chip", row.chip, chips, ACCEPTED_CHIPS, **place)
     note = f"{OWN} of {Path(file).name}" + (f": {row.note}" if row.note else "")
     return replace(row, note=note)
