@@ -21,7 +21,7 @@ import numpy as np
 from dse.blocks import KINDS
 from dse.blocks.kind import Attention
 from dse.rules.case import Case
-from dse.rules.kinds import Finding, Flags, Found, Part, Rule, rule, uneven
+from dse.rules.kinds import Finding, Flags, Found, Part, Rule, rule, said, uneven
 from dse.space.candidates import Block, CandidateBatch, Floats
 
 PUBLISHED = "search_spaces/models.csv: shapes of 136 published models, 2026-11"
@@ -118,9 +118,8 @@ def _each(
     """Of each block with the sizes `needs`; where `present` is above 0, if one is named."""
 
     def measure(case: Case) -> Measured:
-        for block, used in case.blocks:
-            if all(size in block.sizes for size in needs):
-                yield of(case, block), used & (block[present] > 0.0) if present else used
+        for block, used in case.having(*needs):
+            yield of(case, block), used & (block[present] > 0.0) if present else used
 
     return measure
 
@@ -278,7 +277,7 @@ def WIDTHS(case: Case) -> Found:
 
 
 def _multiple(title: str, value: Floats, used: Flags | bool) -> Part:
-    return Part(used & uneven(value, WHOLE), lambda i: f"{title} {value[i]:,.0f}")
+    return Part(used & uneven(value, WHOLE), said(f"{title} {{}}", value))
 
 
 @rule(
@@ -306,11 +305,8 @@ def TOKENS(case: Case) -> Found:
 def RANKS(case: Case) -> Found:
     if case.performance is not None and case.performance.arrivals is None:
         batch = case.batch
-        inside = np.maximum(batch.pipeline_parallel, batch.data_parallel)
-        yield Part(
-            batch.concurrency < batch.replicas * inside,
-            lambda i: f"{batch.concurrency[i]:,.0f} for {batch.replicas[i] * inside[i]:,.0f}",
-        )
+        least = batch.replicas * np.maximum(batch.pipeline_parallel, batch.data_parallel)
+        yield Part(batch.concurrency < least, said("{} for {}", batch.concurrency, least))
 
 
 HEAD_DIM = Rule(

@@ -8,8 +8,6 @@ stages, and TensorRT-LLM the KV heads that vLLM takes, is assumed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from dse.rules.case import Case
@@ -23,20 +21,12 @@ from dse.rules.kinds import (
     Found,
     Part,
     rule,
+    said,
     uneven,
     whole,
 )
-from dse.space.candidates import Floats
 
 VOCABULARY_MULTIPLE = 64.0
-
-
-def _over(size: Floats, title: str, ranks: Floats) -> Callable[[int], str]:
-    return lambda i: f"{whole(size[i])} {title} over {whole(ranks[i])} ranks"
-
-
-def _width(size: Floats, title: str, ranks: Floats) -> Callable[[int], str]:
-    return lambda i: f"{title} of {whole(size[i])} over {whole(ranks[i])} ranks"
 
 
 @rule(
@@ -49,15 +39,14 @@ def _width(size: Floats, title: str, ranks: Floats) -> Callable[[int], str]:
 )
 def HEADS(case: Case) -> Found:
     tp = case.batch.tensor_parallel
+    titles = {
+        "heads": "heads",
+        "key_heads": "linear-attention key heads",
+        "value_heads": "linear-attention value heads",
+    }
     for block, used in case.blocks:
-        for size, title in (
-            ("heads", "heads"),
-            ("key_heads", "linear-attention key heads"),
-            ("value_heads", "linear-attention value heads"),
-        ):
-            if size in block.sizes:
-                heads = block[size]
-                yield Part(used & uneven(heads, tp), _over(heads, title, tp))
+        for heads, title in ((block[size], titles[size]) for size in titles if size in block.sizes):
+            yield Part(used & uneven(heads, tp), said(f"{{}} {title} over {{}} ranks", heads, tp))
 
 
 @rule(
@@ -68,14 +57,9 @@ def HEADS(case: Case) -> Found:
     phases=BOTH,
 )
 def GROUPS(case: Case) -> Found:
-    for block, used in case.blocks:
-        if block.kind == "gqa":
-            heads, kv = block["heads"], np.maximum(block["kv_heads"], 1.0)
-
-            def words(i: int, heads: Floats = heads, kv: Floats = kv) -> str:
-                return f"{whole(heads[i])} heads in groups of {whole(kv[i])} KV heads"
-
-            yield Part(used & uneven(heads, kv), words)
+    for block, used in case.having("kv_heads"):
+        heads, kv = block["heads"], np.maximum(block["kv_heads"], 1.0)
+        yield Part(used & uneven(heads, kv), said("{} heads in groups of {} KV heads", heads, kv))
 
 
 @rule(
@@ -91,10 +75,11 @@ def GROUPS(case: Case) -> Found:
 )
 def KV_HEADS(case: Case) -> Found:
     tp = case.batch.tensor_parallel
-    for block, used in case.blocks:
-        if block.kind == "gqa":
-            kv = np.maximum(block["kv_heads"], 1.0)
-            yield Part(used & uneven(kv, tp) & uneven(tp, kv), _over(kv, "KV heads", tp))
+    for block, used in case.having("kv_heads"):
+        kv = np.maximum(block["kv_heads"], 1.0)
+        yield Part(
+            used & uneven(kv, tp) & uneven(tp, kv), said("{} KV heads over {} ranks", kv, tp)
+        )
 
 
 @rule(
@@ -105,14 +90,10 @@ def KV_HEADS(case: Case) -> Found:
     phases=BOTH,
 )
 def LINEAR_HEADS(case: Case) -> Found:
-    for block, used in case.blocks:
-        if block.kind == "delta_net":
-            values, keys = block["value_heads"], np.maximum(block["key_heads"], 1.0)
-
-            def words(i: int, values: Floats = values, keys: Floats = keys) -> str:
-                return f"{whole(values[i])} value heads in groups of {whole(keys[i])} key heads"
-
-            yield Part(used & uneven(values, keys), words)
+    for block, used in case.having("key_heads"):
+        values, keys = block["value_heads"], np.maximum(block["key_heads"], 1.0)
+        words = said("{} value heads in groups of {} key heads", values, keys)
+        yield Part(used & uneven(values, keys), words)
 
 
 @rule(
@@ -133,7 +114,8 @@ def WIDTH(case: Case) -> Found:
     for block, used in case.blocks:
         if block.kind in sizes:
             size, title = sizes[block.kind]
-            yield Part(used & uneven(block[size], tp), _width(block[size], title, tp))
+            words = said(f"{title} of {{}} over {{}} ranks", block[size], tp)
+            yield Part(used & uneven(block[size], tp), words)
 
 
 @rule(
@@ -150,14 +132,13 @@ def WIDTH(case: Case) -> Found:
 )
 def EXPERTS(case: Case) -> Found:
     ep, copies = case.batch.expert_parallel, case.batch.redundant_experts
-    for block, used in case.blocks:
-        if block.kind == "moe":
-            held = np.maximum(block["experts"], 1.0)
-            broken, title = used & uneven(held, ep), "experts"
-            if copies is not None:
-                held, title = held + copies, "experts and copies"
-                broken = used & (uneven(held, ep) | ((copies > 0.0) & (ep == 1.0)))
-            yield Part(broken, _over(held, title, ep))
+    for block, used in case.having("experts"):
+        held = np.maximum(block["experts"], 1.0)
+        broken, title = used & uneven(held, ep), "experts"
+        if copies is not None:
+            held, title = held + copies, "experts and copies"
+            broken = used & (uneven(held, ep) | ((copies > 0.0) & (ep == 1.0)))
+        yield Part(broken, said(f"{{}} {title} over {{}} ranks", held, ep))
 
 
 @rule(
@@ -169,14 +150,9 @@ def EXPERTS(case: Case) -> Found:
     phases=BOTH,
 )
 def TOP_K(case: Case) -> Found:
-    for block, used in case.blocks:
-        if block.kind == "moe":
-            chosen, of = block["experts_per_token"], np.maximum(block["experts"], 1.0)
-
-            def words(i: int, chosen: Floats = chosen, of: Floats = of) -> str:
-                return f"{whole(chosen[i])} of {whole(of[i])} experts"
-
-            yield Part(used & (chosen > of), words)
+    for block, used in case.having("experts"):
+        chosen, of = block["experts_per_token"], np.maximum(block["experts"], 1.0)
+        yield Part(used & (chosen > of), said("{} of {} experts", chosen, of))
 
 
 @rule(
@@ -187,10 +163,10 @@ def TOP_K(case: Case) -> Found:
     cites={MEGATRON: "Megatron-LM the same"},
 )
 def EXPERT_WIDTH(case: Case) -> Found:
-    for block, used in case.blocks:
-        if block.kind == "moe":
-            width, shards = block["expert_intermediate_size"], case.expert_shards
-            yield Part(used & uneven(width, shards), _width(width, "expert width", shards))
+    for block, used in case.having("experts"):
+        width, shards = block["expert_intermediate_size"], case.expert_shards
+        words = said("expert width of {} over {} ranks", width, shards)
+        yield Part(used & uneven(width, shards), words)
 
 
 @rule(
@@ -204,18 +180,12 @@ def EXPERT_WIDTH(case: Case) -> Found:
 def GROUP(case: Case) -> Found:
     ep, copies = case.batch.expert_parallel, case.batch.redundant_experts
     group = case.group
-    yield Part(
-        uneven(group, ep),
-        lambda i: f"expert parallelism {whole(ep[i])} in a group of {whole(group[i])} chips",
-    )
-    for block, used in case.blocks:
-        if block.kind == "moe":
-            held = block["experts"] if copies is None else block["experts"] + copies
-
-            def words(i: int, held: Floats = held) -> str:
-                return f"{whole(ep[i])} expert-parallel ranks for {whole(held[i])} experts"
-
-            yield Part(used & (ep > held), words)
+    words = said("expert parallelism {} in a group of {} chips", ep, group)
+    yield Part(uneven(group, ep), words)
+    for block, used in case.having("experts"):
+        held = block["experts"] if copies is None else block["experts"] + copies
+        words = said("{} expert-parallel ranks for {} experts", ep, held)
+        yield Part(used & (ep > held), words)
 
 
 @rule(
@@ -250,10 +220,9 @@ def STAGES(case: Case) -> Found:
 )
 def OUTPUT_GROUPS(case: Case) -> Found:
     tp = case.batch.tensor_parallel
-    for block, used in case.blocks:
-        if "output_groups" in block.sizes:
-            groups = block["output_groups"]
-            yield Part(used & uneven(groups, tp), _over(groups, "output groups", tp))
+    for block, used in case.having("output_groups"):
+        groups = block["output_groups"]
+        yield Part(used & uneven(groups, tp), said("{} output groups over {} ranks", groups, tp))
 
 
 @rule(
@@ -267,7 +236,5 @@ def OUTPUT_GROUPS(case: Case) -> Found:
 def VOCABULARY(case: Case) -> Found:
     tp = case.batch.tensor_parallel
     padded = np.ceil(case.batch.vocab_size / VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
-    yield Part(
-        uneven(padded, tp),
-        lambda i: f"vocabulary of {whole(padded[i])} (padded) over {whole(tp[i])} ranks",
-    )
+    words = said("vocabulary of {} (padded) over {} ranks", padded, tp)
+    yield Part(uneven(padded, tp), words)

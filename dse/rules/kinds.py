@@ -159,6 +159,11 @@ def whole(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def said(text: str, *sizes: Floats) -> Callable[[int], str]:
+    """Words of candidate i: `text` with its sizes, (n,) each, in place of the braces."""
+    return lambda i: text.format(*(whole(size[i]) for size in sizes))
+
+
 def by_how_much(amount: float) -> str:
     """What is said of a quantity, from used / limit - 1; empty where that is not finite."""
     return f"{amount:.1%} too much" if np.isfinite(amount) else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from dse.rules.case import Case
-from dse.rules.kinds import SERVERS, TRTLLM, VLLM, Found, Part, rule, whole
+from dse.rules.kinds import SERVERS, TRTLLM, VLLM, Found, Part, rule, said
 from dse.schema.dtypes import DTYPES
 
 # Formats of the KV cache that each of the three has a name for, beside 16 bits.
@@ -39,10 +39,8 @@ def CACHE(case: Case) -> Found:
 )
 def ALL_RANKS(case: Case) -> Found:
     ep, group = case.batch.expert_parallel, case.group
-    yield Part(
-        (ep > 1.0) & (ep != group),
-        lambda i: f"expert parallelism {whole(ep[i])} in a group of {whole(group[i])} chips",
-    )
+    words = said("expert parallelism {} in a group of {} chips", ep, group)
+    yield Part((ep > 1.0) & (ep != group), words)
 
 
 @rule(
@@ -54,10 +52,8 @@ def ALL_RANKS(case: Case) -> Found:
 )
 def EITHER(case: Case) -> Found:
     tp, dp = case.batch.tensor_parallel, case.batch.data_parallel
-    yield Part(
-        (tp > 1.0) & (dp > 1.0),
-        lambda i: f"tensor parallelism {whole(tp[i])} with data parallelism {whole(dp[i])}",
-    )
+    words = said("tensor parallelism {} with data parallelism {}", tp, dp)
+    yield Part((tp > 1.0) & (dp > 1.0), words)
 
 
 @rule(
@@ -70,7 +66,5 @@ def EITHER(case: Case) -> Found:
 )
 def DENSE(case: Case) -> Found:
     dp = case.batch.data_parallel
-    yield Part(
-        (dp > 1.0) & ~case.batch.sparse.astype(bool),
-        lambda i: f"data parallelism {whole(dp[i])} of a dense model",
-    )
+    words = said("data parallelism {} of a dense model", dp)
+    yield Part((dp > 1.0) & ~case.batch.sparse.astype(bool), words)

@@ -6,7 +6,7 @@ import numpy as np
 
 from dse.physics.racks import BOUNDS
 from dse.rules.case import Case, servers_on
-from dse.rules.kinds import Found, Part, Rule, rule, uneven, whole
+from dse.rules.kinds import Found, Part, Rule, rule, said, uneven
 from dse.schema.chip import GENERIC
 
 
@@ -18,12 +18,8 @@ from dse.schema.chip import GENERIC
 )
 def INSTANCES(case: Case) -> Found:
     batch = case.batch
-    yield Part(
-        uneven(batch.replicas, 1.0) | (batch.replicas < 1.0),
-        lambda i: (
-            f"{whole(batch.chips[i])} chips in instances of {whole(batch.chips_per_instance[i])}"
-        ),
-    )
+    words = said("{} chips in instances of {}", batch.chips, batch.chips_per_instance)
+    yield Part(uneven(batch.replicas, 1.0) | (batch.replicas < 1.0), words)
 
 
 # Families that software runs on which no chip file needs to name: Neuron's, and the GPUs of which
@@ -71,11 +67,8 @@ def BACKEND(case: Case) -> Found:
 def IDLE(case: Case) -> Found:
     queued = case.serving == "offline"  # more wait than any number of replicas takes
     if case.performance is not None and case.performance.arrivals is None and not queued:
-        batch = case.batch
-        yield Part(
-            batch.concurrency < batch.replicas,
-            lambda i: f"{whole(batch.concurrency[i])} for {whole(batch.replicas[i])}",
-        )
+        requests, replicas = case.batch.concurrency, case.batch.replicas
+        yield Part(requests < replicas, said("{} for {}", requests, replicas))
 
 
 @rule(
@@ -91,7 +84,7 @@ def ENCODERS(case: Case) -> Found:
         reads = np.any([one["bidirectional"] * one.count > 0.0 for one in both], axis=0)
         requests = np.maximum(case.performance.requests_per_s, np.finfo(float).tiny)
         tokens = case.performance.output_tokens_per_s / requests
-        yield Part(reads & (tokens > 1.0), lambda i: f"{whole(tokens[i])}")
+        yield Part(reads & (tokens > 1.0), said("{}", tokens))
 
 
 @rule(
@@ -116,9 +109,8 @@ def ARRIVALS(case: Case) -> Found:
 def TIER(case: Case) -> Found:
     tier = None if case.performance is None else case.performance.memory.tier
     if tier is not None:
-        yield Part(
-            (tier.used(case.requests) > 0.0) & ~(tier.capacity > 0.0), lambda _: "it has none"
-        )
+        used = tier.used(case.requests) > 0.0
+        yield Part(used & ~(tier.capacity > 0.0), said("it has none"))
 
 
 @rule(

@@ -7,7 +7,7 @@ import numpy as np
 
 from dse.physics.training.plan import SCHEDULES
 from dse.rules.case import Case, Training
-from dse.rules.kinds import TRAINING, Found, Part, rule, whole
+from dse.rules.kinds import TRAINING, Found, Part, rule, said, whole
 from dse.schema.blocks import WEIGHT_PARTS
 
 LEAST_GOODPUT = 0.01
@@ -67,10 +67,8 @@ def BATCH(case: Case) -> Found:
 def SEQUENCE(case: Case) -> Found:
     runs = _of(case).step.deployed.runs
     cp, length = runs.context_parallel, runs.sequence_length
-    yield Part(
-        (cp > 1.0) & (length % (2.0 * cp) > 0.0),
-        lambda i: f"{whole(length[i])} tokens over 2 x {whole(cp[i])}",
-    )
+    words = said("{} tokens over 2 x {}", length, cp)
+    yield Part((cp > 1.0) & (length % (2.0 * cp) > 0.0), words)
 
 
 @rule(
@@ -83,7 +81,7 @@ def VIRTUAL(case: Case) -> Found:
     deployed = _of(case).step.deployed
     runs = deployed.runs
     needs = (runs.virtual_stages > 1.0) | (runs.schedule != SCHEDULES.index("1f1b"))
-    yield Part(needs & (deployed.pipeline_parallel == 1.0), lambda _: "one pipeline stage")
+    yield Part(needs & (deployed.pipeline_parallel == 1.0), said("one pipeline stage"))
 
 
 @rule(
@@ -115,9 +113,8 @@ def SEQUENCE_PARALLEL(case: Case) -> Found:
     deployed = _of(case).step.deployed
     tp = deployed.tensor_parallel
     split = (tp > 1.0) & (deployed.runs.sequence_parallel == 0.0)
-    for block, used in case.blocks:
-        if block.kind == "moe":
-            yield Part(used & split, lambda i: f"tensor parallelism {whole(tp[i])} without it")
+    for _, used in case.having("experts"):
+        yield Part(used & split, said("tensor parallelism {} without it", tp))
 
 
 @rule(
@@ -162,13 +159,8 @@ def SITES(case: Case) -> Found:
     sites, split, batch = of.conditions.sites, of.conditions.site_split, of.plans
     axis = "data_parallel" if split == "data" else "pipeline_parallel"
     ranks = getattr(batch.candidates, axis)
-    yield Part(
-        (batch.chips % sites > 0.0) | (ranks % sites > 0.0),
-        lambda i: (
-            f"{whole(batch.chips[i])} chips, {axis.replace('_', ' ')} {whole(ranks[i])}, "
-            f"{sites:g} sites"
-        ),
-    )
+    words = said(f"{{}} chips, {axis.replace('_', ' ')} {{}}, {sites:g} sites", batch.chips, ranks)
+    yield Part((batch.chips % sites > 0.0) | (ranks % sites > 0.0), words)
 
 
 @rule(
@@ -182,4 +174,4 @@ def CHIPS(case: Case) -> Found:
     of = _of(case)
     if of.plans is not None and of.chips is not None:
         used = of.plans.chips
-        yield Part(used != of.chips, lambda i: f"{whole(used[i])} of {of.chips:,} chips")
+        yield Part(used != of.chips, said(f"{{}} of {of.chips:,} chips", used))
