@@ -1,6 +1,6 @@
 """The laws with what laws.csv says of each: title, sources, where it was fitted, what it does not
-see, coefficients. A row stands for every law that it names, `*` for all; of the sources, `depth`, `quantisation`
-and `repeats` stand for those of the terms that laws share."""
+see, coefficients. A row stands for every law that it names, `*` for all; of the sources, `depth`,
+`quantisation` and `repeats` stand for those of the terms that laws share."""
 
 from __future__ import annotations
 
