@@ -12,12 +12,6 @@ import numpy as np
 
 from dse.rules.case import Case
 from dse.rules.kinds import (
-    BOTH,
-    MEGATRON,
-    SGLANG,
-    STACKS,
-    TRTLLM,
-    VLLM,
     Found,
     Part,
     rule,
@@ -29,14 +23,7 @@ from dse.rules.kinds import (
 VOCABULARY_MULTIPLE = 64.0
 
 
-@rule(
-    "heads_divide_by_tensor_parallel",
-    "query heads, and heads of linear attention, divide by the tensor parallelism",
-    "vLLM ModelConfig.verify_with_parallel_config (issues 414, 2652)",
-    stacks=STACKS,
-    cites={TRTLLM: "TensorRT-LLM asserts the same", MEGATRON: "Megatron-LM asserts the same"},
-    phases=BOTH,
-)
+@rule("heads_divide_by_tensor_parallel")
 def HEADS(case: Case) -> Found:
     tp = case.batch.tensor_parallel
     titles = {
@@ -49,30 +36,14 @@ def HEADS(case: Case) -> Found:
             yield Part(used & uneven(heads, tp), said(f"{{}} {title} over {{}} ranks", heads, tp))
 
 
-@rule(
-    "kv_heads_divide_heads",
-    "query heads divide by the KV heads",
-    "grouped-query attention, arXiv 2305.13245",
-    stacks=STACKS,
-    phases=BOTH,
-)
+@rule("kv_heads_divide_heads")
 def GROUPS(case: Case) -> Found:
     for block, used in case.having("kv_heads"):
         heads, kv = block["heads"], np.maximum(block["kv_heads"], 1.0)
         yield Part(used & uneven(heads, kv), said("{} heads in groups of {} KV heads", heads, kv))
 
 
-@rule(
-    "kv_heads_fit_tensor_parallel",
-    "KV heads are a multiple or divisor of the tensor parallelism",
-    "vLLM models/qwen2.py",
-    stacks=STACKS,
-    cites={
-        TRTLLM: "TensorRT-LLM rounds up (taken as the same)",
-        MEGATRON: "Megatron-LM arguments.py",
-    },
-    phases=BOTH,
-)
+@rule("kv_heads_fit_tensor_parallel")
 def KV_HEADS(case: Case) -> Found:
     tp = case.batch.tensor_parallel
     for block, used in case.having("kv_heads"):
@@ -82,13 +53,7 @@ def KV_HEADS(case: Case) -> Found:
         )
 
 
-@rule(
-    "linear_key_heads_divide_value_heads",
-    "value heads of linear attention divide by key heads",
-    "gated delta-net, arXiv 2412.06464: key heads serve groups of value heads",
-    stacks=STACKS,
-    phases=BOTH,
-)
+@rule("linear_key_heads_divide_value_heads")
 def LINEAR_HEADS(case: Case) -> Found:
     for block, used in case.having("key_heads"):
         values, keys = block["value_heads"], np.maximum(block["key_heads"], 1.0)
@@ -96,14 +61,7 @@ def LINEAR_HEADS(case: Case) -> Found:
         yield Part(used & uneven(values, keys), words)
 
 
-@rule(
-    "feed_forward_divides_by_tensor_parallel",
-    "feed-forward and state-space widths divide by tensor parallelism",
-    "vLLM distributed/utils.py divide()",
-    stacks=STACKS,
-    cites={MEGATRON: "Megatron-LM the same"},
-    phases=BOTH,
-)
+@rule("feed_forward_divides_by_tensor_parallel")
 def WIDTH(case: Case) -> Found:
     tp = case.batch.tensor_parallel
     sizes = {
@@ -118,18 +76,7 @@ def WIDTH(case: Case) -> Found:
             yield Part(used & uneven(block[size], tp), words)
 
 
-@rule(
-    "experts_divide_by_expert_parallel",
-    "experts, copies included, divide by expert parallelism",
-    "vLLM gives the first ranks one more unless its load balancer is on, which predictions count",
-    stacks=(SGLANG, TRTLLM, MEGATRON),
-    cites={
-        SGLANG: "SGLang models/gpt_oss.py",
-        TRTLLM: "TensorRT-LLM's tests of experts (uneven ones take its load balancer)",
-        MEGATRON: "Megatron-LM arguments.py",
-    },
-    phases=BOTH,
-)
+@rule("experts_divide_by_expert_parallel")
 def EXPERTS(case: Case) -> Found:
     ep, copies = case.batch.expert_parallel, case.batch.redundant_experts
     for block, used in case.having("experts"):
@@ -141,27 +88,14 @@ def EXPERTS(case: Case) -> Found:
         yield Part(broken, said(f"{{}} {title} over {{}} ranks", held, ep))
 
 
-@rule(
-    "experts_per_token_within_experts",
-    "experts per token are at most the experts",
-    "a token takes no expert twice",
-    "derived",
-    stacks=STACKS,
-    phases=BOTH,
-)
+@rule("experts_per_token_within_experts")
 def TOP_K(case: Case) -> Found:
     for block, used in case.having("experts"):
         chosen, of = block["experts_per_token"], np.maximum(block["experts"], 1.0)
         yield Part(used & (chosen > of), said("{} of {} experts", chosen, of))
 
 
-@rule(
-    "expert_width_divides",
-    "expert width divides by the chips that share one expert",
-    "vLLM distributed/utils.py divide()",
-    stacks=STACKS,
-    cites={MEGATRON: "Megatron-LM the same"},
-)
+@rule("expert_width_divides")
 def EXPERT_WIDTH(case: Case) -> Found:
     for block, used in case.having("experts"):
         width, shards = block["expert_intermediate_size"], case.expert_shards
@@ -169,14 +103,7 @@ def EXPERT_WIDTH(case: Case) -> Found:
         yield Part(used & uneven(width, shards), words)
 
 
-@rule(
-    "expert_parallel_divides_group",
-    "expert parallelism divides tensor x data parallelism (in training also x context), and is at "
-    "most the experts",
-    "it adds no chips",
-    stacks=STACKS,
-    phases=BOTH,
-)
+@rule("expert_parallel_divides_group")
 def GROUP(case: Case) -> Found:
     ep, copies = case.batch.expert_parallel, case.batch.redundant_experts
     group = case.group
@@ -188,13 +115,7 @@ def GROUP(case: Case) -> Found:
         yield Part(used & (ep > held), words)
 
 
-@rule(
-    "stages_within_layers",
-    "pipeline stages are at most the layers (virtual ones: layers, embedding and output head)",
-    "a stage holds a layer or more; Megatron-LM arguments.py",
-    stacks=STACKS,
-    phases=BOTH,
-)
+@rule("stages_within_layers")
 def STAGES(case: Case) -> Found:
     layers, stages = case.batch.layers, case.batch.pipeline_parallel
     virtual = np.ones(1)
@@ -211,13 +132,7 @@ def STAGES(case: Case) -> Found:
     yield Part(broken, words)
 
 
-@rule(
-    "output_groups_divide_by_tensor_parallel",
-    "groups of the output projection (DeepSeek-V4) divide by the tensor parallelism",
-    "TensorRT-LLM _torch/modules/attention.py",
-    binds="backend",
-    stacks=(TRTLLM,),
-)
+@rule("output_groups_divide_by_tensor_parallel")
 def OUTPUT_GROUPS(case: Case) -> Found:
     tp = case.batch.tensor_parallel
     for block, used in case.having("output_groups"):
@@ -225,15 +140,9 @@ def OUTPUT_GROUPS(case: Case) -> Found:
         yield Part(used & uneven(groups, tp), said("{} output groups over {} ranks", groups, tp))
 
 
-@rule(
-    "vocabulary_divides_by_tensor_parallel",
-    "the vocabulary, padded to a multiple of 64, divides by the tensor parallelism",
-    "vLLM layers/vocab_parallel_embedding.py",
-    binds="backend",
-    stacks=(VLLM, SGLANG),  # Megatron-LM pads to 128 x ranks
-    cites={SGLANG: "SGLang has the same layer"},
-)
+@rule("vocabulary_divides_by_tensor_parallel")
 def VOCABULARY(case: Case) -> Found:
+    """Not of Megatron-LM, which pads to 128 x ranks."""
     tp = case.batch.tensor_parallel
     padded = np.ceil(case.batch.vocab_size / VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
     words = said("vocabulary of {} (padded) over {} ranks", padded, tp)

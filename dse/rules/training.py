@@ -7,7 +7,7 @@ import numpy as np
 
 from dse.physics.training.plan import SCHEDULES
 from dse.rules.case import Case, Training
-from dse.rules.kinds import TRAINING, Found, Part, rule, said, whole
+from dse.rules.kinds import Found, Part, rule, said, whole
 from dse.schema.blocks import WEIGHT_PARTS
 
 LEAST_GOODPUT = 0.01
@@ -19,13 +19,7 @@ def _of(case: Case) -> Training:
     return case.training
 
 
-@rule(
-    "degrees_are_whole",
-    "every parallel degree is a whole number, at least 1",
-    "a rank is one chip",
-    "derived",
-    phases=TRAINING,
-)
+@rule("degrees_are_whole")
 def DEGREES(case: Case) -> Found:
     deployed = _of(case).step.deployed
     runs = deployed.runs
@@ -44,12 +38,7 @@ def DEGREES(case: Case) -> Found:
         )
 
 
-@rule(
-    "batch_divides",
-    "the global batch divides by data parallelism x micro-batch x sequence",
-    _CORE,
-    phases=TRAINING,
-)
+@rule("batch_divides")
 def BATCH(case: Case) -> Found:
     steps = _of(case).step.deployed.runs.micro_batches
     yield Part(
@@ -58,12 +47,7 @@ def BATCH(case: Case) -> Found:
     )
 
 
-@rule(
-    "sequence_divides",
-    "the sequence divides by 2 x context parallelism",
-    _CORE,
-    phases=TRAINING,
-)
+@rule("sequence_divides")
 def SEQUENCE(case: Case) -> Found:
     runs = _of(case).step.deployed.runs
     cp, length = runs.context_parallel, runs.sequence_length
@@ -71,12 +55,7 @@ def SEQUENCE(case: Case) -> Found:
     yield Part((cp > 1.0) & (length % (2.0 * cp) > 0.0), words)
 
 
-@rule(
-    "virtual_stages_need_pipeline",
-    "virtual stages, and schedules that need stages, have stages",
-    _CORE,
-    phases=TRAINING,
-)
+@rule("virtual_stages_need_pipeline")
 def VIRTUAL(case: Case) -> Found:
     deployed = _of(case).step.deployed
     runs = deployed.runs
@@ -84,13 +63,7 @@ def VIRTUAL(case: Case) -> Found:
     yield Part(needs & (deployed.pipeline_parallel == 1.0), said("one pipeline stage"))
 
 
-@rule(
-    "schedule_has_micro_batches",
-    "a zero-bubble schedule has a micro-batch for each stage; DualPipe has an even number of "
-    "stages and two for each",
-    "arXiv 2401.10241; arXiv 2412.19437",
-    phases=TRAINING,
-)
+@rule("schedule_has_micro_batches")
 def SCHEDULE(case: Case) -> Found:
     deployed = _of(case).step.deployed
     pp, runs = deployed.pipeline_parallel, deployed.runs
@@ -103,12 +76,7 @@ def SCHEDULE(case: Case) -> Found:
     )
 
 
-@rule(
-    "sequence_parallel_experts",
-    "experts with tensor parallelism need sequence parallelism",
-    "Megatron-LM arguments.py",
-    phases=TRAINING,
-)
+@rule("sequence_parallel_experts")
 def SEQUENCE_PARALLEL(case: Case) -> Found:
     deployed = _of(case).step.deployed
     tp = deployed.tensor_parallel
@@ -117,13 +85,7 @@ def SEQUENCE_PARALLEL(case: Case) -> Found:
         yield Part(used & split, said("tensor parallelism {} without it", tp))
 
 
-@rule(
-    "format_has_arithmetic",
-    "the chip multiplies in the precision of the run",
-    "the chip's file",
-    binds="hardware",
-    phases=TRAINING,
-)
+@rule("format_has_arithmetic")
 def ARITHMETIC(case: Case) -> Found:
     machines, batch = _of(case).step.deployed.machines, case.batch
     for part in WEIGHT_PARTS:
@@ -131,13 +93,7 @@ def ARITHMETIC(case: Case) -> Found:
         yield Part(~native, lambda i: f"{machines.ids[batch.chip[i]]} does not")
 
 
-@rule(
-    "interruptions_leave_time",
-    f"interruptions leave {LEAST_GOODPUT:.0%} of the time or more",
-    "dse.physics.training.reliability",
-    "derived",
-    phases=TRAINING,
-)
+@rule("interruptions_leave_time")
 def INTERRUPTIONS(case: Case) -> Found:
     run = _of(case).run
     if run is not None:
@@ -145,13 +101,7 @@ def INTERRUPTIONS(case: Case) -> Found:
         yield Part(np.maximum(stands, 0.0), lambda i: f"goodput {run.goodput.goodput[i]:.2%}")
 
 
-@rule(
-    "sites_divide_ranks",
-    "chips, and data-parallel ranks or stages by the split, divide by sites",
-    "dse.physics.training.sites",
-    "derived",
-    phases=TRAINING,
-)
+@rule("sites_divide_ranks")
 def SITES(case: Case) -> Found:
     of = _of(case)
     if of.conditions is None or of.plans is None or of.conditions.sites == 1.0:
@@ -163,13 +113,7 @@ def SITES(case: Case) -> Found:
     yield Part((batch.chips % sites > 0.0) | (ranks % sites > 0.0), words)
 
 
-@rule(
-    "chips_divide",
-    "chips divide by tensor x context x pipeline parallelism",
-    "a rank is one chip",
-    "derived",
-    phases=TRAINING,
-)
+@rule("chips_divide")
 def CHIPS(case: Case) -> Found:
     of = _of(case)
     if of.plans is not None and of.chips is not None:
