@@ -27,6 +27,7 @@ _SYSTEM = models.TrialSystemAttributeModel.__table__
 _CONSTRAINT = "constraints:"
 _INFINITE = {"INF_POS": np.inf, "INF_NEG": -np.inf}
 # ids (n,), stages (n,), values (n, m) as stored, constraints (n, c)
+Stored = list[tuple[int, str]]  # (id, stage) of trials
 Loaded = tuple[NDArray[np.int64], tuple[str, ...], NDArray[np.float64], NDArray[np.float64]]
 
 
@@ -37,18 +38,18 @@ class Tables:
         self._engine, self._study = rdb(storage).engine, study
         self._last = -1
 
-    def new_ids(self) -> list[int]:
-        """`id` of the trials stored since the last look, by anyone."""
+    def new(self) -> Stored:
+        """What anyone stored since the last look."""
         with self._engine.connect() as connection:
-            return self._new_ids(connection)
+            return self._new(connection)
 
-    def add(self, make: Callable[[list[int]], Sequence[Row]]) -> None:
-        """Store the trials that `make` gives when told of the ids stored meanwhile."""
+    def add(self, make: Callable[[Stored], Sequence[Row]]) -> None:
+        """Store the trials that `make` gives when told of those stored meanwhile."""
         with self._engine.begin() as connection:
             study = models.StudyModel.__table__
             ours = study.c.study_id == self._study
             connection.execute(update(study).where(ours).values(study_name=study.c.study_name))
-            trials = make(self._new_ids(connection))
+            trials = make(self._new(connection))
             if trials:
                 self._last = _insert(connection, self._study, trials)
 
@@ -102,17 +103,24 @@ class Tables:
             .order_by(table.c.trial_id)
         ).all()
 
-    def _new_ids(self, connection: Connection) -> list[int]:
+    def _new(self, connection: Connection) -> Stored:
         trial, attr = models.TrialModel.__table__, models.TrialUserAttributeModel.__table__
         rows = connection.execute(
-            select(attr.c.trial_id, attr.c.value_json)
+            select(attr.c.trial_id, attr.c.key, attr.c.value_json)
             .join(trial, trial.c.trial_id == attr.c.trial_id)
             .where(
-                trial.c.study_id == self._study, attr.c.key == "id", attr.c.trial_id > self._last
+                trial.c.study_id == self._study,
+                attr.c.key.in_(("id", "stage")),
+                attr.c.trial_id > self._last,
             )
         ).all()
         self._last = max((row.trial_id for row in rows), default=self._last)
-        return [json.loads(row.value_json) for row in rows]
+        columns = {key: {one.trial_id: one.value_json for one in rows if one.key == key}
+                   for key in ("id", "stage")}  # fmt: skip
+        return [
+            (json.loads(text), json.loads(columns["stage"].get(one, '""')))
+            for one, text in columns["id"].items()
+        ]
 
 
 def rdb(storage: BaseStorage) -> RDBStorage:
