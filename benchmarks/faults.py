@@ -178,8 +178,9 @@ def jumping_clock(folder: Path, true: bytes) -> Seen:
 def other_version(folder: Path, true: bytes) -> Seen:
     seen, running = Seen(), start(folder)
     wait_until(lambda: len(whole_lines(folder)) > 100_000, running)
-    ended(start(folder, before=ANOTHER), seen, folder)
+    running.kill()
     ended(running, seen, folder)
+    ended(start(folder, before=ANOTHER), seen, folder)
     return again(folder, true, seen)
 
 
@@ -226,7 +227,7 @@ def stopped_server(folder: Path, true: bytes) -> Seen:
         with run(postgres):
             answers(server)
             since = time.perf_counter()
-            complete(url)
+            open_storage(url)
             seen.waits_s = time.perf_counter() - since
             ended(start(folder / "s", "--storage", url), seen, folder)
             seen.lost = len(before - complete(url))

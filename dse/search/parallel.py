@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import logging
 import multiprocessing
 import os
 import pickle
@@ -75,6 +76,8 @@ def opened(jobs: int, cluster: str | None = None) -> Iterator[Executor]:
     accepted = "the address that `dask scheduler` prints, as tcp://host:8786"
     try:
         distributed = importlib.import_module("distributed")
+        # What it logs is raised here, too.
+        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
         client = distributed.Client(cluster, timeout=CONNECT_S, set_as_default=False)
     except ImportError as error:
         raise InputError(
@@ -126,9 +129,10 @@ def _on_cluster(client: Any, work: Callable[[A], B], items: Iterable[A], most: i
                 return
             yield waiting.popleft().result()
     except (CancelledError, KilledWorker, OSError) as error:
+        said = str(error) if isinstance(error, KilledWorker) else "the scheduler is lost"
         raise StorageError(
-            f"--cluster: work was interrupted: {error or type(error).__name__}; what a study has "
-            "stored is kept, run it again to go on"
+            f"--cluster: work was interrupted: {said}; what a study has stored is kept, run it "
+            "again to go on"
         ) from error
     finally:
         for future in waiting:

@@ -52,7 +52,7 @@ from dse.search.storage import (
 )
 
 if TYPE_CHECKING:
-    from dse.search.tables import Loaded, Stored, Tables
+    from dse.search.tables import Stored, Tables
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -116,20 +116,16 @@ class Record:
                 self._storage = open_storage(self.location, fresh)
                 self._study = self._open(fresh)
                 study = self._storage.get_study_id_from_name(name)
-                self._tables = self._of_database(study)
+                self._tables: Tables | None = None
+                if journal_of(self._storage) is None:
+                    from dse.search.tables import tables_of
+
+                    self._tables = tables_of(self._storage, study)
                 self._check(json.loads(json.dumps(dict(identity))))
                 self._learn(self._new())
         except failures() as error:
             text = in_words(self.location, "cannot be used as storage", error)
             raise StorageError(text) from error
-
-    def _of_database(self, study: int) -> Tables | None:
-        """The tables of a study in a database of a known form."""
-        if journal_of(self._storage) is not None:
-            return None
-        from dse.search.tables import Tables, usable
-
-        return Tables(self._storage, study) if usable(self._storage) else None
 
     @property
     def trials(self) -> int:
@@ -203,44 +199,32 @@ class Record:
         return {"worker_id": worker, "study_id": self._study._study_id}
 
     def load(self) -> Recorded:
-        """All trials in the order in which they were stored, extracted once."""
+        """All trials in the order in which they were stored, extracted once. A constraint that a
+        trial does not have is 0."""
         problem = self._problem
-        names = self.attrs.get(_CONSTRAINTS)
-        lacking = [] if names is None else [one for one in problem.constraints if one not in names]
+        held = self.attrs.get(_CONSTRAINTS)
+        lacking = [] if held is None else [one for one in problem.constraints if one not in held]
         if lacking:
             raise StorageError(
                 f"{shown(self.location)} holds study {self.name!r} of a version without the limit "
                 f"{lacking[0]}; start it afresh (--fresh) or use another folder (--out)"
             )
-        signs = np.array([objective.sign for objective in problem.objectives])
         try:
             with many_trials():
-                ids, stages, values, limits = self._stored()
-            return Recorded(Batch(ids, problem.space.unrank(ids), values * signs, limits), stages)
+                complete = self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+                trials = [trial for trial in complete if "id" in trial.user_attrs]
+                ids = np.array([trial.user_attrs["id"] for trial in trials], dtype=np.int64)
+                stages = tuple(trial.user_attrs["stage"] for trial in trials)
+                values = np.array([trial.values for trial in trials], dtype=float)
+                of = [trial.constraints for trial in trials]
+                limits = [[had.get(name, 0.0) for name in problem.constraints] for had in of]
+                signs = [objective.sign for objective in problem.objectives]
+                F = values.reshape(len(trials), len(signs)) * signs
+                G = np.array(limits, dtype=float).reshape(len(trials), len(problem.constraints))
+                return Recorded(Batch(ids, problem.space.unrank(ids), F, G), stages)
         except DAMAGED as error:
             said = f"{shown(self.location)}: cannot be read: {damaged(error)}"
             raise StorageError(said) from error
-
-    def _stored(self) -> Loaded:
-        objectives, constraints = len(self._problem.objectives), self._problem.constraints
-        if self._tables is not None:
-            return self._tables.load(objectives, constraints)
-        trials = [
-            trial
-            for trial in self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-            if "id" in trial.user_attrs
-        ]
-        n = len(trials)
-        ids = np.array([trial.user_attrs["id"] for trial in trials], dtype=np.int64)
-        values = np.array([trial.values for trial in trials], dtype=float)
-        kept = [trial.constraints for trial in trials]
-        limits = [[had.get(name, 0.0) for name in constraints] for had in kept]
-        return (
-            ids,
-            tuple(trial.user_attrs["stage"] for trial in trials),
-            values.reshape(n, objectives),
-            np.array(limits, dtype=float).reshape(n, len(constraints)),
-        )
 
     def _open(self, fresh: bool) -> optuna.Study:
         storage = self._storage
