@@ -30,7 +30,6 @@ from dse.cli.options import (
 from dse.cli.printing import CountProgress, Progress, deliver
 
 KINDS = ("cost", "power", "chips", "racks", "quality", "latency")
-VARIED = "hbm_bandwidth,capacity,flops,link,domain,price,tdp"
 # Options of a model in place of a STUDY, of changes, of --uncertain and of --require.
 DEPLOYMENT = (
     *("tp", "pp", "dp", "ep", "replicas", "concurrency", *DEPLOYED, "disaggregated"),
@@ -50,8 +49,8 @@ OF_CHANGES = (
     "whole_servers",
 )
 OF_BOTH = ("limits", "objective", "demand")
-OF_UNCERTAIN = ("points", "draws", "seed", "price_interval", "retune")
-OF_REQUIRE = ("vary", "margin", "space")
+OF_UNCERTAIN = ("points", "draws", "seed", "price_interval")
+OF_REQUIRE = ("space",)
 OF_POINTS = "With --model, as in dse estimate --help; what is left out is looked for"
 SECTIONS = {
     "A model in place of a STUDY": ("model", "chips", "price_basis", "chip_files"),
@@ -119,15 +118,7 @@ SECTIONS = {
     type=Between(0.0, 10.0),
     help="80%, of every price: 0.2 is 20% either way; else as published for each chip.",
 )
-@click.option("--retune", is_flag=True, help="Choose configurations again in every draw.")
 @click.option("--require", metavar="CHIP", help="What it must have to enter STUDY's front.")
-@click.option("--vary", default=VARIED, show_default="all", help="Quantities.")
-@click.option(
-    "--margin",
-    default="0%",
-    metavar="SHARE",
-    help="By which it beats the front.",
-)
 @click.option("--space", metavar="FILE", help="The study's space file, if moved.")
 @click.option("--tp", type=DEGREE, help="Tensor parallelism; else looked for.")
 @click.option("--pp", type=DEGREE, help="Pipeline stages; else 1.")
@@ -180,12 +171,9 @@ def command(
     if require is not None:
         from dse.questions.whatif.ask import require as required
 
-        vary = [one.strip() for one in flags["vary"].split(",") if one.strip()]
         found = required(
             study,
             require,
-            vary=vary,
-            margin=flags["margin"],
             space=flags["space"],
             catalog=read_catalog(chip_files),
             progress=CountProgress(),

@@ -45,7 +45,6 @@ class Risk:
     draws: int
     seed: int
     price_interval: float | None
-    retune: bool
     uncertain: Uncertain
     prices: tuple[PriceSpread, ...]
     robust: Robust

@@ -12,7 +12,7 @@ from dse.answer.answer import Answer
 from dse.catalog import Catalog, load_catalog
 from dse.problem.objective import on_terms
 from dse.questions.risk.answer import Risk, rate_of, shapes_of
-from dse.questions.risk.choices import RETUNED, Progress, choices_of, joined
+from dse.questions.risk.choices import Progress, choices_of, joined
 from dse.questions.risk.measure_next import measure_next
 from dse.questions.risk.present import risk_answer
 from dse.questions.risk.price_spread import PriceSpread, price_spreads
@@ -29,7 +29,6 @@ def risk(
     objective: str | None = None,
     price_interval: float | None = None,
     demand: str | None = None,
-    retune: bool = False,
     limits: Sequence[str] = (),
     catalog: Catalog | None = None,
     progress: Progress = lambda what, done, total: None,
@@ -47,15 +46,12 @@ def risk(
     source = study if isinstance(study, Mapping) else str(getattr(study, "folder", study))
     subject = of_study(source, catalog or load_catalog(), limits)
     problem, shapes = subject.problem.busy, shapes_of(source, points, subject.problem.study)
-    many = RETUNED if retune else 1
     if len(shapes) > 1:
-        of = {
-            one.name: choices_of(problem, objective, one.config, many, progress) for one in shapes
-        }
+        of = {one.name: choices_of(problem, objective, one.config, progress) for one in shapes}
         choices = joined(of)
     else:
         config = shapes[0].config if shapes else None
-        choices = choices_of(problem, objective, config, many, progress)
+        choices = choices_of(problem, objective, config, progress)
     rate = None if demand is None else rate_of(demand, subject, choices)
     terms = on_terms(subject.catalog, problem.study)
     prices: tuple[PriceSpread, ...] = ()
@@ -76,7 +72,6 @@ def risk(
         draws=draws,
         seed=seed,
         price_interval=price_interval,
-        retune=retune,
         uncertain=uncertain,
         prices=prices,
         robust=robust,

@@ -1,11 +1,9 @@
 """What can be bought: each chip of a space with the deployments that it may be run on.
 
 A choice is a chip in the configuration (degrees and formats) that is cheapest at the prediction.
-Requests in flight are chosen again in every draw, as an operator turns them until the latencies are
-met. The configuration is not: only a buyer who has measured several knows which is best. Such a
-buyer may keep more configurations, which are then chosen again as well; among many independent
-errors one is lucky, so that every chip looks cheaper. Requests in flight are kept unless others of
-the same configuration beat them in cost and in all limited times.
+Requests in flight are chosen again in every draw, as an operator turns them until the latencies
+are met. The configuration is not: only a buyer who has measured several knows which is best. Those
+in flight are kept unless others of the same configuration beat them in cost and limited times.
 """
 
 from __future__ import annotations
@@ -34,7 +32,6 @@ from dse.study.robust import LOSS, ends
 
 CHUNK = 12_000
 LARGEST = 3_000_000  # points that are enumerated
-RETUNED = 12  # configurations of each chip that are kept where all are tried
 IN_FLIGHT = "concurrency"
 MIXED = -1  # in the place of a chip: two kinds
 LOOSE = 4.0  # a deployment beyond a limit by more never comes within it
@@ -137,11 +134,10 @@ def choices_of(
     problem: PhysicsProblem,
     objective: str | None = None,
     config: Mapping[str, Any] | None = None,
-    configurations: int = 1,
     progress: Progress = lambda what, done, total: None,
 ) -> Choices:
     """Every chip of the space with the model of the space, or with the shape `config` of a point,
-    in its cheapest `configurations`.
+    in its cheapest configuration.
 
     Raises InputError for a space whose model is searched where no `config` is given, for a space
     too large and an objective that no interval is known of, and NothingFeasible where no chip keeps
@@ -170,7 +166,7 @@ def choices_of(
         if not (table["excess"][rows] <= 1.0).any():
             left_out[chip] = "no deployment of the space keeps the limits at the prediction"
             continue
-        items.append(_choice(problem, chip, table, batches, rows, configurations))
+        items.append(_choice(problem, chip, table, batches, rows))
     if not items:
         raise NothingFeasible("no chip of the space keeps the limits: `dse run` counts the reasons")
     return Choices(named, tuple(items), left_out, points, problem.machines.shared_error)
@@ -327,7 +323,6 @@ def _choice(
     table: _Rows,
     batches: Sequence[CandidateBatch],
     rows: NDArray[np.intp],
-    configurations: int,
 ) -> Choice:
     """The rows of one chip that may be chosen in some draw."""
     limits = _moving(problem)
@@ -337,15 +332,11 @@ def _choice(
     price = np.where(excess[rows] <= 1.0, cost[rows], np.inf)
     least = np.full(configuration.max() + 1, np.inf)
     np.minimum.at(least, configuration, price)
-    order = np.argsort(least, kind="stable")[:configurations]
-    kept = []
-    for which in order[np.isfinite(least[order])]:
-        mine = rows[configuration == which]
-        columns = [cost[mine]]
-        columns += [one.sign * table[f"held {k}"][0, mine] for k, one in enumerate(limits)]
-        kept.append(mine[non_dominated(np.stack(columns, axis=1))])
-    number = np.repeat(np.arange(len(kept)), [len(mine) for mine in kept])
-    rows = np.concatenate(kept)
+    rows = rows[configuration == int(np.argmin(least))]
+    columns = [cost[rows]]
+    columns += [one.sign * table[f"held {k}"][0, rows] for k, one in enumerate(limits)]
+    rows = rows[non_dominated(np.stack(columns, axis=1))]
+    number = np.zeros(len(rows), dtype=np.intp)
     best = int(np.argmin(np.where(excess[rows] <= 1.0, cost[rows], np.inf)))
     return Choice(
         chip,

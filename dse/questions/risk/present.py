@@ -266,7 +266,6 @@ def document(found: Risk) -> dict[str, Any]:
         "draws": found.draws,
         "seed": found.seed,
         "standard_error": float(robust.standard_error.max()),
-        "retune": found.retune,
         "demand": None
         if demand is None
         else {"requests_per_s_low": demand.low, "requests_per_s_high": demand.high},

@@ -160,10 +160,7 @@ def rests_on(found: Risk) -> list[str]:
     if loose:
         words.append(f"kernel laws not measured on the chip, wider intervals: {', '.join(loose)}")
     words.append(
-        "the 12 cheapest configurations of each chip are all tried, and the best is chosen in "
-        "every draw (--retune)"
-        if found.retune
-        else "the configuration of a chip stays the one predicted best; requests in flight are "
+        "the configuration of a chip stays the one predicted best; requests in flight are "
         "chosen again in every draw"
     )
     said = {

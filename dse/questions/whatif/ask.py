@@ -19,12 +19,11 @@ from dse.questions.whatif.answer import Questions, answer
 from dse.questions.whatif.change import from_file, from_flags, read_sweep
 from dse.questions.whatif.equal import KINDS
 from dse.questions.whatif.inputs import ARRIVALS, inputs_of
-from dse.questions.whatif.require import QUANTITIES, require_answer, required
+from dse.questions.whatif.require import require_answer, required
 from dse.questions.whatif.subject import Subject, of_study, under
 from dse.questions.whatif.subject import whole_servers as in_whole_servers
 from dse.questions.whatif.words import WORDS, Json, asked_words, demand_words, in_full, winner_words
 from dse.schema.loader import did_you_mean
-from dse.schema.metrics import parse_limit
 
 
 def whatif(
@@ -92,8 +91,6 @@ def require(
     study: Any,
     chip: str,
     *,
-    vary: Sequence[str] = tuple(QUANTITIES),
-    margin: str = "0%",
     space: str | None = None,
     catalog: Catalog | None = None,
     progress: Callable[[str, int, int], None] = lambda name, done, total: None,
@@ -101,22 +98,14 @@ def require(
     """What bandwidth, capacity, FLOP/s, link, domain, price or power a chip must have to enter the
     front of a finished study.
 
-        dse.require("studies/llama", "mi300x", margin="2%").headline
+        dse.require("studies/llama", "mi300x").headline
 
-    `chip` is an id or the path of a chip file; each of `vary` is changed alone; `space` is the
+    `chip` is an id or the path of a chip file; each figure is changed alone; `space` is the
     study's space file, where that has moved. Raises InputError.
     """
-    try:
-        share = parse_limit(margin.strip(), "fraction")
-    except InputError:
-        share = 1.0
-    if share >= 1.0:
-        message = f"read {margin!r}"
-        raise InputError(message, field="--margin", accepted="a share below 100%, such as 2%")
     known, name = (catalog or load_catalog()).with_chip(chip)
     folder = Path(_space(study))
-    names = tuple(dict.fromkeys(vary))
-    found = required(folder, name, known, names, space=space, margin=share, progress=progress)
+    found = required(folder, name, known, space=space, progress=progress)
     return replace(require_answer(found), names=known.names)
 
 

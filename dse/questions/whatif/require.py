@@ -33,7 +33,6 @@ from dse.problem.words import SHORT, short_deployment, short_shape, show, spans
 from dse.rules.registry import STRUCTURAL
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.derive import derive
-from dse.schema.loader import did_you_mean
 from dse.schema.own_config import config_of, model_of
 from dse.space.studied import count_deployments, deployments
 from dse.study.definition import reopened
@@ -69,21 +68,15 @@ def required(
     folder: Path,
     chip: str,
     catalog: Catalog,
-    vary: Sequence[str] = tuple(QUANTITIES),
     *,
     space: str | None = None,
-    margin: float = 0.0,
     progress: Progress = lambda name, done, total: None,
 ) -> dict[str, Any]:
     """The document of `dse whatif --require --json`.
 
     Raises InputError for a folder that is no study, a space file that has changed since, a chip
-    that lacks a figure of every estimate, and an unknown quantity.
+    that lacks a figure of every estimate.
     """
-    for name in vary:
-        if name not in QUANTITIES:
-            message = f"unknown quantity {name!r}{did_you_mean(name, QUANTITIES)}"
-            raise InputError(message, field="--vary", accepted=", ".join(QUANTITIES))
     found = reopened(folder, catalog, space)
     document, items, study = found.document, found.items, found.study
     stale = document["data_digest"] != replace(catalog.source, chips=()).over(document).digest()
@@ -101,7 +94,7 @@ def required(
         model_of(config, str(folder / FRONT)) if problem.model is None else problem.model
         for config in kept
     ]
-    trials = Trials(problem, catalog, chip, deployments(study, models, kept), front, margin)
+    trials = Trials(problem, catalog, chip, deployments(study, models, kept), front)
     candidates, without_link = _possible(trials)
     now = trials.try_(trials.machines(None))
     enters = bool(now.enters.any())
@@ -115,7 +108,6 @@ def required(
         "shapes_of_front": len(shapes),
         "fixed_model": problem.model is not None,
         "candidates": candidates,
-        "margin": margin,
         "evaluations": document["evaluations"],
         "size": problem.space.size,
         "without_link": without_link,
@@ -128,8 +120,8 @@ def required(
         "requirements": [],
     }
     if not (answer["on_front"] or enters):
-        for k, name in enumerate(vary):
-            progress(name, k, len(vary))
+        for k, name in enumerate(QUANTITIES):
+            progress(name, k, len(QUANTITIES))
             answer["requirements"].append(_requirement(trials, name, items, now))
     return answer
 
@@ -323,9 +315,7 @@ def _not_at_all(trials: Trials, tried: Tried, factor: float | None) -> dict[str,
         return {"tried_to": factor, "why_not": why, "bound_by": worst}
     gaps = gap(trials.front, tried.found.F[feasible])
     nearest, least = int(feasible[np.argmin(gaps)]), float(gaps.min())
-    if least < 1.0:
-        why = "the nearest deployment is better by less than the margin"
-    elif least < 1.001:
+    if least < 1.001:
         why = "the nearest deployment is as good as the front, within 0.1%, and not better"
     else:
         by = f"{least:.3g} times" if least >= 1.1 else f"{least - 1:.1%}"
@@ -467,14 +457,10 @@ def _basis(document: Json) -> list[str]:
             "Capacity, domain and power: the first step of a grid that enters, refined within it; "
             "the others: bisection. Predictions as they stand, without their intervals."
         )
-    if document["margin"]:
-        lines.append(
-            f"To enter is to be better by {document['margin']:.2%} in cost, time or energy."
-        )
     if document["evaluations"] < document["size"]:
         lines.append(
             f"The search saw {document['evaluations']:,} of its {document['size']:,} points: what "
-            "enters by little may be what it did not see. --margin leaves that out."
+            "enters by little may be what it did not see."
         )
     if document["without_link"]:
         lines.append(
