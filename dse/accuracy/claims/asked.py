@@ -24,16 +24,21 @@ ASKED: Mapping[str, str] = {
     "check": "dse.questions.check.ask",
     "estimate": "dse.questions.estimate.ask",
     "fewest_chips": "dse.questions.estimate.ask",
-    "levers": "dse.questions.levers.ask",
     "rack_bounds": "dse.questions.rack",
     "scale": "dse.questions.scale",
     "train": "dse.questions.train.ask",
+    "whatif": "dse.questions.whatif.whatif",
     **dict.fromkeys(("chip", "energy", "measured", "pairs", "reached"), _EVIDENCE),
 }
 
 
 # Arguments whose option has another name.
-FLAGS = {"jitters": "--jitter", "only_memory": "--memory", "settings": "--set"}
+FLAGS = {
+    "chips": "--chip",
+    "jitters": "--jitter",
+    "only_memory": "--memory",
+    "settings": "--set",
+}
 
 
 def _chip(name: str) -> None:
@@ -43,8 +48,8 @@ def _chip(name: str) -> None:
 
 # Arguments that name something of the catalog, and what raises InputError where it has none.
 FINDS: Mapping[str, Callable[[Any], object]] = {
-    **dict.fromkeys(("model", "models"), load_model),
-    **dict.fromkeys(("chip", "prefill_chip", "before", "after"), _chip),
+    **dict.fromkeys(("model",), load_model),
+    **dict.fromkeys(("chip", "chips", "prefill_chip", "before", "after"), _chip),
 }
 
 
@@ -160,10 +165,13 @@ def command(name: str, arguments: Mapping[str, Any]) -> str:
         return f"dse catalog chips {'derive' if settings else 'show'} {given['chip']}{settings}"
     if ASKED[name] == _EVIDENCE:
         return ""
-    words = ["dse", verb, *given.pop("models", ())]
+    words, settings = ["dse", verb], getattr(import_module(ASKED[name]), "SETTINGS", None)
     if name in ("train", "check"):
         words.append(str(given.pop("model", "")))
     for key, value in given.items():
+        if settings and key in settings.names:
+            words += ["--set", f"{key}={value}"]
+            continue
         flag = FLAGS.get(key, f"--{key.replace('_', '-')}")
         for one in value if isinstance(value, list) else (value,):
             words += [flag] if one is True else [flag, str(one)] if one is not False else []
