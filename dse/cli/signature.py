@@ -53,11 +53,12 @@ def verb(
     others: str = "",
     space: str = "",
     more: Sequence[Callable[[Any], Any]] = (),
+    also: str = "",
 ) -> Verb:
     """The command that calls `function` and delivers its Answer. `fields` are those of `--set`,
-    `others` the argument that takes what else it says, as texts by name; `check` raises InputError
-    for arguments that do not go together. `space` is the argument whose chip files --prices may
-    price, `more` are shared options beyond those of every verb."""
+    `others` the argument that takes what else it says, as texts by name (`also` tells of it).
+    `check` raises InputError for arguments that do not go together. `space` is the argument whose
+    chip files --prices may price, `more` are shared options beyond those of every verb."""
     name = name or function.__name__
     parameters = inspect.signature(function, eval_str=True).parameters
     own = [
@@ -93,7 +94,7 @@ def verb(
             ["--set"],
             multiple=True,
             metavar="FIELD=VALUE",
-            help=f"Set one more field, as in the files: {names}.",
+            help=f"{also}Set one more field, as in the files: {names}.",
         )
         command.params.insert(len(own), setting)
     return command
@@ -138,7 +139,8 @@ def _parameter(parameter: inspect.Parameter) -> click.Parameter:
     if not required:
         more |= {"default": parameter.default}
         more |= {"show_default": parameter.default not in (None, False, ())}
-    flag = f"--{(opt.flag or parameter.name).replace('_', '-')}"
+    named = opt.flag or (parameter.name.removesuffix("s") if several else parameter.name)
+    flag = f"--{named.replace('_', '-')}"
     return click.Option([flag, parameter.name], **more)
 
 

@@ -8,6 +8,7 @@ command = verb(
     whatif,
     fields=SETTINGS,
     others="changes",
+    also="Change an input: chip.h100_sxm.price=-20%, limit.tpot_s=30ms. ",
     space="study",
     more=(efficiency_option,),
     examples=(

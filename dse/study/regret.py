@@ -111,9 +111,13 @@ class Draws:
         return len(self.demand)
 
     def first(self, count: int) -> Draws:
-        numbers = None if self.numbers is None else self.numbers[:count]
-        arrays = (self.error, self.price, self.demand, self.within)
-        return Draws(*(one[:count] for one in arrays), numbers)
+        return Draws(
+            self.error[:count],
+            self.price[:count],
+            self.demand[:count],
+            self.within[:count],
+            None if self.numbers is None else self.numbers[:count],
+        )
 
 
 def draw(uncertain: Uncertain, count: int, seed: int) -> Draws:

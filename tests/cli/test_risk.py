@@ -118,7 +118,7 @@ def test_the_files_say_what_the_document_says(space: Callable[..., Path], tmp_pa
     advice = found["answer"][0].partition(": ")[2]
     assert html.escape(advice) in page
     assert f"Take {on_page(found['advised'])}, served on 1 × {on_page(found['advised'])}" in page
-    assert 'id="margin"' in page
+    assert 'id="choices"' in page
     assert {"answer", "choices", "measure_next", "prices"} <= set(sheets(out / "whatif.xlsx"))
 
 

@@ -67,8 +67,9 @@ def doubled(
     for model, chips in models.items():
         progress(model)
         for task, time, count in _tasks(catalog, chip, model, chips, load, tpot_limit_s):
-            now = time(catalog, chip, None)
-            for figure, to in changed.items() if now is not None else ():
+            if (now := time(catalog, chip, None)) is None:
+                continue
+            for figure, to in changed.items():
                 capped = task == TRAINING and figure == "power"
                 then = None if to is None or capped else time(*to)
                 rows.append(

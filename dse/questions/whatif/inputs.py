@@ -538,7 +538,10 @@ def _machines(subject: Subject, problem: Demanded, changes: Sequence[Change]) ->
         for one in ids if chip == ALL else (chip,):
             if chip == ALL and _figure(subject.catalog, one, figure) is None:
                 continue
-            settings.setdefault(one, {})[figure] = _setting(figure, change)
+            name, _, unit = FIGURES[figure]
+            to = f"{change.factor!r}x"
+            to = to if change.value is None else units.format(change.value, unit, 12)
+            settings.setdefault(one, {})[figure] = f"{name}={to}"
     machines = problem.machines
     if settings or problem.study is not subject.problem.study:
         catalog = on_terms(with_figures(subject.catalog, settings), problem.study)
@@ -553,13 +556,6 @@ def _machines(subject: Subject, problem: Demanded, changes: Sequence[Change]) ->
             usd[rows] = usd[rows] * change.factor if change.value is None else change.value
         machines = replace(machines, usd_per_chip_hour=usd)
     return problem if machines is problem.machines else replace(problem, machines=machines)
-
-
-def _setting(figure: str, change: Change) -> str:
-    """As `derive` takes it."""
-    name, _, unit = FIGURES[figure]
-    after = "" if change.value is None else units.format(change.value, unit, 12)
-    return f"{name}={after or f'{change.factor!r}x'}"
 
 
 def with_figures(catalog: Catalog, settings: Mapping[str, Mapping[str, str]]) -> Catalog:
@@ -595,16 +591,12 @@ def _changed_mix(mix: Mix, change: Change) -> Mix:
         array = field in ("requests_per_s", "prompt_tokens", "output_tokens")
         load = replace(share.workload, **{field: np.array([value]) if array else value})
         made.append(replace(share, workload=load))
-    return _weighed(tuple(made))
-
-
-def _weighed(mix: Mix) -> Mix:
-    """Shares of the requests, which are those of the rates where requests arrive at random."""
-    if len(mix) == 1 or mix[0].workload.serving != POISSON:
-        return mix
-    rates = [float(share.workload.requests_per_s[0]) for share in mix]
+    if len(made) == 1 or mix[0].workload.serving != POISSON:
+        return tuple(made)
+    # Shares of the requests are those of the rates where requests arrive at random.
+    rates = [float(share.workload.requests_per_s[0]) for share in made]
     total = math.fsum(rates)
-    return tuple(replace(one, weight=r / total) for one, r in zip(mix, rates, strict=True))
+    return tuple(replace(one, weight=r / total) for one, r in zip(made, rates, strict=True))
 
 
 def _changed_limits(limits: tuple[Limit, ...], change: Change) -> tuple[Limit, ...]:

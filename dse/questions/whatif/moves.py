@@ -23,6 +23,7 @@ from dse.answer.numbers import dollars, number, show, tenths
 from dse.answer.plots import scaled
 from dse.errors import InputError, NothingFeasible
 from dse.problem.demanded import Demanded, tokens_per_request
+from dse.problem.evaluate import Metrics
 from dse.questions.whatif.inputs import (
     COSTS,
     DEMAND,
@@ -270,7 +271,7 @@ def sweep(
     metric, turned = stand.objective, {switch["after_step"] for switch in switches}
     shown = [
         {
-            "at": step["words"],
+            "step_at": step["words"],
             "value": step["factor"] if step["value"] is None else step["value"],
             "chip": (step["winner"] or {}).get("chip"),
             **cells(step["winner"]),
@@ -280,10 +281,10 @@ def sweep(
     for k in turned:
         shown[k]["deployed"] += "*"
     notes = ["* another winner than a line above."] if turned else []
-    columns = ("at", metric, *HELD, "deployed")
+    columns = ("step_at", metric, *HELD, "deployed")
     name = f"Sweep of {one.name}"
-    table = of_rows("sweep", name, shown, columns, *notes, first=("at", metric))
-    points = of_rows("steps", "", shown, ("value", "chip", metric, "at", "deployed"))
+    table = of_rows("sweep", name, shown, columns, *notes, first=("step_at", metric))
+    points = of_rows("steps", "", shown, ("value", "chip", metric, "step_at", "deployed"))
     ends = [switch["factor"] if switch["value"] is None else switch["value"] for switch in switches]
     ends = [end for end, switch in zip(ends, switches, strict=True) if end and switch["chip"]]
     unit = "factor" if rows[0]["value"] is None else one.dimension.replace("usd", "USD")
@@ -438,26 +439,28 @@ def elasticities(stand: Stand, progress: Progress = lambda text: None) -> list[d
         progress(f"sensitivity to {one.name}")
         near = [_at(stand, one, 1.0 + step) or (1.0, stand.problem) for step in (-STEP, STEP)]
         (low, _), (high, _) = near
-        own = [metrics_at(problem, np.array([stand.now.winner_id])).values for _, problem in near]
+        own = [metrics_at(problem, np.array([stand.now.winner_id])) for _, problem in near]
         again = [stand.solve(problem).value for _, problem in near]
         wide = [_at(stand, one, 1.0 + step) for step in (-WIDE, WIDE)]
         ends = [None if end is None else stand.solve(end[1]).value for end in wide]
-        moved = {
-            key: elasticity(*(number(values[metric][0]) for values in own), low, high)
-            for key, metric in zip(ELASTICITIES, (stand.objective, TPOT), strict=False)
-        }
         rows.append(
             {
                 "input": one.name,
                 "now": one.now,
                 "words": one.show(one.now or 0.0),
                 "unit": one.dimension,
-                **moved,
-                "elasticity_optimum": elasticity(*again, low, high),
+                "elasticity": elasticity(*_values(own, stand.objective), low, high),
+                "elasticity_tpot": elasticity(*_values(own, TPOT), low, high),
+                "elasticity_optimum": elasticity(again[0], again[1], low, high),
                 **{key: v and v / base - 1.0 for key, v in zip(ENDS, ends, strict=True)},
             }
         )
     return sorted(rows, key=lambda row: max(abs(row[end] or 0.0) for end in ENDS), reverse=True)
+
+
+def _values(own: Sequence[Metrics], metric: str) -> tuple[float | None, float | None]:
+    low, high = (number(metrics.values[metric][0]) for metrics in own)
+    return low, high
 
 
 def _at(stand: Stand, one: Input, factor: float) -> tuple[float, Demanded] | None:

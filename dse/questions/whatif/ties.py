@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,7 @@ UNITS = {"cost": "USD per hour", "power": "W", "chips": "chips", "racks": "racks
 LEVELS = {"quality": "predicted_loss", "latency": TPOT}
 KINDS = (*BUDGETS, *LEVELS)
 RACK_W = 40e3
+PARTS = "An owned chip-hour by its parts"
 LARGEST_RACK = 144  # chips; a larger domain is joined by a network between racks
 RACK_NOTE = (
     "a rack is taken to carry 40 kW (assumed: a common air-cooled limit; --set rack_power changes "
@@ -308,7 +310,7 @@ def _ties(facts: Json) -> list[Block]:
             "it does.",
             across="utilisation (%)",
         )
-        left = facts["owning_left_out"]
+        left, prices = facts["owning_left_out"], [row["price"] for row in owned]
         keys = ("owned_at_full_use", "committed_usd_per_hour", "rent_usd_per_hour", "utilisation")
         blocks += [
             picture,
@@ -319,9 +321,7 @@ def _ties(facts: Json) -> list[Block]:
                 ("chip", *keys, "demand_output_tokens_per_s", "instance"),
                 *([f"No price or power to own it at: {', '.join(left)}."] if left else []),
             ),
-            price_parts(
-                [row["price"] for row in owned], "An owned chip-hour by its parts, always busy"
-            ),
+            replace(price_parts(prices, f"{PARTS}, always busy"), on_console=False),
         ]
     return blocks
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from dse.answer.answer import Answer, Block, Commands, Figure, Opening, table_of
-from dse.answer.frames import of_rows
+from dse.answer.answer import Answer, Block, Commands, Opening, table_of
+from dse.answer.frames import bar_chart, of_rows
 from dse.answer.numbers import number, percent, priced, share, show, tenths
-from dse.answer.plots import BLUE, VERMILION, hatch, plain
+from dse.answer.plots import scaled
 from dse.catalog import Catalog
 from dse.economics.price_spread import PriceSpread, price_spreads
 from dse.economics.priced import (
@@ -111,6 +111,17 @@ def uncertain_answer(
     rows = sorted(document["choices"], key=lambda row: -row["chance_first"])
     metric = choices.objective
     keys = ("name", metric, "chance_first", "expected_regret")
+    picture = bar_chart(
+        "choices",
+        "How often each choice is the best, and what it gives away",
+        [row["name"] for row in rows],
+        {
+            "best in": scaled("chance_first", [row["chance_first"] for row in rows]),
+            "gives away": scaled("expected_regret", [row["expected_regret"] for row in rows]),
+        },
+        "share of the draws, and regret on average (%)",
+        "Each choice by the share of the draws in which it is the best, and by its regret.",
+    )
     often = of_rows("often", "", [{**row, metric: row["predicted"]} for row in rows[:8]], keys)
     steps = document["measure_next"][0]["commands"] if measured else []
     parts = price_documents(terms, dict.fromkeys(chips), study.price_basis)
@@ -122,7 +133,7 @@ def uncertain_answer(
     flat = [{**row, "low": row["interval"][0], "high": row["interval"][1]} for row in rows]
     take = next(row for row in rows if row["name"] == document["advised"])
     full = served_words(take["deployment"], held([load.row() for load in study.workloads]))
-    first = Opening(asked, said[0].replace(take["words"], full), _margin(document), often)
+    first = Opening(asked, said[0].replace(take["words"], full), picture, often)
     return Answer(
         question="whatif",
         title=f"How sure: {subject.title}",
@@ -417,54 +428,6 @@ def _tables(found: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list
         caption = f"Prices that were drawn, per chip-hour on basis {found['price_basis']}"
         blocks.append(of_rows("prices", caption, few, keys, on_console=False))
     return blocks
-
-
-def _margin(found: Mapping[str, Any]) -> Figure:
-    """How far the best other choice lies above or below the one that is advised, in the draws."""
-    take, rows = plain(found["advised"]), found["margin"]
-    chance = {plain(one["name"]): one["chance_first"] for one in found["choices"]}[take]
-    traces = []
-    for name, wins, colour, shape in (
-        (f"{take} is best: {percent(chance)}", True, BLUE, ""),
-        (f"another is: {percent(1.0 - chance)}", False, VERMILION, "/"),
-    ):
-        mine = [row for row in rows if (row["to"] > 0.0) == wins]
-        ends = [(math.log1p(row["from"]), math.log1p(row["to"])) for row in mine]
-        traces.append(
-            {
-                "type": "bar",
-                "name": name,
-                "x": [(a + b) / 2.0 for a, b in ends],
-                "width": [b - a for a, b in ends],
-                "y": [100.0 * row["share"] for row in mine],
-                "marker": {"color": colour, "pattern": hatch(shape)},
-            }
-        )
-    ticks = {
-        rows[0]["from"]: "-75%",
-        -0.5: "-50%",
-        0.0: "same",
-        1.0: "+100%",
-        rows[-1]["to"]: "+300%",
-    }
-    title = f"the best other choice costs, over {take}<br>(outermost bars: or beyond)"
-    layout = {
-        "height": 360,
-        "barmode": "overlay",
-        "bargap": 0,
-        "xaxis": {
-            "title": {"text": title},
-            "tickvals": [math.log1p(tick) for tick in ticks],
-            "ticktext": list(ticks.values()),
-        },
-        "yaxis": {"title": {"text": "share of draws (%)"}},
-    }
-    return Figure(
-        "margin",
-        f"By how much {found['advised']} wins or loses",
-        {"data": traces, "layout": layout},
-        f"Shares of the draws by what the best other choice costs over {found['advised']}.",
-    )
 
 
 def _rests(

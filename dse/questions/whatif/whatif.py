@@ -17,7 +17,7 @@ from dse.catalog import Catalog, load_catalog
 from dse.economics.evidence import evidence_words
 from dse.economics.priced import inputs_words, price_documents, price_parts
 from dse.errors import InputError, NothingFeasible
-from dse.options import MODEL, Opt
+from dse.options import CHIP, MODEL, Opt
 from dse.physics.workload import POISSON
 from dse.problem.demanded import Demanded
 from dse.problem.loads import load_row
@@ -104,45 +104,21 @@ def whatif(
     changes: Mapping[str, str] | None = None,
     *,
     model: Annotated[str | Path | None, MODEL] = None,
-    chips: Annotated[
-        tuple[str, ...], Opt("Chip id, or the path of a chip file; once for each.", flag="chip")
-    ] = (),
-    scenario: Annotated[str | None, Opt("Scenarios of a YAML file.", metavar="FILE")] = None,
-    sweeps: Annotated[
-        tuple[str, ...],
-        Opt("The winner at N steps of an input.", flag="sweep", metavar="INPUT=A..B:N"),
-    ] = (),
-    sensitivities: Annotated[
-        bool, Opt("Elasticities, shadow prices, and twice each figure of a chip.")
-    ] = False,
-    break_even: Annotated[bool, Opt("Prices, use, demand and load at which chips tie.")] = False,
-    equal: Annotated[
-        tuple[str, ...], Opt(f"Who wins at equal {', '.join(KINDS)}.", metavar="KIND")
-    ] = (),
-    at: Annotated[
-        str | None, Opt("Level of --equal, such as 100kW or 30ms (default: the winner's).")
-    ] = None,
-    demand: Annotated[
-        str | None,
-        Opt("Tokens to serve: 1B/day; with --uncertain 1B/day..4B/day.", metavar="TOKENS/TIME"),
-    ] = None,
-    peak_over_average: Annotated[
-        str | None, Opt("Peak of the demand over its average (default: 1).", metavar="X")
-    ] = None,
-    limits: Annotated[
-        tuple[str, ...], Opt('Another limit: "predicted_loss <= 1.9".', flag="limit")
-    ] = (),
-    objective: Annotated[str | None, Opt("What the winner is best in (default: the cost).")] = None,
-    uncertain: Annotated[bool, Opt("How sure the winner is, and what to measure next.")] = False,
-    points: Annotated[
-        tuple[str, ...], Opt("Point of STUDY whose shape it is; several compare.", flag="point")
-    ] = (),
-    require: Annotated[
-        str | None, Opt("What this chip must have to enter the front of STUDY.", metavar="CHIP")
-    ] = None,
-    price_basis: Annotated[
-        str | None, Opt("Price basis of a model (default: rental_3yr).", metavar="BASIS")
-    ] = None,
+    chips: Annotated[tuple[str, ...], CHIP] = (),
+    scenario: str | None = None,
+    sweeps: tuple[str, ...] = (),
+    sensitivities: bool = False,
+    break_even: bool = False,
+    equal: tuple[str, ...] = (),
+    at: str | None = None,
+    demand: str | None = None,
+    peak_over_average: str | None = None,
+    limits: tuple[str, ...] = (),
+    objective: str | None = None,
+    uncertain: bool = False,
+    points: tuple[str, ...] = (),
+    require: str | None = None,
+    price_basis: str | None = None,
     catalog: Catalog | None = None,
     progress: Callable[[str], None] = lambda _: None,
     **fields: Any,
@@ -389,9 +365,9 @@ def _short(change: Change) -> str:
     return f"{of} {name} {change.written}".strip()
 
 
-def _listed(document: Json) -> dict[str, list[Json]]:
+def _listed(document: Json) -> dict[str, Sequence[Json]]:
     """The rows of every question, as whatif.csv holds them."""
-    rows = {
+    rows: dict[str, Sequence[Json]] = {
         name: [{key: one for key, one in row.items() if key != "old_winner"} for row in value]
         for name, value in document.items()
         if isinstance(value, list) and value and isinstance(value[0], Mapping)
