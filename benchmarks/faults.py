@@ -341,7 +341,7 @@ def cannot(what: str) -> str:
     if what in ("disk full", "read-only") and os.geteuid() != 0:
         return "needs root"
     if what.startswith("PostgreSQL") and not (program("initdb") and find_spec("psycopg")):
-        return "tests/extra/install.sh and dse[postgres] install it"
+        return "tests/extra/install.sh and the extra postgres install it"
     return ""
 
 

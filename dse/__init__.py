@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dse.answer.answer import Answer
     from dse.catalog import load_catalog
     from dse.questions.check.ask import check
+    from dse.questions.claims import claims
     from dse.questions.compare.ask import compare
     from dse.questions.estimate.ask import estimate, fewest_chips
     from dse.questions.export import export
@@ -42,6 +43,7 @@ __all__ = [
     "Answer",
     "Study",
     "check",
+    "claims",
     "compare",
     "estimate",
     "export",
@@ -62,6 +64,7 @@ _PLACES = {
     "Answer": "dse.answer.answer",
     "Study": "dse.study.result",
     "check": "dse.questions.check.ask",
+    "claims": "dse.questions.claims",
     "compare": "dse.questions.compare.ask",
     "estimate": "dse.questions.estimate.ask",
     "export": "dse.questions.export",
@@ -79,11 +82,13 @@ _PLACES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module 'dse' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_PLACES[name]), name)
-    return found
+if not TYPE_CHECKING:  # a checker knows the names from above, and reports a misspelt one
+
+    def __getattr__(name: str) -> Any:
+        if name not in _PLACES:
+            raise AttributeError(f"module 'dse' has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(_PLACES[name]), name)
+        return found
 
 
 def __dir__() -> list[str]:

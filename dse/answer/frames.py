@@ -40,7 +40,7 @@ from dse.vocabulary import quantity
 def column(key: str, **more: Any) -> Column:
     """The column of a key of the vocabulary; one of words has no kind."""
     row = quantity(key)
-    return Column(key, row.short, kind_of(key), explain=row.meaning, **more)
+    return Column(key, row.short, key if kind_of(key) else "", explain=row.meaning, **more)
 
 
 def frame(

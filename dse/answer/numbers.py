@@ -230,6 +230,7 @@ KINDS: Mapping[str, Callable[[float, int], str]] = {
     "ratio": ratio,
     "fixed": significant,
     "signed": signed,
+    "signed4": lambda value, digits: f"{value:+.4f}",
     "change": lambda value, digits: tenths(value, sign=True),
     "tenths": lambda value, digits: tenths(value),
 }

@@ -122,8 +122,11 @@ def _parameter(parameter: inspect.Parameter) -> click.Parameter:
         kind = next(one for one in get_args(kind) if one is not type(None))
     required = parameter.default is inspect.Parameter.empty
     if opt.positional:
-        where = NoModel() if parameter.name in ("study", "plan") else None
-        return click.Argument([parameter.name], required=required, type=where)
+        nargs, metavar = (-1 if several else 1), opt.metavar or None
+        kind = NoModel() if parameter.name in ("study", "plan") else None
+        return click.Argument(
+            [parameter.name], required=required, nargs=nargs, metavar=metavar, type=kind
+        )
     row = find(parameter.name)
     said = opt.help or (f"{row.meaning[0].upper()}{row.meaning[1:]}." if row else "")
     more: dict[str, Any] = {"help": said, "multiple": several, "metavar": opt.metavar or None}

@@ -36,6 +36,15 @@ class Document:
             path = path[:-1]
         return self.lines.get(path, 1)
 
+    def written(self, path: KeyPath) -> Any:
+        """What stands at a key path; None where nothing does."""
+        found: Any = self.data
+        for part in path:
+            there = isinstance(found, list | tuple) and isinstance(part, int) and part < len(found)
+            mapped = isinstance(found, Mapping) and part in found
+            found = found[part] if there or mapped else None
+        return found
+
     def error(self, path: KeyPath, message: str, accepted: str | None = None) -> InputError:
         place = {"file": self.file, "line": self.line(path)} if self.file else {}
         return InputError(message, field=dotted(path), accepted=accepted, **place)

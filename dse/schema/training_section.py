@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from dse.errors import InputError
@@ -10,8 +9,6 @@ from dse.record import record
 from dse.schema.catalog import Catalog
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import Costs
-from dse.schema.loader import Document, KeyPath
-from dse.schema.metrics import METRICS
 from dse.schema.owning import lacks_for_owning
 from dse.schema.reader import Field, Mistakes, Place, Quantity, Share, Table
 from dse.schema.training_run import TrainingTerms
@@ -55,25 +52,6 @@ def _check_chip(terms: TrainingTerms, catalog: Catalog, costs: Costs | None) -> 
         lacking = None if priced else f"{terms.chip} has no price on basis {terms.price_basis}"
     if lacking is not None:
         raise InputError(lacking, field="chip", accepted="a chip with a price, or price_basis")
-
-
-def check_training_metrics(document: Document, mistakes: Mistakes) -> None:
-    """A metric of training or life without its section is a mistake."""
-    objectives, limits = (document.data.get(key) for key in ("objectives", "constraints"))
-    named: list[tuple[KeyPath, str]] = []
-    if isinstance(objectives, Mapping):
-        named += [(("objectives", str(name)), str(name)) for name in objectives]
-    if isinstance(limits, list | tuple):
-        named += [
-            (("constraints", k), text.split()[0])
-            for k, text in enumerate(map(str, limits))
-            if text.strip()
-        ]
-    for path, name in named:
-        for prefix, section in SECTIONS.items():
-            missing = name in METRICS and name.startswith(prefix) and name not in ALWAYS
-            if missing and section not in document.data:
-                mistakes.add(path, f"{name} without {section}:", f"the section {section}:")
 
 
 # The forecast of a model's life in a space file (`lifetime:`).

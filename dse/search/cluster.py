@@ -112,7 +112,7 @@ def _distributed() -> Any:
         raise InputError(
             "a Dask cluster needs the library distributed, which is not installed",
             field="--cluster",
-            accepted="pip install 'dse[cluster]'",
+            accepted="pip install distributed",
         ) from error
 
 

@@ -259,7 +259,7 @@ def gp_sampler(seed: int) -> BaseSampler:
         raise InputError(
             "the Gaussian-process sampler needs torch, which is not installed",
             field="--engine gp",
-            accepted="pip install 'dse[gp]', or another engine",
+            accepted="pip install torch, or another engine",
         )
     return optuna.samplers.GPSampler(
         n_startup_trials=20, seed=seed, warn_independent_sampling=False

@@ -14,8 +14,8 @@ import yaml
 from dse.cli.options import DEPLOYED
 from dse.schema.axes import AXES
 from dse.schema.backend import TUNINGS
-from dse.schema.plan import NOT_OF_A_PLAN, PLAN
-from dse.schema.workloads import SERVED, WORKLOAD
+from dse.schema.plan import NOT_OF_A_PLAN, Plan
+from dse.schema.workloads import SERVED, WorkloadSpec
 from tests.cli.conftest import dse
 
 SPACE: dict[str, Any] = {
@@ -53,7 +53,7 @@ CLASS: dict[str, Any] = {
 
 def fleet_of(tmp_path: Path, *, code: int = 0, **more: Any) -> Any:
     """What `dse fleet` says of a plan of one class with further fields: its JSON, or its error."""
-    own = {name: more.pop(name) for name in list(more) if name in PLAN.names}
+    own = {name: more.pop(name) for name in list(more) if name in Plan.table.names}
     plan = {"name": "p", "title": "p", "quarters": 1, "price_basis": "rental_3yr", **own}
     plan |= {"demand": [CLASS | more], "chips": [{"chip": "h200_sxm"}]}
     path = tmp_path / "plan.yaml"
@@ -69,11 +69,11 @@ def rate(answer: Any) -> float:
 
 
 def test_every_field_of_a_deployment_is_one_of_a_plan_or_named_with_the_reason():
-    listed: Any = next(field.kind for field in PLAN.fields if field.name == "demand")
-    demand = listed.kind
-    here = {*PLAN.names, *demand.names, *demand.elsewhere, *NOT_OF_A_PLAN}
+    listed: Any = next(field.kind for field in Plan.table.fields if field.name == "demand")
+    demand = listed.kind.table
+    here = {*Plan.table.names, *demand.names, *demand.elsewhere, *NOT_OF_A_PLAN}
     there = {name for name, rule in AXES.items() if rule.section != "model"}
-    assert there | {*WORKLOAD.names} <= here
+    assert there | {*WorkloadSpec.table.names} <= here
 
 
 def taken(verb: str) -> set[str | None]:

@@ -262,7 +262,7 @@ def dask(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[str, list[subprocess.Popen]]]:
     if importlib.util.find_spec("distributed") is None:
-        pytest.skip("no Dask here: pip install 'dse[cluster]'")
+        pytest.skip("no Dask here: pip install '.[cluster]'")
     monkeypatch.setenv("DASK_TEMPORARY_DIRECTORY", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", os.getcwd())
     from distributed import Client

@@ -256,7 +256,14 @@ def test_demand_is_served_by_whole_instances() -> None:
 
 
 def row(chip: str, usd: float) -> PriceRow:
-    return PriceRow(chip, "on_demand", usd, "p", "2026-11", "s", "", 2)
+    return PriceRow(
+        chip=chip,
+        basis="on_demand",
+        usd_per_chip_hour=usd,
+        provider="p",
+        date="2026-11",
+        source="s",
+    )
 
 
 def test_price_intervals_are_of_the_price_and_the_quotes_that_the_evidence_names() -> None:

@@ -355,11 +355,16 @@ def _answer(found: Json) -> Answer:
         what = f"a {QUANTITIES[first['quantity']]} of {first['needed']}{factor}{alone}"
         said = f"enters the front of {study} ({size} points) with {what}"
     shown = [
-        {**row, "quantity": QUANTITIES[row["quantity"]], "enters": _entry_words(row["entry"])}
+        {
+            **row,
+            "needed_factor": row["factor"],
+            "quantity": QUANTITIES[row["quantity"]],
+            "enters": _entry_words(row["entry"]),
+        }
         for row in helped
     ]
     caption = "What the chip needs, each quantity changed alone"
-    keys = ("quantity", "now", "needed", "factor", "enters")
+    keys = ("quantity", "now", "needed", "needed_factor", "enters")
     blocks: list[Block] = [of_rows("requirements", caption, shown, keys)] if helped else []
     refused: dict[str, list[str]] = {}
     for row in found["requirements"]:

@@ -311,14 +311,14 @@ def _ties(facts: Json) -> list[Block]:
             across="utilisation (%)",
         )
         left, prices = facts["owning_left_out"], [row["price"] for row in owned]
-        keys = ("owned_at_full_use", "committed_usd_per_hour", "rent_usd_per_hour", "utilisation")
+        keys = ("owned_at_full_use", "committed_usd_per_hour", "rent_usd_per_hour")
         blocks += [
             picture,
             of_rows(
                 "owning",
                 "Owning against renting, per chip-hour",
-                owned,
-                ("chip", *keys, "demand_output_tokens_per_s", "instance"),
+                [{**row, "owning_wins_from": row["utilisation"]} for row in owned],
+                ("chip", *keys, "owning_wins_from", "demand_output_tokens_per_s", "instance"),
                 *([f"No price or power to own it at: {', '.join(left)}."] if left else []),
             ),
             replace(price_parts(prices, f"{PARTS}, always busy"), on_console=False),

@@ -408,10 +408,11 @@ def _tables(found: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list
     ends = [[show(metric, end) for end in row["interval"]] for row in rows]
     shown = [
         {**row, metric: row["predicted"], "between": " to ".join(end)}
+        | {"worst_regret_at_ends": row["worst_regret"]}
         for row, end in zip(rows, ends, strict=True)
     ]
     keys = ("words", "efficiency", metric, "between", "chance_first", "expected_regret")
-    more = ("regret_95", "worst_regret", "chance_misses_limits")
+    more = ("regret_95", "worst_regret_at_ends", "chance_misses_limits")
     caption = "Choices, the one most often first on top"
     blocks: list[Block] = [of_rows("choices", caption, shown, (*keys, *more), MEANING)]
     if learn := found["measure_next"]:
