@@ -64,6 +64,7 @@ MOVED = {
     "spaces check": "catalog spaces check",
     "explain": "estimate --detail",
     "risk": "whatif --uncertain",
+    "levers": "whatif --model MODEL --chip CHIP --sensitivities",
     "traffic": "fleet --model MODEL --chip CHIP --trace FILE",
     "rediscover": "compare SPACE MODEL",
     "worker": "run SPACE --storage URL for an Optuna sampler, run SPACE --cluster ADDRESS",

@@ -98,7 +98,8 @@ def test_a_chip_enters_at_a_price_of_ones_own(
     assert not shipped["stale"]
     assert own["stale"]
     assert "Prices rest on" not in dse(*asked).out
-    assert "own price of mine.csv" in " ".join(dse(*asked, "--prices", mine).out.split())
+    mine_said = dse(*asked, "--prices", mine, "--detail").out
+    assert "own price of mine.csv" in " ".join(mine_said.split())
 
 
 def test_requirements_are_priced_as_the_study_was(

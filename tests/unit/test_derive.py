@@ -311,18 +311,6 @@ def test_a_point_of_the_front_does_not_enter_again() -> None:
     assert entering(front, Evaluation(front * 0.99, G)).all()
 
 
-def test_a_margin_asks_for_more_than_a_hair() -> None:
-    front, G = np.array([[1.0, 2.0], [2.0, 1.0]]), np.zeros((1, 1))
-    closer = Evaluation(np.array([[0.99, 1.5]]), G)
-    assert entering(front, closer, np.array([0.005, 1e-9])).all()
-    assert entering(front, closer, np.array([0.02, 1e-9])).all()  # better by half in the second
-    beside = Evaluation(np.array([[1.99, 1.5]]), G)
-    assert entering(front, beside, 1e-9).all()
-    assert not entering(
-        front, Evaluation(np.array([[1.99, 1.99]]), G), np.array([0.02, 0.02])
-    ).any()
-
-
 def test_half_the_time_of_memory_at_twice_the_bandwidth(catalog: Catalog) -> None:
     own = derive(catalog, "h200_sxm", ["hbm_bandwidth=2x"])
     machines = compile_machines(with_own_chips(catalog, [own]), ["h200_sxm", own.chip.id])

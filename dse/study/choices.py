@@ -2,16 +2,14 @@
 
 A choice is a chip in the configuration (degrees and formats) that is cheapest at the prediction.
 Requests in flight are chosen again in every draw, as an operator turns them until the latencies are
-met. The configuration is not: only a buyer who has measured several knows which is best. Such a
-buyer may keep more configurations, which are then chosen again as well; among many independent
-errors one is lucky, so that every chip looks cheaper. Requests in flight are kept unless others of
-the same configuration beat them in cost and in all limited times.
+met. The configuration is not: only a buyer who has measured several knows which is best. Loads are
+kept unless others beat them in cost and in all limited times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +22,7 @@ from dse.problem.describe import describe_deployment
 from dse.problem.evaluate import Metrics
 from dse.problem.objective import KNOWN, PhysicsProblem, without_pools
 from dse.quality.own_runs import Doubt
+from dse.record import record
 from dse.schema.calibration import KINDS
 from dse.schema.metrics import METRICS, Limit
 from dse.schema.own_config import model_of
@@ -34,14 +33,13 @@ from dse.study.robust import LOSS, ends
 
 CHUNK = 12_000
 LARGEST = 3_000_000  # points that are enumerated
-RETUNED = 12  # configurations of each chip that are kept where all are tried
 IN_FLIGHT = "concurrency"
 MIXED = -1  # in the place of a chip: two kinds
 LOOSE = 4.0  # a deployment beyond a limit by more never comes within it
-Progress = Callable[[str, int, int], None]
+Progress = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Moved:
     """A metric and how errors move it: value exp(z up) where z > 0, value exp(z down) else; all
     (k,), with z = 1 and -1 the slow and the fast end of the 80% interval."""
@@ -51,11 +49,11 @@ class Moved:
     down: Floats
 
     def at(self, z: Floats) -> Floats:
-        """(N, k) for errors z (N, k)."""
+        """(N, k) for errors z (N, 1)."""
         return self.value * np.exp(z * np.where(z > 0.0, self.up, self.down))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Held:
     """A limit on a metric that errors move; `sign` as in `dse.schema.metrics.Limit`."""
 
@@ -64,7 +62,7 @@ class Held:
     limit: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LossHeld:
     """A limit on the predicted loss under a law that was moved to runs: `loss` (k,) nats, and what
     the runs leave of it."""
@@ -78,17 +76,15 @@ class LossHeld:
         return self.loss + self.doubt.moved(numbers.T[:, :, None]) <= self.limit
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Choice:
-    """A chip and its k deployments, of `shape` where several are compared. `configuration` (k,)
-    numbers those that share an error; `requests_per_s` (k,) is what one deployment serves; `best`
-    is the row that is cheapest at the prediction within the limits, `kind` how its kernel laws are
-    known."""
+    """A chip and its k deployments, of `shape` where several are compared, which share one error.
+    `requests_per_s` (k,) is what one deployment serves; `best` is the row that is cheapest at the
+    prediction within the limits, `kind` how its kernel laws are known."""
 
     chip: str
     cost: Moved
     held: tuple[Held, ...]
-    configuration: NDArray[np.intp]
     requests_per_s: Floats
     best: int
     kind: str
@@ -101,26 +97,17 @@ class Choice:
         return f"{self.chip} ({self.shape})" if self.shape else self.chip
 
     @property
-    def configurations(self) -> int:
-        return int(self.configuration.max()) + 1
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """What names each configuration on its chip: a deployment less its requests in flight."""
-        _, rows = np.unique(self.configuration, return_index=True)
-        held = [
-            sorted(
-                (name, value) for name, value in self.deployments[row].items() if name != IN_FLIGHT
-            )
-            for row in rows
-        ]
-        return tuple(f"{self.chip} {one}" for one in held)
+    def key(self) -> str:
+        """The chip and its configuration: a deployment less its requests in flight."""
+        own = self.deployments[0].items()
+        return f"{self.chip} {sorted(pair for pair in own if pair[0] != IN_FLIGHT)}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Choices:
     """`priced`: the objective is in dollars, so that prices move it. `left_out` says why a chip is
-    no choice. `points` were evaluated."""
+    no choice. `points` were evaluated. `shared` is the part of an error's variance that is the
+    chip's."""
 
     objective: str
     items: tuple[Choice, ...]
@@ -137,11 +124,11 @@ def choices_of(
     problem: PhysicsProblem,
     objective: str | None = None,
     config: Mapping[str, Any] | None = None,
-    configurations: int = 1,
-    progress: Progress = lambda what, done, total: None,
+    progress: Progress = lambda text: None,
 ) -> Choices:
     """Every chip of the space with the model of the space, or with the shape `config` of a point,
-    in its cheapest `configurations`.
+    in its cheapest configuration; judged by the objective asked for, else by the price among those
+    of the space, else by the first that an interval is known of.
 
     Raises InputError for a space whose model is searched where no `config` is given, for a space
     too large and an objective that no interval is known of, and NothingFeasible where no chip keeps
@@ -149,16 +136,22 @@ def choices_of(
     """
     if config is not None:
         without_pools(problem)
-    named = _objective(problem, objective)
+    usable = [m for m in CLASS if METRICS[m].log and METRICS[m].direction == "minimize"]
+    own = [o.metric for o in problem.objectives if o.metric in usable]
+    named = objective or next((m for m in own if "usd" in m), own[0] if own else None)
+    if named not in usable:
+        said = "no objective of the space has an interval" if named is None else f"read {named!r}"
+        raise InputError(said, field="--objective", accepted=", ".join(usable))
     parts: list[_Rows] = []
     batches: list[CandidateBatch] = []
     points = 0
-    for tried, total in _tried(problem, config):
-        part, kept = _rows(problem, named, tried)
-        parts.append(part)
-        batches.append(kept)
-        points += len(tried.batch)
-        progress("deployments", points, total)
+    for batch, metrics, columns, total in _tried(problem, config):
+        found = _rows(problem, named, batch, metrics, columns)
+        kept = np.flatnonzero(found.pop("ok"))
+        parts.append({name: column[..., kept] for name, column in found.items()})
+        batches.append(batch[kept])
+        points += len(batch)
+        progress(f"{points:,} of {total:,} deployments")
     table = {name: np.concatenate([part[name] for part in parts], axis=-1) for name in parts[0]}
     items, left_out = [], {}
     if (table["excess"][table["chip"] == MIXED] <= 1.0).any():
@@ -170,7 +163,7 @@ def choices_of(
         if not (table["excess"][rows] <= 1.0).any():
             left_out[chip] = "no deployment of the space keeps the limits at the prediction"
             continue
-        items.append(_choice(problem, chip, table, batches, rows, configurations))
+        items.append(_choice(problem, chip, table, batches, rows))
     if not items:
         raise NothingFeasible("no chip of the space keeps the limits: `dse run` counts the reasons")
     return Choices(named, tuple(items), left_out, points, problem.machines.shared_error)
@@ -178,47 +171,26 @@ def choices_of(
 
 def joined(shapes: Mapping[str, Choices]) -> Choices:
     """The choices of several shapes, by the names of these, as one."""
-    first = next(iter(shapes.values()))
+    each = [(name, of) for name, of in shapes.items()]
     return replace(
-        first,
-        items=tuple(replace(item, shape=name) for name, of in shapes.items() for item in of.items),
-        left_out={
-            f"{chip} ({name})": why
-            for name, of in shapes.items()
-            for chip, why in of.left_out.items()
-        },
-        points=sum(of.points for of in shapes.values()),
+        each[0][1],
+        items=tuple(replace(item, shape=name) for name, of in each for item in of.items),
+        left_out={f"{chip} ({n})": why for n, of in each for chip, why in of.left_out.items()},
+        points=sum(of.points for _, of in each),
     )
 
 
-def _objective(problem: PhysicsProblem, asked: str | None) -> str:
-    """The one asked for; else the price among the objectives of the space, else the first of them
-    that an interval is known of."""
-    usable = [m for m in CLASS if METRICS[m].log and METRICS[m].direction == "minimize"]
-    own = [o.metric for o in problem.objectives if o.metric in usable]
-    found = asked or next((m for m in own if "usd" in m), own[0] if own else None)
-    if found not in usable:
-        said = "no objective of the space has an interval" if found is None else f"read {found!r}"
-        raise InputError(said, field="--objective", accepted=", ".join(usable))
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Tried:
-    """n candidates: `points` (n,) are their places in the space, None of those of a shape's own;
-    `key` (j, n) columns that deployments with the same error share: all but requests in flight."""
-
-    batch: CandidateBatch
-    metrics: Metrics
-    chip: NDArray[np.intp]
-    key: Floats
-    points: NDArray[np.int64] | None = None
+# Candidates that keep all but the limits that errors move, and these within LOOSE. Every array ends
+# in (n,): `chip`; `point` of the space, -1 of a shape's own; `key` (j, n) columns that deployments
+# with the same error share: all but requests in flight; `excess` is the largest used / limit;
+# `cost` and each of `held` (3, n) are the arrays of a Moved; `requests_per_s`; `kind`.
+_Rows = Mapping[str, NDArray[Any]]
 
 
 def _tried(
     problem: PhysicsProblem, config: Mapping[str, Any] | None
-) -> Iterator[tuple[_Tried, int]]:
-    """(candidates, all there are) in chunks."""
+) -> Iterator[tuple[CandidateBatch, Metrics, _Rows, int]]:
+    """(candidates, their metrics, columns chip, key and point, all there are) in chunks."""
     study, chips = problem.study, len(problem.machines.ids)
     if config is not None:
         model = problem.model or model_of(dict(config), str(study.path))
@@ -227,21 +199,21 @@ def _tried(
             one.chip[:] = code
             for start in range(0, len(one), CHUNK):
                 batch = one[start : start + CHUNK]
+                columns = {"chip": batch.chip, "key": _key(batch), "point": np.full(len(batch), -1)}
                 metrics = problem.metrics_of(batch, problem.machines)
-                yield _Tried(batch, metrics, batch.chip, _key(batch)), sum(map(len, each))
+                yield batch, metrics, columns, sum(map(len, each))
         return
+    size, where = problem.space.size, str(study.path)
     if problem.model is None:
         raise InputError(
             "the space searches shapes, and the cheapest is the smallest of them",
-            file=str(study.path),
+            file=where,
             field="model",
             accepted="one model, or a study of this space with --point: the shape of that point",
         )
-    size = problem.space.size
     if size > LARGEST:
-        raise InputError(
-            f"{size:,} points", file=str(study.path), field="axes", accepted=f"at most {LARGEST:,}"
-        )
+        message = f"{size:,} points"
+        raise InputError(message, file=where, field="axes", accepted=f"at most {LARGEST:,}")
     names = enumerate(problem.space.names)
     kept = [k for k, name in names if name.removeprefix("decode_") != IN_FLIGHT]
     for start in range(0, size, CHUNK):
@@ -250,14 +222,8 @@ def _tried(
         batch, metrics = problem.batch(index), problem.metrics(index)
         kinds = problem.kinds(batch, index)
         chip = np.where(kinds.first == kinds.second, kinds.second, MIXED)
-        yield _Tried(batch, metrics, chip, index[:, kept].T.astype(np.float64), ids), size
-
-
-# Candidates that keep all but the limits that errors move, and these within LOOSE. Every array ends
-# in (n,): `chip`; `point` of the space; `key` (j, n) names configurations; `excess` is the largest
-# used / limit; `cost` and each of `held` (3, n) are the arrays of a Moved; `requests_per_s`;
-# `kind`.
-_Rows = Mapping[str, NDArray[Any]]
+        columns = {"chip": chip, "key": index[:, kept].T.astype(np.float64), "point": ids}
+        yield batch, metrics, columns, size
 
 
 def _moving(problem: PhysicsProblem) -> list[Limit]:
@@ -265,9 +231,14 @@ def _moving(problem: PhysicsProblem) -> list[Limit]:
     return [limit for limit in problem.limits if _as(limit.metric) in CLASS]
 
 
-def _rows(problem: PhysicsProblem, objective: str, tried: _Tried) -> tuple[_Rows, CandidateBatch]:
-    """The candidates that may be chosen."""
-    batch, metrics = tried.batch, tried.metrics
+def _rows(
+    problem: PhysicsProblem,
+    objective: str,
+    batch: CandidateBatch,
+    metrics: Metrics,
+    columns: _Rows,
+) -> dict[str, NDArray[Any]]:
+    """The columns of candidates, and `ok` (n,): those that may be chosen."""
     moving, found = _moving(problem), problem.judge(metrics)
     texts = [limit.text for limit in moving]
     fixed = [j for j, name in enumerate(problem.constraints) if name != KNOWN and name not in texts]
@@ -279,24 +250,21 @@ def _rows(problem: PhysicsProblem, objective: str, tried: _Tried) -> tuple[_Rows
         excess = np.maximum(excess, ratio if limit.sign > 0.0 else 1.0 / ratio)
         held[f"held {k}"] = np.stack([used, *ends(_as(limit.metric), metrics)])
     cost = metrics.values[objective]
-    ok = (found.G[:, fixed] <= 0.0).all(axis=1) & np.isfinite(cost) & (excess <= LOOSE)
     output = sum(
         (load.weight or 0.0) * (load.output_tokens or 0) for load in problem.study.workloads
     )
-    columns = {
-        "chip": tried.chip,
-        "key": tried.key,
-        "point": np.full(len(batch), -1) if tried.points is None else tried.points,
+    made = {
+        **columns,
+        "ok": (found.G[:, fixed] <= 0.0).all(axis=1) & np.isfinite(cost) & (excess <= LOOSE),
         "excess": excess,
         "cost": np.stack([cost, *ends(objective, metrics)]),
         **held,
         "requests_per_s": metrics.values["output_tokens_per_s"] / output,
         "kind": metrics.provenance,
     }
-    if (doubt := metrics.quality.doubt) is not None and loss_limit(problem) is not None:
-        columns["loss"] = np.stack([metrics.values[LOSS], doubt.leverage, *doubt.columns])
-    kept = np.flatnonzero(ok)
-    return {name: column[..., kept] for name, column in columns.items()}, batch[kept]
+    if (doubt := metrics.quality.doubt) is not None and _loss_limit(problem) is not None:
+        made["loss"] = np.stack([metrics.values[LOSS], doubt.leverage, *doubt.columns])
+    return made
 
 
 def _as(metric: str) -> str:
@@ -306,20 +274,11 @@ def _as(metric: str) -> str:
 
 def _key(batch: CandidateBatch) -> Floats:
     """That of candidates."""
-    columns = [
-        batch.tensor_parallel,
-        batch.pipeline_parallel,
-        batch.data_parallel,
-        batch.expert_parallel,
-        batch.replicas,
-        batch.kv_dtype,
-        *(batch.weight_dtype[part] for part in sorted(batch.weight_dtype)),
-        *(
-            getattr(batch, name)
-            for name in (*OFFLOAD_AXES, *OPTIONAL_AXES, "domain")
-            if getattr(batch, name) is not None
-        ),
-    ]
+    degrees = ("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")
+    columns = [getattr(batch, name) for name in (*degrees, "replicas", "kv_dtype")]
+    columns += [batch.weight_dtype[part] for part in sorted(batch.weight_dtype)]
+    optional = (*OFFLOAD_AXES, *OPTIONAL_AXES, "domain")
+    columns += [own for name in optional if (own := getattr(batch, name)) is not None]
     return np.stack([np.asarray(column, dtype=np.float64) for column in columns])
 
 
@@ -327,28 +286,25 @@ def _choice(
     problem: PhysicsProblem,
     chip: str,
     table: _Rows,
-    batches: Sequence[CandidateBatch],
+    batches: list[CandidateBatch],
     rows: NDArray[np.intp],
-    configurations: int,
 ) -> Choice:
     """The rows of one chip that may be chosen in some draw."""
     limits = _moving(problem)
-    cost, excess = table["cost"][0], table["excess"]
+    cost, within = table["cost"][0], table["excess"] <= 1.0
     _, configuration = np.unique(table["key"][:, rows], axis=1, return_inverse=True)
     configuration = configuration.ravel()
-    price = np.where(excess[rows] <= 1.0, cost[rows], np.inf)
     least = np.full(configuration.max() + 1, np.inf)
-    np.minimum.at(least, configuration, price)
-    order = np.argsort(least, kind="stable")[:configurations]
-    kept = []
-    for which in order[np.isfinite(least[order])]:
-        mine = rows[configuration == which]
-        columns = [cost[mine]]
-        columns += [one.sign * table[f"held {k}"][0, mine] for k, one in enumerate(limits)]
-        kept.append(mine[non_dominated(np.stack(columns, axis=1))])
-    number = np.repeat(np.arange(len(kept)), [len(mine) for mine in kept])
-    rows = np.concatenate(kept)
-    best = int(np.argmin(np.where(excess[rows] <= 1.0, cost[rows], np.inf)))
+    np.minimum.at(least, configuration, np.where(within[rows], cost[rows], np.inf))
+    rows = rows[configuration == int(np.argmin(least))]
+    columns = [cost[rows]]
+    columns += [one.sign * table[f"held {k}"][0, rows] for k, one in enumerate(limits)]
+    rows = rows[non_dominated(np.stack(columns, axis=1))]
+    best = int(np.argmin(np.where(within[rows], cost[rows], np.inf)))
+    limit, law, loss = _loss_limit(problem), problem.own_law, None
+    if limit is not None and law is not None:
+        values, leverage, *own = table["loss"][:, rows]
+        loss = LossHeld(values, limit, Doubt(tuple(own), leverage, law.posterior))
     return Choice(
         chip,
         Moved(*table["cost"][:, rows]),
@@ -356,31 +312,22 @@ def _choice(
             Held(Moved(*table[f"held {k}"][:, rows]), one.sign, one.limit)
             for k, one in enumerate(limits)
         ),
-        number,
         table["requests_per_s"][rows],
         best,
         KINDS[table["kind"][rows[best]]],
         tuple(_described(problem, batches, int(row), int(table["point"][row])) for row in rows),
-        loss=_loss_held(problem, table, rows),
+        loss=loss,
     )
 
 
-def loss_limit(problem: PhysicsProblem) -> float | None:
+def _loss_limit(problem: PhysicsProblem) -> float | None:
     """The least limit on the predicted loss, None without one."""
     limits = [one.limit for one in problem.limits if one.metric == LOSS and one.sign > 0.0]
     return min(limits, default=None)
 
 
-def _loss_held(problem: PhysicsProblem, table: _Rows, rows: NDArray[np.intp]) -> LossHeld | None:
-    limit, law = loss_limit(problem), problem.own_law
-    if limit is None or law is None:
-        return None
-    loss, leverage, *columns = table["loss"][:, rows]
-    return LossHeld(loss, limit, Doubt(tuple(columns), leverage, law.posterior))
-
-
 def _described(
-    problem: PhysicsProblem, batches: Sequence[CandidateBatch], row: int, point: int
+    problem: PhysicsProblem, batches: list[CandidateBatch], row: int, point: int
 ) -> dict[str, Any]:
     """The deployment under the names of the command line: that of a point of the space, or the row
     of `batches`, which lie one behind the other."""

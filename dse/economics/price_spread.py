@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dse.quality.own_runs import P90
 from dse.schema.prices import PriceTable
-from dse.study.robust import P90
 
 ENOUGH = 3  # rows of a chip
 CHIPS = 2  # chips with as many, to pool

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError, InputErrors
 from dse.files import full_path
-from dse.questions.whatif.demand import TOTAL as COST
+from dse.problem.demanded import TOTAL as COST
 from dse.schema.axes import POOL_AXES
 from dse.schema.catalog import is_chip_file
 from dse.schema.deployed import NO_EXPERTS, OPTIONS, Choices, full, prefill_of
@@ -38,12 +38,14 @@ BUSY = [60, 80, 100]  # percent of the time that prefill workers are, at most
 LIMITS = ("ttft_s <= 2 s", "tpot_s <= 50 ms")
 # Axes and sections of a space, as flags.
 FLAGS = {
-    "tensor_parallel": "tp",
-    "pipeline_parallel": "pp",
-    "data_parallel": "dp",
-    "expert_parallel": "ep",
-    "constraints": "limit",
-    "objectives": "objective",
+    "tensor_parallel": "--set tp",
+    "pipeline_parallel": "--set pp",
+    "data_parallel": "--set dp",
+    "expert_parallel": "--set ep",
+    "constraints": "--limit",
+    "objectives": "--objective",
+    "chip": "--chip",
+    "price_basis": "--price-basis",
 }
 
 
@@ -107,12 +109,12 @@ def space_of_model(
     axes |= {axis: value for axis, value in given.items() if value is not None}
     where, prefill = {"chip": [_place(one) for one in chips]}, prefill_of(flags, sparse)
     if not sparse and (ep or 1) > 1:
-        raise InputError(NO_EXPERTS, field="--ep", accepted="no such flag")
+        raise InputError(NO_EXPERTS, field="--set ep", accepted="1")
     if flags["disaggregated"]:
         if requests_per_second is not None or axes["replicas"] != 1:
-            option = "--replicas" if requests_per_second is None else "--requests-per-second"
+            option = "replicas" if requests_per_second is None else "requests_per_second"
             accepted = "a closed loop, of one instance beside the pools"
-            raise InputError("with --disaggregated", field=option, accepted=accepted)
+            raise InputError("with disaggregated", field=f"--set {option}", accepted=accepted)
         axes |= _pools({**(SPARSE if sparse else DENSE)}, axes, prefill)
     workload: dict[str, Any] = {
         "prompt_tokens": prompt_tokens,
@@ -194,5 +196,5 @@ def _as_flags(error: InputError) -> InputError:
     first = error.errors[0] if isinstance(error, InputErrors) else error
     section, _, name = (first.field or "").partition(".")
     name = re.split(r"(?<!prefill)[.\[]", (name or section).removeprefix("decode."))[0]
-    flag = OPTIONS.get(name, f"--{FLAGS.get(name, name).replace('_', '-')}")
+    flag = OPTIONS.get(name, FLAGS.get(name, f"--set {name}"))
     return InputError(first.message, field=flag, accepted=first.accepted)
