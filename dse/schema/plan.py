@@ -191,9 +191,8 @@ class DemandClass(Schema, kw_only=True):
     def check(self) -> DemandClass:
         """With its models, and the traffic where no trace says it."""
         stated, details = self.stated, dict(self.details)
-        drafted = {"acceptance", "draft_share"} & {*details}
-        if drafted and not self.draft_tokens:
-            raise Refused("without draft_tokens", "draft_tokens: [0, 3], too", min(drafted))
+        if "acceptance" in details and not self.draft_tokens:
+            raise Refused("without draft_tokens", "draft_tokens: [0, 3], too", "acceptance")
         model, models = (self.named.get(name) for name in ("model", "models"))
         if bool(models) == bool(model):
             raise Refused("names no model, or both", "`model: ID` or `models: [ID, ...]`")

@@ -291,12 +291,9 @@ def load_study(
     drafted = any(rule_of(axis.name) is AXES["draft_tokens"] for axis in axes)
     if drafted and workloads:
         check_acceptance(workloads, model if isinstance(model, str) else None, mistakes)
-    if modules and not any(
-        (drafted or "draft_tokens" in load.details) and "draft_share" not in load.details
-        for load in workloads
-    ):
+    if modules and not any(drafted or "draft_tokens" in load.details for load in workloads):
         message = "no effect: no workload drafts with a module"
-        accepted = "draft_tokens and acceptance in the workload, without draft_share"
+        accepted = "draft_tokens and acceptance in the workload"
         mistakes.add(("model", "num_nextn_predict_layers"), message, accepted)
     if any(axis.name == POOLS for axis in axes):
         _check_pools(document, servings, mistakes)

@@ -36,7 +36,6 @@ NAMES = {
     "recompute": ("none", "selective", "mlp", "moe", "full"),
     "schedule": ("1f1b", "interleaved", "zero_bubble", "dualpipe"),
     "site_split": ("data", "pipeline"),
-    "straggler_distribution": ("exponential", "normal", "pareto"),
 }
 
 
@@ -108,7 +107,6 @@ class TrainingTerms(Schema):
     straggler: float | None = field(
         Share(0.0, 10.0), default=None, meaning="spread of step times between chips"
     )
-    straggler_distribution: str = _word("straggler_distribution", "normal", "of these times")
     input_tokens_per_s: float | None = field(
         Then(Quantity("tokens"), _rate), default=None, meaning="of the whole input pipeline"
     )

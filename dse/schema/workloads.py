@@ -33,7 +33,6 @@ Serving = Literal["continuous", "static", "offline", "poisson"]
 # How requests are served, said alike of a workload of a space and of a class of a plan.
 SERVED = (
     Field("acceptance", Number(0, 1), None, meaning="of a drafted token"),
-    Field("draft_share", Number(0, 10), None, meaning="cost of a draft over that of a step"),
     Field("prefix_hit_rate", Number(0, below=1), None, meaning="share of the prompt cached"),
     Field("network_overlap", Number(0, 1), None, meaning="collectives behind arithmetic"),
     Field("max_running_requests", Whole(1, 10**6), None, meaning="at once on an attention rank"),
@@ -102,18 +101,18 @@ def check_details(serving: str, details: Mapping[str, Any], *, drafting: bool = 
             field="requests_per_second",
             accepted="both serving poisson and a rate, or neither",
         )
-    drafts = {"draft_tokens", "acceptance", "draft_share"} & set(details)
+    drafts = {"draft_tokens", "acceptance"} & set(details)
     if drafting and "draft_tokens" in drafts:
         raise InputError(
             "the deployment says it, too",
             field="draft_tokens",
             accepted="draft_tokens in the workload or in the deployment",
         )
-    if drafts and not drafting and not drafts >= {"draft_tokens", "acceptance"}:
+    if len(drafts) == 1 and not drafting:
         raise InputError(
-            f"read {', '.join(sorted(drafts))} alone",
+            f"read {drafts.pop()} alone",
             field="draft_tokens",
-            accepted="draft_tokens and acceptance together; draft_share with them",
+            accepted="draft_tokens and acceptance together",
         )
 
 
