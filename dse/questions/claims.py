@@ -93,7 +93,7 @@ ASKED: Mapping[str, tuple[str, str]] = {
     "estimate": ("dse.questions.estimate.ask", "estimate"),
     "fewest_chips": ("dse.questions.estimate.ask", "fewest_chips"),
     "levers": ("dse.questions.levers.ask", "levers"),
-    "rack_bounds": ("dse.questions.rack", "rack_bounds"),
+    "rack_bounds": ("dse.questions.catalog.racks", "show_rack"),
     "scale": ("dse.questions.scale", "scale"),
     "train": ("dse.questions.train.ask", "train"),
     **{name: (EVIDENCE, name) for name in ("energy", "measured", "pairs", "reached")},
