@@ -70,11 +70,12 @@ def scaled(on: Machines, field: str, factor: float) -> Machines:
             name: getattr(fabric, name).scaled(1.0, factor)
             for name in ("all_reduce", "all_gather", "all_to_all")
         }
-        per_byte = (
-            "s_per_byte", "reduce_s_per_byte", "gather_s_per_byte", "dispatch_s_per_byte",
-        )  # fmt: skip
         networks = tuple(
-            replace(one, **{name: getattr(one, name) / factor for name in per_byte})
+            replace(
+                one,
+                s_per_byte=one.s_per_byte / factor,
+                ring_s_per_byte={k: s / factor for k, s in one.ring_s_per_byte.items()},
+            )
             for one in fabric.networks
         )
         both = ("link_bytes_per_s", "pair_bytes_per_s")

@@ -50,7 +50,7 @@ MOVED = {
     "hardware derive": "catalog chips derive",
     "hardware prices": "catalog prices list",
     "hardware collectives": "scale --collectives --chip CHIP",
-    "hardware rack": "catalog racks list, or scale --rack RACK",
+    "hardware rack": "catalog racks list, or catalog racks show RACK",
     "hardware compare": "compare CHIP CHIP",
     "hardware require": "whatif STUDY --require CHIP",
     "hardware fit": "estimate --fit",

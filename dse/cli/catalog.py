@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from dse.cli.options import (
-    Whole,
     chip_files_option,
     efficiency_option,
     json_option,
@@ -259,14 +258,8 @@ def list_racks(as_json: bool) -> None:
 
 @racks.command("show")
 @click.argument("rack")
-@click.option("--cable", help="With another cable of the rack: active_copper or optical.")
-@click.option("--racks", type=Whole(1, 64), help="Domains of up to so many racks side by side.")
 @json_option
-def show_rack(rack: str, cable: str | None, racks: int | None, as_json: bool) -> None:
-    """Every figure of a rack with its source. RACK is an id, or the path of a rack file,
-    and what
-    ends its domain."""
-    from dse.questions.rack import rack_bounds
-
-    answer = rack_bounds(rack, cable=cable, racks=racks, figures=True)
-    deliver(answer, out=None, as_json=as_json)
+def show_rack(rack: str, as_json: bool) -> None:
+    """What bounds the domain of a rack, and every figure with its source. RACK is an id, or the
+    path of a rack file."""
+    _tell(as_json, "racks", "show_rack", rack)

@@ -146,61 +146,40 @@ class Group:
     # Gathered on first use: few groups run all three.
     @cached_property
     def all_reduce(self) -> Collective:
-        return self._collective(
-            self._fabric.all_reduce,
-            2.0 * self._share,
-            [
-                (2.0 * x.part, x.network.reduce_latency_s, x.network.reduce_s_per_byte)
-                for x in self.levels
-            ],
-        )
+        parts = [2.0 * x.part for x in self.levels]
+        return self._collective("all_reduce", 2.0 * self._share, parts)
 
     @cached_property
     def all_gather(self) -> Collective:
-        return self._collective(
-            self._fabric.all_gather,
-            self._share,
-            [
-                (x.part, x.network.gather_latency_s, x.network.gather_s_per_byte)
-                for x in self.levels
-            ],
-        )
+        return self._collective("all_gather", self._share, [x.part for x in self.levels])
 
     @cached_property
     def _exchange(self) -> tuple[Collective, list[Floats]]:
         """What an all-to-all takes inside the domain, with every network's latency; and of each
         network the seconds a byte that a chip sends in all."""
-        inside = self._collective(
-            self._fabric.all_to_all,
-            (self._inside - 1.0) / self._size,
-            [
-                (None, x.network.exchange_latency_s, x.network.dispatch_s_per_byte)
-                for x in self.levels
-            ],
-        )
-        leaves = [x.leaves * _at(x.network.dispatch_s_per_byte, x.cell) for x in self.levels]
+        share = (self._inside - 1.0) / self._size
+        inside = self._collective("all_to_all", share, [None] * len(self.levels))
+        leaves = [
+            x.leaves * _at(x.network.ring_s_per_byte["all_to_all"], x.cell) for x in self.levels
+        ]
         return inside, leaves
 
-    def _collective(
-        self,
-        table: DomainTable,
-        share: Floats,
-        outside: Sequence[tuple[Floats | None, NDArray[np.float64], NDArray[np.float64]]],
-    ) -> Collective:
-        """`share` of the bytes inside, and of each network (share, latency, seconds per byte): the
-        two of an all-to-all meet in `all_to_all` (None)."""
+    def _collective(self, name: str, share: Floats, parts: Sequence[Floats | None]) -> Collective:
+        """`share` of the bytes inside, and of each network its part: the two of an all-to-all meet
+        in `all_to_all` (None)."""
+        table: DomainTable = getattr(self._fabric, name)
         latency = _at(table.latency_s, self._cell)
         s_per_byte = share * _at(table.s_per_byte, self._cell)
         ramp = _at(table.ramp, self._cell)
         ramp = ramp * ramp * latency * s_per_byte
         latency = latency * self._several
         short = self._short(table, share)
-        for level, (part, latencies, rates) in zip(self.levels, outside, strict=True):
-            hops_s = _at(latencies, level.cell)
+        for level, part in zip(self.levels, parts, strict=True):
+            hops_s = _at(level.network.latency_s[name], level.cell)
             latency = latency + hops_s
             if part is None:
                 continue
-            slow = part * _at(rates, level.cell)
+            slow = part * _at(level.network.ring_s_per_byte[name], level.cell)
             s_per_byte = np.maximum(s_per_byte, slow)
             if level.network.ramp.any():
                 rise = level.network.ramp[level.chip]
@@ -208,8 +187,8 @@ class Group:
                 ramp = ramp + rise + 2.0 * np.sqrt(ramp * rise)
         if self._wait is not None:
             latency = latency + self._wait
-        shares = tuple((np.zeros(1) if part is None else part,) for part, _, _ in outside)
-        return Collective(latency, s_per_byte, ramp, share, shares, short)
+        outside = tuple((np.zeros(1) if part is None else part,) for part in parts)
+        return Collective(latency, s_per_byte, ramp, share, outside, short)
 
     def _short(self, table: DomainTable, share: Floats) -> Collective | None:
         """The algorithm for short messages of groups inside one domain."""

@@ -24,7 +24,7 @@ what the pools are together (`meet`), so that a search evaluates each worker onc
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,11 +38,10 @@ from dse.physics.machines import Machines
 from dse.physics.memory import Memory
 from dse.physics.phases import Case, case_of, decode_step, prefill_step
 from dse.physics.poisson import equilibrium
-from dse.physics.power import Draw
 from dse.physics.step import Step, layers_per_stage
 from dse.physics.workload import POISSON, Workload
 from dse.record import record
-from dse.space.candidates import CandidateBatch, Codes, Floats
+from dse.space.candidates import CandidateBatch, Codes, Floats, Rows
 
 # Shares of a worker's attention ranks that prefill at once, between which seconds are read.
 SHARES = 5
@@ -54,7 +53,7 @@ HAIR = 1e-9
 
 
 @record
-class Workers:
+class Workers(Rows):
     """n workers, each of one instance; every array (n,). `ranks` are its attention ranks, `domain`
     the chips of its scale-up domain, `cache_bytes` those of one prompt on the busiest chip, `sent`
     on all chips of the rank, `energy` that of one request above idle."""
@@ -67,19 +66,6 @@ class Workers:
     cache_bytes: Floats
     sent: Floats
     energy: PhaseEnergy
-
-    def take(self: W, rows: NDArray[np.intp]) -> W:
-        """The workers at `rows`."""
-
-        def of(value: Any) -> Any:
-            if isinstance(value, np.ndarray):
-                return value[rows]
-            return value.take(rows) if isinstance(value, PhaseEnergy) else value
-
-        return replace(self, **{f.name: of(getattr(self, f.name)) for f in fields(self)})
-
-
-W = TypeVar("W", bound=Workers)
 
 
 @record
@@ -490,8 +476,8 @@ def same_chip(first: Workers, second: Workers) -> NDArray[np.bool_]:
 
 def transfer_j(first: Workers, inside: NDArray[np.bool_]) -> Floats:
     """(n,) joules of the cache of one prompt between the pools, over links or over the network."""
-    draw = Draw(first.machines.power, first.chip)
-    return first.sent * np.where(inside, draw.link_j, draw.network_j)
+    draw = first.machines.power.of(first.chip)
+    return first.sent * np.where(inside, draw.link_j_per_byte, draw.network_j_per_byte)
 
 
 def cache_bytes(deployed: Deployed, tokens: Floats) -> Floats:

@@ -13,16 +13,13 @@ beside each other, read the weights once: what a prompt's own step would read ag
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import numpy as np
-from numpy.typing import NDArray
 
 from dse.physics.phases import Case
-from dse.physics.power import Draw, Levels, Work
+from dse.physics.power import Levels, Power, Work
 from dse.physics.step import Step
 from dse.record import record
-from dse.space.candidates import Floats
+from dse.space.candidates import Floats, Rows
 
 
 @record
@@ -88,7 +85,7 @@ def request_energy(
     """Of requests that each hold `chip_s`, (n,), chip-seconds in all; `alone` where prompts have
     steps without decodes and share them by what the batch gives (static serving)."""
     ranks = case.deployed.tensor_parallel
-    draw = Draw(case.deployed.machines.power, case.deployed.batch.chip)
+    draw = case.deployed.machines.power.of(case.deployed.batch.chip)
     prompt = ranks * case.fresh / prefill.prompt_rows
     answer = ranks * np.maximum(case.output - 1.0, 0.0) / case.tokens_per_step / decode.requests
     saved = 0.0 if alone else _read_once(case, prefill, decode)
@@ -112,7 +109,7 @@ def request_energy(
 
 
 @record
-class PhaseEnergy:
+class PhaseEnergy(Rows):
     """A request in a pool that serves one phase alone, (n,): joules above idle of its chips, as
     counted, `moved_j` of which move data; those of the network; watts of a chip, idle and above."""
 
@@ -121,9 +118,6 @@ class PhaseEnergy:
     network_j: Floats
     idle_w: Floats
     above_w: Floats
-
-    def take(self, rows: NDArray[np.intp]) -> PhaseEnergy:
-        return PhaseEnergy(*(getattr(self, f.name)[rows] for f in fields(self)))
 
     def held(self, chip_s: Floats) -> tuple[Floats, Floats]:
         """(n,) joules of chips that are held `chip_s` chip-seconds a request, waits included, and
@@ -136,7 +130,7 @@ class PhaseEnergy:
 def phase_energy(case: Case, step: Step, step_s: Floats) -> PhaseEnergy:
     """Of prefill workers, where `step` carries prompts, or of decode workers. Prompts that share a
     step are each charged with all its weights."""
-    draw = Draw(case.deployed.machines.power, case.deployed.batch.chip)
+    draw = case.deployed.machines.power.of(case.deployed.batch.chip)
     tokens = case.fresh / np.maximum(step.prompt_rows, 1e-300)
     steps = np.maximum(case.output - 1.0, 0.0) / case.tokens_per_step
     steps = steps / np.maximum(step.requests, 1e-300)
@@ -152,7 +146,7 @@ def phase_energy(case: Case, step: Step, step_s: Floats) -> PhaseEnergy:
 
 
 def _phase(
-    draw: Draw, step: Step, seconds: Floats, count: Floats, saved: Floats | float = 0.0
+    draw: Power, step: Step, seconds: Floats, count: Floats, saved: Floats | float = 0.0
 ) -> tuple[Levels, Phase]:
     """Joules of `count` such steps, work for them on chips of other ranks included and of the bytes
     of memory `saved` left out; and one chip in one of them."""

@@ -13,7 +13,7 @@ by the logarithm of how many of them a group spans.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -25,7 +25,6 @@ from dse.physics.topologies import (
     AXES,
     COLLECTIVES,
     CUBE,
-    Algorithm,
     algorithms,
     pair_bytes_per_s,
     point_to_point,
@@ -54,11 +53,11 @@ class DomainTable:
 
     latency_s: Table
     s_per_byte: Table
-    ramp: Table
+    algorithm: NDArray[np.str_]
     short_latency_s: Table
     short_s_per_byte: Table
-    algorithm: NDArray[np.str_]
     short_algorithm: NDArray[np.str_]
+    ramp: Table
 
     def scaled(self, latency: float, bandwidth: float) -> DomainTable:
         """With every latency and every bandwidth multiplied."""
@@ -74,20 +73,15 @@ class DomainTable:
 @record
 class Network:
     """A level that joins domains of the level inside it. `reach` (chips,) is how many chips one of
-    its own domains holds; `reduce_`, `gather_` and `exchange_latency_s` of an all-reduce, an
-    all-gather and an all-to-all and `reduce_`, `gather_` and `dispatch_s_per_byte`, per byte that a
-    ring sends over a chip's link, are (chips, GROUPS); the rest (chips,). `hop_s` is one message.
+    its own domains holds; `latency_s` of each of COLLECTIVES, and `ring_s_per_byte`, per byte that
+    a ring sends over a chip's link, are (chips, GROUPS); the rest (chips,). `hop_s` is one message.
     """
 
     reach: Table
     hop_s: Table
     s_per_byte: Table
-    reduce_latency_s: Table
-    gather_latency_s: Table
-    exchange_latency_s: Table
-    reduce_s_per_byte: Table
-    gather_s_per_byte: Table
-    dispatch_s_per_byte: Table
+    latency_s: Mapping[str, Table]
+    ring_s_per_byte: Mapping[str, Table]
     ramp: Table
     jitter_s: Table
     algorithm: NDArray[np.str_]
@@ -143,16 +137,9 @@ def compile_fabric(systems: Sequence[System], efficiencies: Sequence[Efficiency]
 
 
 def _domain_table(rows: list[tuple[_Best, Table]]) -> DomainTable:
-    best = [np.array(column) for column in zip(*(row[0] for row in rows), strict=True)]
-    return DomainTable(
-        latency_s=best[0],
-        s_per_byte=best[1],
-        ramp=np.array([row[1] for row in rows]),
-        short_latency_s=best[3],
-        short_s_per_byte=best[4],
-        algorithm=best[2],
-        short_algorithm=best[5],
-    )
+    best, ramps = zip(*rows, strict=True)
+    columns = (np.array(column) for column in zip(*best, strict=True))
+    return DomainTable(*columns, ramp=np.array(ramps))
 
 
 class _Curve(NamedTuple):
@@ -267,23 +254,21 @@ def _outer(system: System, place: int) -> tuple[FabricLevel, float]:
 
 
 def _network(levels: list[tuple[FabricLevel, float]]) -> Network:
-    hop = np.array([level.latency_s + level.software_s for level, _ in levels])
     label = np.array([usable(level) for level, _ in levels])
     s_per_byte = 1 / (np.array([level.reached for level, _ in levels]) * label)
     rows = {name: [_between(level, name) for level, _ in levels] for name in COLLECTIVES}
-    latency = {name: np.array([best.latency_s for best in rows[name]]) for name in COLLECTIVES}
-    wire = {name: np.array([best.s_per_byte for best in rows[name]]) for name in COLLECTIVES}
-    dispatch = 1 / (DISPATCH_FRACTION * label)
+    over_link = dict.fromkeys(COLLECTIVES, s_per_byte) | {
+        "all_to_all": 1 / (DISPATCH_FRACTION * label)
+    }
     return Network(
         reach=np.array([reach for _, reach in levels]),
-        hop_s=hop,
+        hop_s=np.array([level.latency_s + level.software_s for level, _ in levels]),
         s_per_byte=s_per_byte,
-        reduce_latency_s=latency["all_reduce"],
-        gather_latency_s=latency["all_gather"],
-        exchange_latency_s=latency["all_to_all"],
-        reduce_s_per_byte=wire["all_reduce"] * s_per_byte[:, None],
-        gather_s_per_byte=wire["all_gather"] * s_per_byte[:, None],
-        dispatch_s_per_byte=wire["all_to_all"] * dispatch[:, None],
+        latency_s={name: np.array([one.latency_s for one in rows[name]]) for name in COLLECTIVES},
+        ring_s_per_byte={
+            name: np.array([one.s_per_byte for one in rows[name]]) * over_link[name][:, None]
+            for name in COLLECTIVES
+        },
         ramp=np.array([level.ramp for level, _ in levels]),
         jitter_s=np.array([level.jitter_s for level, _ in levels]),
         algorithm=np.array([best.algorithm for best in rows["all_reduce"]]),
@@ -303,19 +288,18 @@ def _between(level: FabricLevel, name: str) -> _Best:
     twice = 2.0 if name == "all_reduce" else 1.0
     several = _SIZES > 1.0
     ring = np.where(several, twice * (_SIZES - 1.0) / _SIZES, 1.0)
+    hop_s = level.latency_s
+    first_s = hop_s + level.software_s  # of every step
     rows = [
-        (one.name, _seconds(level, one), np.where(several, one.wire / ring, 1.0))
+        (
+            one.name,
+            one.steps * first_s + (one.hops - one.steps) * hop_s,
+            np.where(several, one.wire / ring, 1.0),
+        )
         for one in algorithms(level, name, _SIZES)
         if one.name in kept
     ]
     return _two_best(rows)
-
-
-def _seconds(level: FabricLevel, one: Algorithm) -> Table:
-    """(GROUPS,) every step's software and first hop, and its further hops."""
-    return (
-        one.steps * (level.latency_s + level.software_s) + (one.hops - one.steps) * level.latency_s
-    )
 
 
 def _curve(measured: _Curve, sizes: Table) -> tuple[Table, Table, Table]:

@@ -18,7 +18,7 @@ from dse.physics.fabrics import Fabric, compile_fabric
 from dse.physics.intervals import Spread, spread_of, widened, with_first_token
 from dse.physics.kin import kin_of
 from dse.physics.power import Power, compile_power
-from dse.physics.racks import RackTable, rack_table
+from dse.physics.racks import full_of
 from dse.physics.tiers import TierTable, tier_table
 from dse.physics.unpacked import native_first, unpacked_law
 from dse.record import record
@@ -64,7 +64,7 @@ class Machines:
     stream_fixed_s: Table  # fixed cost of an element-wise kernel
     exponential_s: Table  # of one exponential; 0 where the rate is not known
     grain: GrainTable
-    rack: RackTable | None = None  # what bounds a hypothetical scale-up domain
+    racks: tuple[Rack, ...] = ()  # of each chip, what bounds a hypothetical scale-up domain
     power: Power = field(default_factory=Power)
     own_backends: tuple[str, ...] = ()  # of each chip, what its file names
     backends: tuple[Backend, ...] = ()  # that `CandidateBatch.backend` codes stand for
@@ -97,7 +97,6 @@ def compile_machines(
     systems = [catalog.systems[row.system] for row in rows]
     efficiencies = [catalog.efficiencies[row.efficiency] for row in rows]
     pairs = list(zip(rows, efficiencies, strict=True))
-    links = [np.nan_to_num(s.levels[0].bytes_per_s_per_direction, nan=np.inf) for s in systems]
     kind = np.array(
         [[_worst_kind(*pair, dtype) for dtype in DTYPES] for pair in pairs], dtype=np.intp
     )
@@ -133,12 +132,12 @@ def compile_machines(
         stream_fixed_s=np.array([e.elementwise_fixed_s for e in efficiencies]),
         exponential_s=np.array([_exponential_s(row) for row in rows]),
         grain=grain_table(rows),
-        rack=rack
-        and rack_table(
-            rack,
-            [row.tdp_w for row in rows],
-            links,
-        ),
+        racks=tuple(
+            full_of(rack, row.tdp_w, system.levels[0].bytes_per_s_per_direction)
+            for row, system in zip(rows, systems, strict=True)
+        )
+        if rack
+        else (),
     )
     machines = calibrated_machines(machines, catalog.calibration.factors)
     reached = machines.laws["gemm"].floor_of_compute[:, CODE["bf16"]]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dse.blocks import KINDS
 from dse.blocks.operators import ACTIVATION_BYTES
@@ -14,7 +13,7 @@ from dse.physics.step import layers_per_stage, weight_bytes_per_chip
 from dse.physics.tiers import SMALLEST, TierMemory, place
 from dse.record import record
 from dse.schema.backend import Backend
-from dse.space.candidates import Block, Floats
+from dse.space.candidates import Block, Floats, Rows
 
 # Live activations of one step: six hidden-sized and three feed-forward-sized buffers a token
 # (residual, norm, query-key-value, attention output, gather; gate, up, product), and logits in
@@ -24,7 +23,7 @@ FEED_FORWARD_BUFFERS = 3.0
 
 
 @record
-class Memory:
+class Memory(Rows):
     """Bytes on the busiest chip, (n,). `kv_per_request` is the cache of one request at its full
     length (prompt and output), `kv_reserved` what the backend admits one with; `admitted` the
     requests that one instance can hold, `runtime` what the backend leaves unused; `tier` what lies
@@ -39,12 +38,6 @@ class Memory:
     capacity: Floats
     admitted: Floats
     tier: TierMemory | None = None
-
-    def take(self, rows: NDArray[np.intp]) -> Memory:
-        """The chips at `rows`, (n,)."""
-        parts = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "tier"}
-        tier = None if self.tier is None else self.tier.take(rows)
-        return Memory(**{name: part.take(rows) for name, part in parts.items()}, tier=tier)
 
     def with_module(self, weights: Floats, cache: Floats, data_parallel: Floats) -> Memory:
         """With a drafting module of so many bytes on the busiest chip, and of cache for each

@@ -13,7 +13,7 @@ from dse.physics.deployed import Deployed, launched_early
 from dse.physics.machines import Machines
 from dse.physics.memory import Memory, memory
 from dse.physics.overlap import Hidden, overlap_of
-from dse.physics.power import Draw, clock, waited_s
+from dse.physics.power import clock, waited_s
 from dse.physics.queueing import Rank, together_share
 from dse.physics.speculative import (
     Drafts,
@@ -173,7 +173,7 @@ def run_step(case: Case, work: Work, *, parts: bool) -> Step:
     full = Step(deployed, work, keep=keep)
     if not deployed.power_capped:
         return full
-    draw = Draw(deployed.machines.power, deployed.batch.chip)
+    draw = deployed.machines.power.of(deployed.batch.chip)
     slowed = Step(deployed.at_clock(clock(draw, full.ledger)), work, keep=keep)
     ledger, waited = slowed.ledger, waited_s(draw, slowed.ledger)
     assert ledger.clock is not None

@@ -36,8 +36,8 @@ clock does not save is waited out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
-from typing import Protocol
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,9 @@ from dse.record import record
 from dse.schema.chip import Chip
 from dse.schema.energy import EnergyConstants
 from dse.space.candidates import Codes, Floats
+
+if TYPE_CHECKING:
+    from dse.physics.ledger import Ledger
 
 Table = NDArray[np.float64]
 # Side of the matrix product at which a chip is taken to draw its rated power: each of its three
@@ -57,38 +60,31 @@ def _none() -> Table:
     return np.zeros(0)
 
 
-class Counted(Protocol):
-    """What a step says of itself (`dse.physics.ledger`), (n,) each."""
-
-    seconds: Floats
-    peak_s: Floats
-    compute_slope_s: Floats
-    bytes: Floats
-    clock: Floats | None
-
-    @property
-    def link_bytes(self) -> Floats: ...
-
-    @property
-    def scale_out_bytes(self) -> Floats: ...
-
-
 @record
 class Power:
-    """(chips,) each. `rated_w`: the power at which the kernel laws were measured; `cap_w`: what the
-    chip may draw now; `compute_w`: C above, `arithmetic_w` of it arithmetic. NaN where unknown."""
+    """(chips,) each, or (n,) of candidates. `rated_w`: the power at which the kernel laws were
+    measured; `cap_w`: what the chip may draw now; of C above, `arithmetic_w` is arithmetic and
+    `operand_w` moves operands. NaN where unknown."""
 
     rated_w: Table = field(default_factory=_none)
     cap_w: Table = field(default_factory=_none)
     idle_w: Table = field(default_factory=_none)
-    compute_w: Table = field(default_factory=_none)
     arithmetic_w: Table = field(default_factory=_none)
+    operand_w: Table = field(default_factory=_none)
     memory_j_per_byte: Table = field(default_factory=_none)
     on_chip_j_per_byte: Table = field(default_factory=_none)
     link_j_per_byte: Table = field(default_factory=_none)
     network_j_per_byte: Table = field(default_factory=_none)
     lowest_clock: float = 0.0
     capped: bool = False
+
+    def of(self, chip: Codes) -> Power:
+        """Of the chip of each candidate."""
+        tables = {name: value for name, value in vars(self).items() if name not in _OF_ALL}
+        return replace(self, **{name: table.take(chip) for name, table in tables.items()})
+
+
+_OF_ALL = ("lowest_clock", "capped")
 
 
 def compile_power(
@@ -104,19 +100,21 @@ def compile_power(
     )
     idle = np.array([constants.idle_w(row) for row in rows])
     peak = np.array([row.peak_flops_per_s["bf16"] for row in rows])
-    memory = np.array([_memory_j_per_byte(constants, row) for row in rows])
+    figures = [constants.memory(row.memories[0].kind) for row in rows]
+    memory = np.array([np.nan if figure is None else figure.value for figure in figures])
     # The buffer that bytes from a memory off the chip cross; one on the chip is that buffer.
     on_chip = np.where([row.memory_is_sram for row in rows], 0.0, constants.value("on_chip"))
     product_w = (memory + on_chip) * matmul_fraction * peak * 3.0 / PRODUCT_SIDE
     compute = np.maximum(matmul - idle - product_w, 0.0) / matmul_fraction
+    arithmetic = np.minimum(constants.value("arithmetic") * peak, compute)
     rated = np.fmax(tdp, matmul)
     cap = tdp if power_cap_w is None else np.fmin(tdp, power_cap_w)
     return Power(
         rated_w=rated,
         cap_w=cap,
         idle_w=idle,
-        compute_w=compute,
-        arithmetic_w=np.minimum(constants.value("arithmetic") * peak, compute),
+        arithmetic_w=arithmetic,
+        operand_w=compute - arithmetic,
         memory_j_per_byte=memory,
         on_chip_j_per_byte=on_chip,
         link_j_per_byte=np.full(len(rows), constants.value("links")),
@@ -126,42 +124,7 @@ def compile_power(
     )
 
 
-def _memory_j_per_byte(constants: EnergyConstants, chip: Chip) -> float:
-    figure = constants.memory(chip.memories[0].kind)
-    return np.nan if figure is None else figure.value
-
-
-class Draw:
-    """The figures of each candidate's chip, gathered: every array (n,)."""
-
-    __slots__ = (
-        "arithmetic_w",
-        "cap_w",
-        "idle_w",
-        "link_j",
-        "lowest_clock",
-        "memory_j",
-        "network_j",
-        "on_chip_j",
-        "operand_w",
-        "rated_w",
-    )
-
-    def __init__(self, power: Power, chip: Codes) -> None:
-        self.rated_w: Floats = power.rated_w.take(chip)
-        self.cap_w: Floats = power.cap_w.take(chip)
-        self.idle_w: Floats = power.idle_w.take(chip)
-        self.arithmetic_w: Floats = power.arithmetic_w.take(chip)
-        self.operand_w: Floats = (power.compute_w - power.arithmetic_w).take(chip)
-        self.memory_j: Floats = power.memory_j_per_byte.take(chip)
-        self.on_chip_j: Floats = power.on_chip_j_per_byte.take(chip)
-        self.link_j: Floats = power.link_j_per_byte.take(chip)
-        self.network_j: Floats = power.network_j_per_byte.take(chip)
-        self.lowest_clock = power.lowest_clock
-
-
-@record
-class Levels:
+class Levels(NamedTuple):
     """Joules above idle, (n,) each: multiplying and adding; operands and data inside the chip; its
     device memory; its links; the network, drawn outside the chip."""
 
@@ -181,22 +144,11 @@ class Levels:
 
     def cut(self, share: Floats) -> Levels:
         """The chip's own times `share`: what the network draws is no part of its power."""
-        return Levels(
-            self.arithmetic * share,
-            self.on_chip * share,
-            self.memory * share,
-            self.links * share,
-            self.network,
-        )
+        names = Levels._fields[:-1]
+        return self._replace(**{name: getattr(self, name) * share for name in names})
 
     def plus(self, other: Levels) -> Levels:
-        return Levels(
-            self.arithmetic + other.arithmetic,
-            self.on_chip + other.on_chip,
-            self.memory + other.memory,
-            self.links + other.links,
-            self.network + other.network,
-        )
+        return Levels(*(one + more for one, more in zip(self, other, strict=True)))
 
 
 @record
@@ -210,30 +162,33 @@ class Work:
     network_bytes: Floats
 
     @classmethod
-    def of(cls, ledger: Counted) -> Work:
+    def of(cls, ledger: Ledger) -> Work:
         peak_s, clock = ledger.peak_s, ledger.clock
         if clock is not None:
             peak_s = peak_s * clock * clock
         return cls(peak_s, ledger.bytes, ledger.link_bytes, ledger.scale_out_bytes)
 
-    def joules(self, draw: Draw) -> Floats:
+    def joules(self, draw: Power) -> Floats:
         """(n,) of the chip above idle."""
-        moved = draw.link_j * self.link_bytes + (draw.memory_j + draw.on_chip_j) * self.bytes
+        moved = (
+            draw.link_j_per_byte * self.link_bytes
+            + (draw.memory_j_per_byte + draw.on_chip_j_per_byte) * self.bytes
+        )
         return (draw.arithmetic_w + draw.operand_w) * self.peak_s + moved
 
-    def levels(self, draw: Draw, count: Floats, network_count: Floats) -> Levels:
+    def levels(self, draw: Power, count: Floats, network_count: Floats) -> Levels:
         """Joules above idle of `count` such steps, (n,), in the network of `network_count`."""
         peak_s, bytes_ = self.peak_s * count, self.bytes * count
         return Levels(
             arithmetic=draw.arithmetic_w * peak_s,
-            on_chip=draw.operand_w * peak_s + draw.on_chip_j * bytes_,
-            memory=draw.memory_j * bytes_,
-            links=draw.link_j * (self.link_bytes * count),
-            network=draw.network_j * (self.network_bytes * network_count),
+            on_chip=draw.operand_w * peak_s + draw.on_chip_j_per_byte * bytes_,
+            memory=draw.memory_j_per_byte * bytes_,
+            links=draw.link_j_per_byte * (self.link_bytes * count),
+            network=draw.network_j_per_byte * (self.network_bytes * network_count),
         )
 
 
-def clock(draw: Draw, ledger: Counted) -> Floats:
+def clock(draw: Power, ledger: Ledger) -> Floats:
     """(n,) share of the clock that the cap leaves, from a ledger at the full clock; 1 where the
     step fits, or where its power is not known."""
     work = Work.of(ledger)
@@ -249,7 +204,7 @@ def clock(draw: Draw, ledger: Counted) -> Floats:
     return np.where(whole * real > left_w * seconds, found, 1.0)
 
 
-def waited_s(draw: Draw, ledger: Counted) -> Floats:
+def waited_s(draw: Power, ledger: Ledger) -> Floats:
     """(n,) seconds of a step at the clock that its cap leaves, and of waiting for what the cap
     leaves beyond the lowest clock."""
     allowed_j = (draw.rated_w - draw.idle_w) * ledger.seconds

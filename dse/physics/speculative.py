@@ -6,9 +6,9 @@ With k drafted tokens, each accepted with probability a if all before it were, a
 
 tokens (Leviathan et al. 2023, "Fast Inference from Transformers via Speculative Decoding", eq. 1).
 The step verifies k + 1 tokens of every request: as many rows in every projection and expert, one
-read of the cache. A draft costs k times a pass of either a multi-token-prediction module (MTP,
-DeepSeek-AI 2024: one layer of the model, a projection of two hidden states to one, the model's own
-embedding and output head) or of a draft model, given as a share of a plain decode step.
+read of the cache. A draft costs k times a pass of a multi-token-prediction module (MTP, DeepSeek-AI
+2024: one layer of the model, a projection of two hidden states to one, the model's own embedding
+and output head).
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ Arithmetic stays on the chip; llama.cpp's layers on the host's processor are not
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +26,7 @@ from numpy.typing import NDArray
 from dse.record import record
 from dse.schema.chip import Chip
 from dse.schema.tiers import TIERS, TierDefaults, tiers_of
-from dse.space.candidates import CandidateBatch, Floats
+from dse.space.candidates import CandidateBatch, Floats, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,7 +120,7 @@ def _seconds(bytes_: Floats, s_per_byte: Floats) -> Floats:
 
 
 @record
-class TierMemory:
+class TierMemory(Rows):
     """Bytes of the busiest chip in its tier, (n,): weights, cache of one request at its full length
     and as it is admitted with; `staged` is the room on the device for layers that arrive."""
 
@@ -130,10 +129,6 @@ class TierMemory:
     kv_reserved: Floats
     staged: Floats
     capacity: Floats
-
-    def take(self, rows: NDArray[np.intp]) -> TierMemory:
-        """The chips at `rows`, (n,)."""
-        return TierMemory(*(getattr(self, f.name)[rows] for f in fields(self)))
 
     def admits(self, data_parallel: Floats) -> Floats:
         """(n,) requests of an instance whose cache the tier has room for."""

@@ -17,7 +17,7 @@ from dse.problem.evaluate import Metrics, evaluate
 from dse.record import record
 from dse.schema.model import Model
 from dse.space.batches import DEPLOYMENT_AXES, DRAFT_AXIS, batch_of
-from dse.space.candidates import CandidateBatch, Floats
+from dse.space.candidates import CandidateBatch, Floats, Rows
 from dse.space.deployments import Deployments, instances
 
 CHUNK = 10_000  # candidates whose arrays stay in cache
@@ -104,7 +104,7 @@ def with_routing_skew(subject: Subject, skew: float) -> Subject:
 
 
 @record
-class Evaluated:
+class Evaluated(Rows):
     """n points; every array (n,). Seconds; tokens per second; `usd` per million tokens, input and
     output, NaN without a price. `network_share` is that of the decode step, `bound` indexes BOUNDS
     for its largest part. `memory_share` is used / capacity with the cache of one request, `memory`
@@ -130,10 +130,6 @@ class Evaluated:
     def runs(self) -> NDArray[np.bool_]:
         """(n,) whether no rule is broken and one request fits the memory."""
         return (self.rule < 0) & (self.memory <= 0.0)
-
-    def take(self, rows: NDArray[np.intp]) -> Evaluated:
-        """The points at these places."""
-        return Evaluated(*(getattr(self, one.name)[rows] for one in fields(Evaluated)))
 
 
 def batch_at(

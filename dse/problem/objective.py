@@ -86,7 +86,7 @@ class PhysicsProblem:
 
     @property
     def rules(self) -> tuple[str, ...]:
-        rack = self.machines.rack is not None
+        rack = bool(self.machines.racks)
         return names(rack=rack, trained=self.trained is not None, searched=self.searched)
 
     @property

@@ -25,14 +25,14 @@ from dse.physics.workload import Workload
 from dse.problem.evaluate import Metrics
 from dse.record import record
 from dse.schema.metrics import Limit
-from dse.space.candidates import CandidateBatch, Floats
+from dse.space.candidates import CandidateBatch, Floats, Rows
 
 BOUND = "bottleneck"  # of a worker, index into BOTTLENECKS
 W = TypeVar("W", PrefillWorkers, DecodeWorkers)
 
 
 @record
-class Side(Generic[W]):
+class Side(Rows, Generic[W]):
     """Workers of one pool, (n,): `amounts` by the place of a rule, of those that are not 0 for all,
     `chip` the code of its chips, `price` of a chip-hour, `kv` the code of its cache's format,
     `busy` the most that it may be, a share; `own` metrics that it has by itself, `known` how
@@ -49,20 +49,6 @@ class Side(Generic[W]):
     known: NDArray[np.intp]
     limited: Mapping[int, Floats]
     dead: NDArray[np.bool_]
-
-    def take(self, rows: NDArray[np.intp]) -> Side[W]:
-        return Side(
-            self.workers.take(rows),
-            {k: amounts[rows] for k, amounts in self.amounts.items()},
-            self.chip[rows],
-            self.price[rows],
-            self.kv[rows],
-            self.busy[rows],
-            {name: values[rows] for name, values in self.own.items()},
-            self.known[rows],
-            {k: amounts[rows] for k, amounts in self.limited.items()},
-            self.dead[rows],
-        )
 
 
 def side_of(

@@ -92,7 +92,7 @@ ASKED: Mapping[str, tuple[str, str]] = {
     "chip": ("dse.questions.catalog.chips", "show_chip"),
     "estimate": ("dse.questions.estimate.ask", "estimate"),
     "fewest_chips": ("dse.questions.estimate.ask", "fewest_chips"),
-    "rack_bounds": ("dse.questions.rack", "rack_bounds"),
+    "rack_bounds": ("dse.questions.catalog.racks", "show_rack"),
     "scale": ("dse.questions.scale", "scale"),
     "train": ("dse.questions.train.ask", "train"),
     "whatif": ("dse.questions.whatif.whatif", "whatif"),

@@ -168,9 +168,9 @@ class Case:
         """Used / limit - 1 of the rack that a hypothetical scale-up domain stands in, by bound;
         empty without one."""
         machines, domain = self.machines, self.batch.domain
-        if machines is None or machines.rack is None or domain is None:
+        if machines is None or not machines.racks or domain is None:
             return {}
-        return rack_violations(machines.rack, domain, self.batch.chip)
+        return rack_violations(machines.racks, domain, self.batch.chip)
 
     @cached_property
     def dtypes(self) -> dict[str, frozenset[int]]:

@@ -7,9 +7,10 @@ file of the user's own it may be its value alone: it is then `assumed`, and the 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from dse import units
 from dse.data import hardware_dir, is_shipped
@@ -34,45 +35,33 @@ from dse.schema.reader import (
 from dse.schema.system import System
 
 HEIGHT_UNIT_M = 0.04445  # EIA-310: one rack unit
-CableKind = Literal["passive_copper", "active_copper", "optical"]
-MOST_RACKS = 64
 
 
 @record
-class Cable:
-    """One cable of the scale-up fabric.
+class Cables:
+    """The cables of the scale-up fabric, and the space for them.
 
-    `bytes_per_s` is what it carries, both directions added; `power_w` that of both its ends.
+    A chip has `per_chip` to the first stage of switches. One carries `bytes_per_s`, both directions
+    added; `power_w` is that of both its ends. They run up and down one rack in a cross-section of
+    `area_m2`, of which they can fill the share `fill`; a tray's cables turn into it within
+    `bend_depth_m`, side by side over `tray_width_m`. Beside its way along the rack the longest has
+    `lead_m`, and `between_racks_m` for each further rack.
     """
 
-    kind: CableKind
+    kind: str
+    per_chip: float
     bytes_per_s: float
     diameter_m: float
     bend_multiple: float
     reach_m: float
-    power_w: float
-    mass_kg: float
-
-
-@record
-class CableSpace:
-    """`area_m2` is the cross-section for cables that run up and down one rack, of which they can
-    fill the share `fill`; a tray's cables turn into it within `bend_depth_m`, side by side over
-    `tray_width_m`."""
-
     area_m2: float
     fill: float
     bend_depth_m: float
     tray_width_m: float
-
-
-@record
-class Cooling:
-    """Heat that one medium can carry out of one rack, and the share of all heat that it takes."""
-
-    kind: Literal["air", "liquid"]
-    share: float
-    capacity_w: float
+    lead_m: float
+    between_racks_m: float
+    power_w: float = 0.0
+    mass_kg: float = 0.0
 
 
 @record
@@ -82,9 +71,10 @@ class Rack:
     `domain` is the scale-up domain of the product and `racks` how many racks one domain may take.
     `other_w` comes with every chip (host, network, fans, losses of conversion). A stage of
     switches joins up to `stage_chips` chips (inf: any number); `stage_w, stage_units, stage_kg`
-    are those of its switches, per chip. `cables_per_chip` counts those to the first stage. Heights
-    are in rack units, `frame_kg` is the rack without trays. `cables[0]` is the one that is used;
-    the others are alternatives. Without cables (a printed backplane) none of their bounds exists.
+    are those of its switches, per chip. Heights are in rack units, `frame_kg` is the rack without
+    trays. Of all heat, the medium that is at its limit first takes the share `cooling_share` and
+    can carry `cooling_w` out of one rack. Without `cables` (a printed backplane) none of their
+    bounds exists.
     """
 
     id: str
@@ -95,141 +85,144 @@ class Rack:
     racks: int
     tray_chips: int
     chip_w: float
-    other_w: float
     chip_units: float
     chip_kg: float
-    cables_per_chip: float
-    stage_chips: float
-    stage_w: float
-    stage_units: float
-    stage_kg: float
     frame_units: float
     frame_kg: float
     allowed_kg: float
-    footprint_m2: float
+    width_m: float
+    depth_m: float
     floor_kg_per_m2: float
     feed_w: float
-    cooling: tuple[Cooling, ...]
-    cables: tuple[Cable, ...]
-    space: CableSpace | None
-    lead_m: float
-    between_racks_m: float
+    cooling_share: float
+    cooling_w: float
+    cables: Cables | None
     figures: tuple[Figure, ...]
     assumed: tuple[str, ...]
     notes: tuple[str, ...]
-    file: str
-
-    @property
-    def cable(self) -> Cable | None:
-        return self.cables[0] if self.cables else None
-
-    def with_cable(self, kind: str) -> Rack:
-        """The same rack with the cable of that kind. Raises InputError where it has none."""
-        chosen = next((cable for cable in self.cables if cable.kind == kind), None)
-        if chosen is None:
-            known = [cable.kind for cable in self.cables]
-            raise InputError(
-                f"{self.id} has no {kind} cable",
-                file=self.file,
-                field="cables",
-                accepted=", ".join(known) or "no cable",
-            )
-        return replace(self, cables=(chosen, *(c for c in self.cables if c is not chosen)))
-
-    def with_racks(self, racks: int) -> Rack:
-        """The same with domains of up to so many racks."""
-        return replace(self, racks=racks)
+    other_w: float = 0.0
+    stage_chips: float = math.inf
+    stage_w: float = 0.0
+    stage_units: float = 0.0
+    stage_kg: float = 0.0
+    file: str = ""
 
 
-def _figure(value: Value | str = "count") -> Figured:
-    return Figured(value, bare=OWN_SOURCE)
+def _figure(name: str, value: Value | str, to: str = "", meaning: str = "") -> Field:
+    return Field(name, Figured(value, bare=OWN_SOURCE), to=to, meaning=meaning)
 
 
-_WHOLE = _figure(Value("count", whole=True))
-_SHARE = _figure(Value("count", most=1.0, accepted="above 0, at most 1"))
-_RACKS = _figure(Value("count", whole=True, most=MOST_RACKS))
+def _optional(name: str, value: Value | str, to: str = "", meaning: str = "") -> Field:
+    return replace(_figure(name, value, to, meaning), default=None)
+
+
+_WHOLE = Value("count", whole=True)
+_SHARE = Value("count", most=1.0, accepted="above 0, at most 1")
+_MEDIUM = Table(
+    Field("kind", Word(("air", "liquid"))),
+    _figure("share", _SHARE, "cooling_share", "of all heat"),
+    _figure("capacity", "W", "cooling_w", "that it can carry out of the rack"),
+)
+_CABLES = Table(
+    Field("kind", Word(("passive_copper", "active_copper", "optical"))),
+    _figure("per_chip", "count", meaning="to the first stage of switches"),
+    _figure("rate", "bytes/s", "bytes_per_s", "both directions added"),
+    _figure("diameter", "m", "diameter_m"),
+    _figure("bend_multiple", "count"),
+    _figure("reach", "m", "reach_m"),
+    _optional("power", "W", "power_w", "of both ends"),
+    _optional("mass", "kg", "mass_kg"),
+    _figure("area", "m2", "area_m2", "cross-section for cables along the rack"),
+    _figure("fill", _SHARE, meaning="of the area that cables can take"),
+    _figure("bend_depth", "m", "bend_depth_m"),
+    _figure("tray_width", "m", "tray_width_m"),
+    _figure("lead", "m", "lead_m", "beside the way along the rack"),
+    _figure("between_racks", "m", "between_racks_m", "for each further rack"),
+)
+
+
+def _rack(
+    per_chip: Mapping[str, Any],
+    switches: Mapping[str, Any] | None,
+    frame: Mapping[str, Any],
+    cooling: Sequence[Mapping[str, Any]],
+    cables: Mapping[str, Any] | None,
+    **top: Any,
+) -> Rack:
+    figures: list[Figure] = []
+
+    def values(part: Mapping[str, Any], owner: str = "") -> dict[str, Any]:
+        """SI values in place of the figures, which are noted as those of `owner`."""
+        own = {name: one for name, one in part.items() if isinstance(one, Figure)}
+        figures.extend(f.named(f"{owner} {f.name}".strip().replace("_", " ")) for f in own.values())
+        rest = {name: one for name, one in part.items() if name not in own and one is not None}
+        return rest | {name: one.value for name, one in own.items()}
+
+    found = values(top) | values(per_chip, "per_chip") | values(switches or {}, "switches")
+    found |= values(frame, "frame")
+    media = [values(one, f"{one['kind']} cooling") for one in cooling]
+    shares = [medium["cooling_share"] for medium in media]
+    if abs(math.fsum(shares) - 1.0) > 1e-6:
+        said = " + ".join(f"{share:g}" for share in shares) or "nothing"
+        raise Refused(f"shares of {said}", "shares that add up to 1", "cooling")
+    if found["allowed_kg"] <= found["frame_kg"]:
+        accepted = f"more than {found['frame_kg']:g} kg"
+        raise Refused("not above the empty rack", accepted, "frame", "allowed_mass")
+    worst = max(media, key=lambda medium: medium["cooling_share"] / medium["cooling_w"])
+    found |= {"cooling_share": worst["cooling_share"], "cooling_w": worst["cooling_w"]}
+    wired = Cables(**values(cables, f"{cables['kind']} cables")) if cables else None
+    found |= {name: int(found[name]) for name in ("domain", "racks", "tray_chips")}
+    return Rack(**found, cables=wired, figures=tuple(figures), assumed=reasons(tuple(figures)))
+
+
 RACK = Table(
     Field("id", ID, meaning="what commands call the rack"),
     Field("name", Text()),
     Field("hypothetical", Flag(), False, meaning="nobody sells it"),
     Field("chip", ID, meaning="that it is full of"),
-    Field("domain", _WHOLE, meaning="chips of the scale-up domain of the product"),
-    Field("racks_per_domain", _RACKS, meaning="that one domain may take"),
-    Field("chips_per_tray", _WHOLE),
+    _figure("domain", _WHOLE, meaning="chips of the scale-up domain of the product"),
+    _figure(
+        "racks_per_domain",
+        replace(_WHOLE, most=64.0),
+        "racks",
+        "that one domain may take",
+    ),
+    _figure("chips_per_tray", _WHOLE, "tray_chips"),
     Field(
         "per_chip",
         Table(
-            Field("power", _figure("W")),
-            Field("other_power", _figure("W"), None, meaning="host, network, fans, conversion"),
-            Field("height_units", _figure()),
-            Field("mass", _figure("kg")),
-            Field("cables", _figure(), None, meaning="to the first stage of switches"),
+            _figure("power", "W", "chip_w"),
+            _optional("other_power", "W", "other_w", "host, network, fans, conversion"),
+            _figure("height_units", "count", "chip_units"),
+            _figure("mass", "kg", "chip_kg"),
         ),
     ),
     Field(
         "switches",
         Table(
-            Field("chips_per_stage", _figure(), None, meaning="any number where left out"),
-            Field("power", _figure("W"), None, meaning="of a stage, per chip"),
-            Field("height_units", _figure(), None, meaning="of a stage, per chip"),
-            Field("mass", _figure("kg"), None, meaning="of a stage, per chip"),
+            _optional("chips_per_stage", "count", "stage_chips", "any number where left out"),
+            _optional("power", "W", "stage_w", "of a stage, per chip"),
+            _optional("height_units", "count", "stage_units", "of a stage, per chip"),
+            _optional("mass", "kg", "stage_kg", "of a stage, per chip"),
         ),
         None,
     ),
     Field(
         "frame",
         Table(
-            Field("height_units", _figure()),
-            Field("mass", _figure("kg"), meaning="of the rack without trays"),
-            Field("allowed_mass", _figure("kg")),
-            Field("width", _figure("m")),
-            Field("depth", _figure("m")),
+            _figure("height_units", "count", "frame_units"),
+            _figure("mass", "kg", "frame_kg", "of the rack without trays"),
+            _figure("allowed_mass", "kg", "allowed_kg"),
+            _figure("width", "m", "width_m"),
+            _figure("depth", "m", "depth_m"),
         ),
     ),
-    Field("power_feed", _figure("W")),
-    Field("floor_load", _figure("kg/m2")),
-    Field(
-        "cooling",
-        Listed(
-            Table(
-                Field("kind", Word(("air", "liquid"))),
-                Field("share", _SHARE, meaning="of all heat"),
-                Field("capacity", _figure("W"), meaning="that it can carry out of the rack"),
-            )
-        ),
-    ),
-    Field(
-        "cables",
-        Listed(
-            Table(
-                Field("kind", Word(get_args(CableKind))),
-                Field("rate", _figure("bytes/s"), meaning="both directions added"),
-                Field("diameter", _figure("m")),
-                Field("bend_multiple", _figure()),
-                Field("reach", _figure("m")),
-                Field("power", _figure("W"), None, meaning="of both ends"),
-                Field("mass", _figure("kg"), None),
-            )
-        ),
-        (),
-        meaning="the first is used, the others are alternatives",
-    ),
-    Field(
-        "cable_space",
-        Table(
-            Field("area", _figure("m2"), meaning="cross-section for cables along the rack"),
-            Field("fill", _SHARE, meaning="of the area that cables can take"),
-            Field("bend_depth", _figure("m")),
-            Field("tray_width", _figure("m")),
-        ),
-        None,
-    ),
-    Field(
-        "cable_path",
-        Table(Field("lead", _figure("m")), Field("between_racks", _figure("m"))),
-        None,
-    ),
+    _figure("power_feed", "W", "feed_w"),
+    _figure("floor_load", "kg/m2", "floor_kg_per_m2"),
+    Field("cooling", Listed(_MEDIUM)),
+    Field("cables", _CABLES, None, meaning="of the scale-up fabric, and the space for them"),
     Field("notes", Listed(Text()), ()),
+    make=_rack,
 )
 
 
@@ -270,11 +263,7 @@ def refusal(chip: str, system: System) -> str | None:
 def load_rack(path: Path | str) -> Rack:
     """Reads one rack file. Raises InputError with the line and field of every mistake."""
     document = load_yaml(path)
-    found = read(RACK, document)
-    try:
-        rack = _rack(found, document)
-    except Refused as error:
-        raise document.error(error.path, error.message, error.accepted) from None
+    rack = replace(read(RACK, document), file=document.file)
     if not is_shipped(document.file):
         _doubt(rack, document)
     return rack
@@ -293,101 +282,3 @@ def _doubt(rack: Rack, document: Document) -> None:
         said = unusual(figure.value, usual, lambda value, of=figure.unit: units.format(value, of))
         if said:
             Place(Mistakes(document)).doubt(f"{figure.name}: read {figure.text!r}{said}")
-
-
-def _rack(found: dict[str, Any], document: Document) -> Rack:
-    values = _Values()
-    top = values.of(
-        {name: one for name, one in found.items() if one is None or isinstance(one, Figure)}
-    )
-    per = values.of(found["per_chip"], "per_chip")
-    stage = values.of(found["switches"] or {}, "switches")
-    box = values.of(found["frame"], "frame")
-    cooling = tuple(
-        Cooling(one.pop("kind"), **{_COOLING[name]: v for name, v in values.of(one, kind).items()})
-        for one in found["cooling"]
-        for kind in [f"{one['kind']} cooling"]
-    )
-    cables = tuple(
-        Cable(one.pop("kind"), **{_CABLE[name]: v for name, v in values.of(one, kind).items()})
-        for one in found["cables"]
-        for kind in [f"{one['kind']} cable"]
-    )
-    _all_of_the_cabling(found)
-    room = values.of(found["cable_space"] or {}, "cable_space")
-    path = values.of(found["cable_path"] or {}, "cable_path")
-    if abs(math.fsum(medium.share for medium in cooling) - 1.0) > 1e-6:
-        shares = " + ".join(f"{medium.share:g}" for medium in cooling) or "nothing"
-        raise Refused(f"shares of {shares}", "shares that add up to 1", "cooling")
-    if box["allowed_mass"] <= box["mass"]:
-        accepted = f"more than {box['mass']:g} kg"
-        raise Refused("not above the empty rack", accepted, "frame", "allowed_mass")
-    figures = tuple(values.figures)
-    return Rack(
-        **{name: found[name] for name in ("id", "name", "hypothetical", "chip", "notes")},
-        domain=int(top["domain"]),
-        racks=int(top["racks_per_domain"]),
-        tray_chips=int(top["chips_per_tray"]),
-        chip_w=per["power"],
-        other_w=per["other_power"],
-        chip_units=per["height_units"],
-        chip_kg=per["mass"],
-        cables_per_chip=per["cables"],
-        stage_chips=stage.get("chips_per_stage") or math.inf,
-        stage_w=stage.get("power", 0.0),
-        stage_units=stage.get("height_units", 0.0),
-        stage_kg=stage.get("mass", 0.0),
-        frame_units=box["height_units"],
-        frame_kg=box["mass"],
-        allowed_kg=box["allowed_mass"],
-        footprint_m2=box["width"] * box["depth"],
-        floor_kg_per_m2=top["floor_load"],
-        feed_w=top["power_feed"],
-        cooling=cooling,
-        cables=cables,
-        space=CableSpace(room["area"], room["fill"], room["bend_depth"], room["tray_width"])
-        if room
-        else None,
-        lead_m=path.get("lead", 0.0),
-        between_racks_m=path.get("between_racks", 0.0),
-        figures=figures,
-        assumed=reasons(figures),
-        file=document.file,
-    )
-
-
-_COOLING = {"share": "share", "capacity": "capacity_w"}
-_CABLE = {
-    "rate": "bytes_per_s",
-    "diameter": "diameter_m",
-    "bend_multiple": "bend_multiple",
-    "reach": "reach_m",
-    "power": "power_w",
-    "mass": "mass_kg",
-}
-
-
-class _Values:
-    """The figures in the order in which they are asked for, with what each is called."""
-
-    def __init__(self) -> None:
-        self.figures: list[Figure] = []
-
-    def of(self, part: dict[str, Figure | None], owner: str = "") -> dict[str, float]:
-        """SI values by name; 0 for what is left out."""
-        for name, figure in part.items():
-            if figure is not None:
-                self.figures.append(figure.named(f"{owner} {name}".strip().replace("_", " ")))
-        return {name: one.value if one is not None else 0.0 for name, one in part.items()}
-
-
-def _all_of_the_cabling(found: dict[str, Any]) -> None:
-    """Raises Refused where cables stand without what they need, or that without cables."""
-    for path, there in (
-        (("cable_space",), found["cable_space"]),
-        (("cable_path",), found["cable_path"]),
-        (("per_chip", "cables"), found["per_chip"]["cables"]),
-    ):
-        if (there is not None) != bool(found["cables"]):
-            said = "missing beside cables" if found["cables"] else "given without cables"
-            raise Refused(said, "both or neither", *path)

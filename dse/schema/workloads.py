@@ -108,9 +108,9 @@ def check_details(serving: str, details: Mapping[str, Any], *, drafting: bool = 
             field="draft_tokens",
             accepted="draft_tokens in the workload or in the deployment",
         )
-    if drafts and not drafting and len(drafts) < 2:
+    if len(drafts) == 1 and not drafting:
         raise InputError(
-            f"read {', '.join(sorted(drafts))} alone",
+            f"read {drafts.pop()} alone",
             field="draft_tokens",
             accepted="draft_tokens and acceptance together",
         )

@@ -17,8 +17,8 @@ A block of count 0 costs nothing, so one batch can hold dense and sparse models.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,20 @@ Codes = NDArray[np.intp]
 BYTES = np.array([bits / 8 for bits in BITS.values()])  # of a stored element, by code of its dtype
 
 
+class Rows:
+    """A record of n rows: arrays (n,), mappings of them and other such records, which may be taken
+    at some rows; whatever else it has is of all rows."""
+
+    def take(self, rows: slice | NDArray[np.intp]) -> Self:
+        """The same at `rows`."""
+        taken: dict[int, NDArray[Any]] = {}  # an array may stand in several places
+        of: Any = self
+        parts = {f.name: _take(getattr(self, f.name), rows, taken) for f in fields(of)}
+        return replace(of, **parts)
+
+
 @record
-class CandidateBatch:
+class CandidateBatch(Rows):
     """n models on n deployments. Every array has shape (n,).
 
     Parallel degrees follow chips = tensor * pipeline * data * replicas; `data_parallel` is
@@ -90,8 +102,7 @@ class CandidateBatch:
 
     def __getitem__(self, rows: slice | NDArray[np.intp]) -> CandidateBatch:
         """The candidates at `rows`, as a batch."""
-        taken: dict[int, NDArray[Any]] = {}  # an array may stand in several places
-        return CandidateBatch(*(_take(getattr(self, f.name), rows, taken) for f in fields(self)))
+        return self.take(rows)
 
     @property
     def layers(self) -> Floats:
@@ -121,10 +132,8 @@ class CandidateBatch:
 
 
 def _take(value: Any, rows: slice | NDArray[np.intp], taken: dict[int, NDArray[Any]]) -> Any:
-    """A field of a batch at `rows`. Not a function within: one that calls itself keeps what it
+    """A field of `Rows` at `rows`. Not a function within: one that calls itself keeps what it
     sees until the garbage is collected."""
-    if value is None:
-        return None
     if isinstance(value, np.ndarray):
         if id(value) not in taken:
             taken[id(value)] = value[rows]
@@ -134,5 +143,6 @@ def _take(value: Any, rows: slice | NDArray[np.intp], taken: dict[int, NDArray[A
         return Block(value.kind, count, _take(value.sizes, rows, taken))
     if isinstance(value, tuple):
         return tuple(_take(item, rows, taken) for item in value)
-    assert isinstance(value, Mapping)
-    return {name: _take(item, rows, taken) for name, item in value.items()}
+    if isinstance(value, Mapping):
+        return {name: _take(item, rows, taken) for name, item in value.items()}
+    return value.take(rows) if isinstance(value, Rows) else value

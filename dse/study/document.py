@@ -129,7 +129,7 @@ def describe(
         **({"costs": study.costs.as_json()} if study.costs else {}),
         **({"demand": asdict(study.demand)} if study.demand else {}),
         **({PRICES: catalog.source.own_prices()} if catalog.source.has_prices else {}),
-        **({"rack": study_rack(problem.machines)} if problem.machines.rack else {}),
+        **({"rack": study_rack(problem.machines)} if problem.machines.racks else {}),
         "workload": one_load(loads),
         **({"workloads": loads} if len(loads) > 1 else {}),
         "training_compute": study.training_compute,

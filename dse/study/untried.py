@@ -191,7 +191,7 @@ def _pools(case: _Case, catalog: Catalog) -> Untried | None:
     load = problem.mix[0].workload
     if POOLS in problem.space.names or study.model is None or len(problem.mix) > 1:
         return None
-    if load.serving != "continuous" or problem.machines.rack is not None or study.systems:
+    if load.serving != "continuous" or problem.machines.racks or study.systems:
         return None
     batch = case.at_loads()
     own = describe_deployment(batch, 0, problem.machines)

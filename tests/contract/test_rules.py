@@ -274,10 +274,10 @@ def rack_of(one: Candidate) -> Rack | None:
     if one.rack is None:
         return None
     rack = load_rack(shipped_racks()["hypothetical_copper"])
-    assert rack.space is not None
-    space = {name: value for name, value in one.rack.items() if hasattr(rack.space, name)}
-    own = {name: value for name, value in one.rack.items() if name not in space}
-    return replace(rack, **own, space=replace(rack.space, **space))
+    assert rack.cables is not None
+    cables = {name: value for name, value in one.rack.items() if hasattr(rack.cables, name)}
+    own = {name: value for name, value in one.rack.items() if name not in cables}
+    return replace(rack, **own, cables=replace(rack.cables, **cables))
 
 
 def estimated(one: Candidate) -> Estimate:

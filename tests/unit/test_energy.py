@@ -72,7 +72,11 @@ def test_a_large_product_draws_the_rated_power() -> None:
         fraction = float(ON.laws["gemm"].floor_of_compute[k, CODE["bf16"]])
         bytes_per_s = fraction * spec.peak_flops_per_s["bf16"] * 3 / 8192
         per_byte = power.memory_j_per_byte[k] + power.on_chip_j_per_byte[k]
-        watts = power.idle_w[k] + power.compute_w[k] * fraction + per_byte * bytes_per_s
+        watts = (
+            power.idle_w[k]
+            + (power.arithmetic_w[k] + power.operand_w[k]) * fraction
+            + per_byte * bytes_per_s
+        )
         expected = spec.matmul_w if spec.matmul_w is not None else spec.tdp_w
         if expected is not None:
             assert watts == pytest.approx(expected, rel=1e-9), chip

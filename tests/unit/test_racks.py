@@ -17,19 +17,16 @@ from dse.physics.machines import compile_machines
 from dse.physics.racks import (
     BOUNDS,
     MOST_CHIPS,
-    alone,
-    next_stops,
-    rack_table,
+    full_of,
+    largest_domain,
     rack_use,
-    racks_needed,
-    relaxed,
+    rack_violations,
     stages,
-    stop,
 )
 from dse.physics.workload import Workload
 from dse.problem.evaluate import evaluate
 from dse.problem.objective import pose
-from dse.problem.racks import rack_answer
+from dse.problem.racks import bound_columns
 from dse.rules.registry import names
 from dse.schema.model_catalog import resolve_model
 from dse.schema.rack import HEIGHT_UNIT_M, OWN_SOURCE, Rack, load_rack, shipped_racks
@@ -45,15 +42,14 @@ chip: h200_sxm
 domain: 8
 racks_per_domain: 2
 chips_per_tray: 8
-per_chip: {power: 700 W, other_power: 575 W, height_units: 1, mass: 16.3 kg, cables: 36}
+per_chip: {power: 700 W, other_power: 575 W, height_units: 1, mass: 16.3 kg}
 frame: {height_units: 42, mass: 150 kg, allowed_mass: 1360 kg, width: 600 mm, depth: 1200 mm}
 power_feed: 40 kW
 floor_load: 12 kPa
 cooling: [{kind: air, share: 1, capacity: 40 kW}]
-cables:
-- {kind: passive_copper, rate: 200 Gb/s, diameter: 2 mm, bend_multiple: 5, reach: 2 m}
-cable_space: {area: 300 cm2, fill: 0.5, bend_depth: 100 mm, tray_width: 440 mm}
-cable_path: {lead: 0.6 m, between_racks: 0.6 m}
+cables: {kind: passive_copper, per_chip: 36, rate: 200 Gb/s, diameter: 2 mm, bend_multiple: 5,
+  reach: 2 m, area: 300 cm2, fill: 0.5, bend_depth: 100 mm, tray_width: 440 mm, lead: 0.6 m,
+  between_racks: 0.6 m}
 """
 
 
@@ -75,9 +71,10 @@ def own(folder: Path, text: str) -> Path:
 
 
 def test_nvl72_has_5184_cables_of_two_thirds_of_a_metre() -> None:
-    assert NVL72.domain * NVL72.cables_per_chip == 5184
+    assert NVL72.cables is not None
+    assert NVL72.domain * NVL72.cables.per_chip == 5184
     # Mean way up the rack: half of 9 units of switches and half of 9 of trays on either side.
-    mean_m = NVL72.lead_m + 9 * HEIGHT_UNIT_M
+    mean_m = NVL72.cables.lead_m + 9 * HEIGHT_UNIT_M
     assert 5184 * mean_m == pytest.approx(2 * 1609.344, rel=0.01)
 
 
@@ -91,7 +88,6 @@ def test_nvl72_draws_132_kw_and_weighs_1360_kg() -> None:
 
 def test_nvl72_by_hand() -> None:
     use = use_at(NVL72, 72)
-    copper = NVL72.cables[0]
     pair_m2 = math.pi / 4 * 0.002**2
     assert use["rack_cables"] == pytest.approx(2592 * pair_m2 / (0.5 * 0.0315))
     assert use["rack_cable_reach"] == pytest.approx((0.22 + 18 * 0.04445) / 1.5)
@@ -99,21 +95,13 @@ def test_nvl72_by_hand() -> None:
     assert use["rack_bend_radius"] == pytest.approx((5 + 2) * 0.002 / 0.06)
     assert use["rack_cooling"] == pytest.approx(0.8 * use["rack_power"] * 140e3 / 111.6e3)
     assert use["rack_space"] == pytest.approx((18 + 9) / 38)
-    assert copper.power_w == 0.0
-
-
-def test_optics_add_the_published_20_kw() -> None:
-    optical = NVL72.with_cable("optical")
-    more = use_at(optical, 72)["rack_power"] - use_at(NVL72, 72)["rack_power"]
-    assert more * NVL72.feed_w == pytest.approx(20e3, rel=0.01)
-    assert stop(optical).largest < 72
 
 
 @pytest.mark.parametrize("name", RACKS)
 def test_a_product_fits_its_own_rack(name: str) -> None:
     rack = RACKS[name]
     assert max(use_at(rack, rack.domain).values()) <= 1.0
-    assert stop(rack).largest >= rack.domain
+    assert largest_domain(rack)[0] >= rack.domain
 
 
 @pytest.mark.parametrize("name", RACKS)
@@ -123,10 +111,10 @@ def test_a_rack_is_that_of_its_chip(name: str) -> None:
     level = catalog.systems[catalog.chip(rack.chip).system].levels[0]
     if not rack.hypothetical:
         assert rack.domain == level.size
-    table = rack_table(rack, [None], [level.bytes_per_s_per_direction])
-    if rack.cable is not None:
-        assert table.cables[0] == pytest.approx(rack.cables_per_chip, rel=0.15)
-    assert table.chip_w[0] == rack.chip_w
+    full = full_of(rack, None, level.bytes_per_s_per_direction)
+    if rack.cables is not None and full.cables is not None:
+        assert full.cables.per_chip == pytest.approx(rack.cables.per_chip, rel=0.15)
+    assert full.chip_w == rack.chip_w
 
 
 @pytest.mark.parametrize("name", RACKS)
@@ -147,7 +135,7 @@ def test_every_figure_has_a_source_of_its_own(name: str) -> None:
     racks=st.integers(1, 64),
 )
 def test_a_larger_domain_relaxes_no_bound(name: str, chips: list[int], racks: int) -> None:
-    rack = RACKS[name].with_racks(racks)
+    rack = replace(RACKS[name], racks=racks)
     for bound, use in rack_use(rack, sizes(*sorted(chips))).items():
         assert np.all(np.diff(use) >= 0.0), bound
 
@@ -195,9 +183,7 @@ def test_a_second_stage_doubles_the_cables_and_triples_the_switches() -> None:
 
 def test_a_second_rack_adds_its_width_to_the_reach() -> None:
     rack = replace(RACKS["hypothetical_copper"], stage_chips=math.inf)
-    one, two = 104.0, 108.0
-    assert racks_needed(rack, sizes(one, two)).tolist() == [1.0, 2.0]
-    use = rack_use(rack, sizes(one, two))["rack_cable_reach"] * 1.5
+    use = rack_use(rack, sizes(104, 108))["rack_cable_reach"] * 1.5  # in one rack, and in two
     assert use[1] - use[0] == pytest.approx(0.6 + 4 * 0.25 * HEIGHT_UNIT_M)
 
 
@@ -205,42 +191,41 @@ def test_a_second_rack_adds_its_width_to_the_reach() -> None:
 
 
 def test_the_domain_of_nvl72_ends_at_72() -> None:
-    answer = rack_answer(NVL72, [72, 76])
-    assert answer["largest"] == 72
-    assert answer["bound"] in ("rack_cable_reach", "rack_cooling", "rack_power", "rack_space")
-    assert set(answer["next_breaks"]) >= {"rack_cable_reach", "rack_power", "rack_space"}
+    largest, bound = largest_domain(NVL72)
+    assert largest == 72
+    assert bound in ("rack_cable_reach", "rack_cooling", "rack_power", "rack_space")
+    rows = bound_columns(NVL72)
+    broken = {n for n, use in zip(BOUNDS, rows["next_breaks"], strict=True) if use > 1.0}
+    assert broken == {*BOUNDS} - {"rack_bend_radius"}
+    assert max(rows["rack_use"]) <= 1.0
     # No single bound holds it there, and bending never does.
-    assert {row["largest"] for row in answer["relaxed"].values()} == {72}
-    assert answer["alone"]["rack_bend_radius"] is None
-    assert [row["bound"] is None for row in answer["sizes"]] == [True, False]
+    for name in BOUNDS:
+        others = [other for other in BOUNDS if other != name]
+        assert largest_domain(NVL72, others)[0] == 72
+    assert math.isnan(rows["bound_chips"][BOUNDS.index("rack_bend_radius")])
 
 
 def test_with_one_stage_power_and_cooling_end_the_domain_first() -> None:
     flat = replace(NVL72, stage_chips=math.inf)
-    ends = {name: found.largest for name, found in alone(flat).items() if found.bound}
-    assert min(ends.values()) == ends["rack_power"] == ends["rack_cooling"] == stop(flat).largest
+    ends = dict(zip(BOUNDS, bound_columns(NVL72)["one_stage_chips"], strict=True))
+    del ends["rack_bend_radius"]
+    least = largest_domain(flat)[0]
+    assert min(ends.values()) == ends["rack_power"] == ends["rack_cooling"] == least
     assert ends["rack_power"] == 4 * math.floor(140e3 / (1200 + 383 + 250) / 4)
     assert ends["rack_space"] == 4 * math.floor(38 / 0.375 / 4)
 
 
 @pytest.mark.parametrize("name", RACKS)
-def test_lifting_a_bound_never_shrinks_the_domain(name: str) -> None:
+def test_the_first_bound_ends_the_domain(name: str) -> None:
     rack = RACKS[name]
-    first, chain = stop(rack), next_stops(rack, 6)
-    assert all(found.largest >= first.largest for found in relaxed(rack).values())
-    assert [found.largest for found in chain] == sorted(found.largest for found in chain)
-    named = [found.bound for found in chain if found.bound]
-    assert len(set(named)) == len(named)
-    assert first.largest == min(found.largest for found in alone(rack).values())
-
-
-@pytest.mark.parametrize("name", RACKS)
-def test_the_named_bound_is_broken_by_the_next_tray(name: str) -> None:
-    rack = RACKS[name]
-    found = stop(rack)
-    assert found.bound is not None
-    assert use_at(rack, found.largest)[found.bound] <= 1.0
-    assert use_at(rack, found.largest + rack.tray_chips)[found.bound] > 1.0
+    largest, bound = largest_domain(rack)
+    assert largest == min(largest_domain(rack, (name,))[0] for name in BOUNDS)
+    assert bound is not None
+    assert use_at(rack, largest)[bound] <= 1.0
+    after = use_at(rack, largest + rack.tray_chips)
+    assert after[bound] == max(after.values()) > 1.0
+    others = [other for other in BOUNDS if other != bound]
+    assert largest_domain(rack, others)[0] >= largest
 
 
 def test_a_printed_backplane_has_no_bound_of_cables() -> None:
@@ -250,12 +235,16 @@ def test_a_printed_backplane_has_no_bound_of_cables() -> None:
 
 def test_power_and_cables_follow_the_chip() -> None:
     rack = RACKS["hypothetical_copper"]
-    table = rack_table(rack, [700.0, None], [450e9, math.inf])
-    assert table.cables.tolist() == [36.0, 72.0]
-    assert table.chip_w.tolist() == [700.0, 1200.0]
-    use = rack_use(rack, sizes(96, 96), table.chip_w, table.cables)
-    assert use["rack_power"][0] < use["rack_power"][1]
-    assert 2 * use["rack_cables"][0] == pytest.approx(use["rack_cables"][1])
+    racks = full_of(rack, 700.0, 450e9), full_of(rack, None, math.nan)
+    assert [one.cables and one.cables.per_chip for one in racks] == [36.0, 72.0]
+    assert [one.chip_w for one in racks] == [700.0, 1200.0]
+    less, more = (use_at(one, 96) for one in racks)
+    assert less["rack_power"] < more["rack_power"]
+    assert 2 * less["rack_cables"] == pytest.approx(more["rack_cables"])
+    over = rack_violations(racks, sizes(96, 72, 96), np.array([1, 0, 0]))
+    for name in BOUNDS:
+        wanted = [more[name], use_at(racks[0], 72)[name], less[name]]
+        assert over[name].tolist() == [use - 1.0 for use in wanted]
 
 
 # Files.
@@ -265,7 +254,8 @@ def test_a_rack_file_of_values_alone(tmp_path: Path) -> None:
     rack = load_rack(own(tmp_path, OWN))
     assert len(rack.assumed) == len(rack.figures)
     assert rack.floor_kg_per_m2 == pytest.approx(12_000 / 9.80665)
-    assert rack.cables[0].power_w == 0.0
+    assert rack.cables is not None
+    assert rack.cables.power_w == 0.0
     assert rack.stage_chips == math.inf
     assert use_at(rack, 8)["rack_power"] == pytest.approx(8 * 1275 / 40e3)
 
@@ -277,12 +267,12 @@ def test_a_rack_file_of_values_alone(tmp_path: Path) -> None:
         ("mass: 150 kg", "mass: 150", 8, "frame.mass", "its unit is missing"),
         ("domain: 8", "domain: 8.5", 4, "domain", "a whole number"),
         ("share: 1,", "share: 0.9,", 11, "cooling", "shares that add up to 1"),
-        ("fill: 0.5", "fill: 1.5", 14, "cable_space.fill", "at most 1"),
+        ("fill: 0.5", "fill: 1.5", 13, "cables.fill", "at most 1"),
         ("racks_per_domain: 2", "racks_per_domain: 900", 5, "racks_per_domain", "at most 64"),
         ("power_feed", "power_fed", 9, "power_fed", "did you mean power_feed?"),
         ("kind: air", "kind: wind", 11, "cooling[0].kind", "'air'"),
         ("allowed_mass: 1360 kg", "allowed_mass: 100 kg", 8, "frame.allowed_mass", "more than"),
-        (", cables: 36", "", 7, "per_chip.cables", "missing beside cables"),
+        (", per_chip: 36", "", 12, "cables.per_chip", "missing field"),
     ],
 )
 def test_a_mistake_has_its_line_and_field(
@@ -308,7 +298,7 @@ def test_six_mistakes_get_six_messages(tmp_path: Path) -> None:
         load_rack(own(tmp_path, text))
     assert [(error.line, error.field) for error in caught.value.errors] == [
         (4, "domain"), (7, "per_chip.power"), (8, "frame.mass"), (9, "power_feed"),
-        (14, "cable_space.fill"), (15, "cable_path.lead"),
+        (13, "cables.fill"), (13, "cables.lead"),
     ]  # fmt: skip
 
 

@@ -190,8 +190,8 @@ DEEPEP = [(2, 22.6, 92.1), (4, 26.0, 62.0), (8, 27.2, 53.1)]
 def test_expert_dispatch_between_nodes(nodes, us, gigabytes_per_s):
     fabric, code = machines().fabric, CHIP_IDS.index("h100_sxm")
     network, hops = fabric.networks[0], int(np.log2(nodes))
-    latency = fabric.all_to_all.latency_s[code, 3] + network.exchange_latency_s[code, hops]
-    rate = 1 / ((nodes - 1) / nodes * network.dispatch_s_per_byte[code, hops])
+    latency = fabric.all_to_all.latency_s[code, 3] + network.latency_s["all_to_all"][code, hops]
+    rate = 1 / ((nodes - 1) / nodes * network.ring_s_per_byte["all_to_all"][code, hops])
     assert latency == pytest.approx(us * 1e-6, rel=0.25)
     assert rate == pytest.approx(gigabytes_per_s * 1e9, rel=0.10)
 

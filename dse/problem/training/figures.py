@@ -10,7 +10,6 @@ import numpy as np
 from dse.catalog import Catalog
 from dse.economics.priced import price_assumptions
 from dse.physics.machines import Machines
-from dse.physics.power import Draw
 from dse.physics.training.intervals import RATE, training_spread
 from dse.problem.training.search import Evaluated, Trainer
 from dse.record import record
@@ -125,13 +124,13 @@ class Watts:
 
 def mean_watts(plans: Evaluated, machines: Machines) -> Watts:
     """Of plans (n,)."""
-    draw = Draw(machines.power, plans.batch.candidates.chip)
+    draw = machines.power.of(plans.batch.candidates.chip)
     metrics, run = plans.metrics, plans.run
     most = (draw.cap_w - draw.idle_w) * metrics.step_s
     own = np.minimum(metrics.work.joules(draw), most)
     # Of the wall clock, the share in which steps run, lost ones too.
     running = (run.goodput.goodput + run.goodput.lost) / run.step_s
-    network = draw.network_j * metrics.work.network_bytes
+    network = draw.network_j_per_byte * metrics.work.network_bytes
     return Watts(draw.idle_w + own * running, network * running)
 
 

@@ -138,8 +138,8 @@ def estimate(
     trained: Trained | None = None,
     demand: Demand | None = None,
 ) -> Estimate:
-    """Evaluates one point under a workload or a mix of several; `jitter`, mean seconds and a
-    distribution, takes the place of what the chip's system states. `backend_default`: nobody asked
+    """Evaluates one point under a workload or a mix of several; `jitter`, mean seconds
+    of delay, takes the place of what the chip's system states. `backend_default`: nobody asked
     for the backend, the chip's own was taken. A hypothetical scale-up domain is held to the bounds
     of `rack` where one is given, and chips to `power_cap_w` watts (None: their rated power);
     `law` names the quality law, or is one that was moved to runs (`dse.problem.own_law`); of its
