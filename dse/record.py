@@ -72,7 +72,8 @@ class _Later:
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(cls: type[T]) -> type[T]:
     """The class with an `__init__` of its annotated fields, compared and printed by all of them.
-    Raises TypeError for a field that is left out of one of these."""
+    Where one without a default follows one that has it, they are given by name alone. Raises
+    TypeError for a field that is left out of one of these."""
     given: dict[str, Any] = {}  # the default of each field, MISSING where it has none
     for base in cls.__mro__[:0:-1]:
         given |= vars(base).get("__defaults", {})
@@ -128,6 +129,9 @@ def _init(cls: Any) -> Callable[..., None]:
         lines.append(f" _set(self, {name!r}, {value})")
     if hasattr(cls, "__post_init__"):
         lines.append(" self.__post_init__()")
+    needed = ["=" not in parameter for parameter in parameters]
+    if needed != sorted(needed, reverse=True):
+        parameters.insert(1, "*")
     source = f"def __init__({', '.join(parameters)}):\n" + "\n".join(lines or [" pass"])
     exec(source, given)  # noqa: S102  names of fields alone
     given["__init__"].__annotations__ = dict(cls.__annotations__)

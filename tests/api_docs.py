@@ -27,7 +27,8 @@ name, a path or a dict. `catalog=None` is the shipped catalog. Numbers are in SI
 [metrics](#metrics)), except where a name says otherwise.
 
 `mine.csv` is a price file of yours, with the columns of `hardware/prices.csv`. Pictures of pandas
-(`.plot`) and the notebooks need matplotlib and a kernel: `pip install 'dse[notebook]'`.
+(`.plot`) and the notebooks need matplotlib and a kernel: `pip install '.[notebook]'`
+from the top of a checkout.
 
 - [Which shape should we train?](notebooks/which-shape-to-train.ipynb)
 - [How should we serve this model?](notebooks/how-to-serve-a-model.ipynb)

@@ -18,7 +18,7 @@ YEAR_S = 8760.0 * 3600.0
 
 def demand(name: str = "chat", per_s: float = 10.0, **more: Any) -> DemandClass:
     traffic = Traffic((Requests(1.0, 1000.0, 100.0),), per_s, **more)
-    return DemandClass(name, ("m",), traffic, ttft_s=1.0, tpot_s=0.05)
+    return DemandClass(name=name, models=("m",), traffic=traffic, ttft_s=1.0, tpot_s=0.05)
 
 
 COSTS = load_catalog().costs.changed(
@@ -51,14 +51,12 @@ def chip(name: str, *offers: Offer, server: int = 2, stock: int = 0, watts: floa
     figure = Cost("price", 1.0, "", "assumed", "a test", "", "")
     owning = Owning(bought[0] if bought else 1e4, 0.0, watts, watts, figure, figure)
     return FleetChip(
-        name,
-        server,
-        watts,
-        "",
-        4 * server,
-        "",
-        stock,
-        offers,
+        chip=name,
+        server=server,
+        watts=watts,
+        chips_per_rack=4 * server,
+        stock=stock,
+        offers=offers,
         owning=owning if bought or stock else None,
     )
 

@@ -6,16 +6,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from itertools import groupby
+from math import inf
 
 from dse import units
-from dse.schema.backend import BACKEND
-from dse.schema.chip import CHIP
+from dse.schema.backend import Backend
+from dse.schema.chip import Chip
 from dse.schema.costs import OWN_COSTS
-from dse.schema.efficiency import EFFICIENCY
-from dse.schema.energy import ENERGY
+from dse.schema.efficiency import Efficiency
+from dse.schema.energy import EnergyConstants
 from dse.schema.figure import Figured, Value, sourced
 from dse.schema.own_chip import SHORT
-from dse.schema.plan import PLAN
+from dse.schema.plan import Plan
 from dse.schema.prices import Basis
 from dse.schema.rack import RACK
 from dse.schema.reader import (
@@ -30,6 +31,7 @@ from dse.schema.reader import (
     Number,
     Percent,
     Quantity,
+    Schema,
     Share,
     Table,
     Text,
@@ -40,10 +42,10 @@ from dse.schema.reader import (
     brief,
 )
 from dse.schema.rediscovery import CASE
-from dse.schema.reliability import RELIABILITY
-from dse.schema.study import SPACE
+from dse.schema.reliability import Reliability
+from dse.schema.study import Study
 from dse.schema.system import SYSTEM
-from dse.schema.tiers import DEFAULTS
+from dse.schema.tiers import TierDefaults
 from dse.schema.training_stack import STACK
 
 INTRO = """\
@@ -58,23 +60,30 @@ its source.
 """
 PAGES = {
     "A figure": ("wherever a table says `figure`", sourced(Value("count"))),
-    "A space": ("`search_spaces/*.yaml`; its axes are in [spaces.md](spaces.md)", SPACE),
-    "A fleet plan": ("`search_spaces/plans/*.yaml`", PLAN),
+    "A space": ("`search_spaces/*.yaml`; its axes are in [spaces.md](spaces.md)", Study),
+    "A fleet plan": ("`search_spaces/plans/*.yaml`", Plan),
     "Costs of owning": ("`--costs FILE`, or `costs:` of a space or a plan", OWN_COSTS),
     "A chip of your own": ("`--chip FILE`, in short form", SHORT),
-    "A chip": ("`hardware/chips/*.yaml`, and a chip of your own in full form", CHIP),
+    "A chip": ("`hardware/chips/*.yaml`, and a chip of your own in full form", Chip),
     "A system": ("`hardware/systems/*.yaml`", SYSTEM),
-    "Kernel efficiencies": ("`hardware/efficiency/*.yaml`, `--efficiency-file FILE`", EFFICIENCY),
-    "A serving backend": ("`hardware/backends/*.yaml`", BACKEND),
+    "Kernel efficiencies": ("`hardware/efficiency/*.yaml`, `--efficiency-file FILE`", Efficiency),
+    "A serving backend": ("`hardware/backends/*.yaml`", Backend),
     "Training software": ("`hardware/training/*.yaml`", STACK),
     "A rack": ("`hardware/racks/*.yaml`", RACK),
-    "Memory tiers": ("`hardware/tiers.yaml`", DEFAULTS),
-    "Energy": ("`hardware/energy.yaml`", ENERGY),
-    "Reliability": ("`hardware/reliability.yaml`", RELIABILITY),
+    "Memory tiers": ("`hardware/tiers.yaml`", TierDefaults),
+    "Energy": ("`hardware/energy.yaml`", EnergyConstants),
+    "Reliability": ("`hardware/reliability.yaml`", Reliability),
     "A rediscovery case": ("`search_spaces/rediscovery/*.yaml`", CASE),
 }
 LONG = 3  # words
 _SAID: dict[type, str] = {Basis: "name", Text: "text", Flag: "true or false", Date: "date"}
+
+
+def table_of(kind: object) -> Table | None:
+    """The fields of a class or of a table; None of another kind."""
+    if isinstance(kind, type) and issubclass(kind, Schema):
+        return kind.table
+    return kind if isinstance(kind, Table) else None
 
 
 def takes(kind: Kind) -> str:
@@ -97,7 +106,7 @@ def takes(kind: Kind) -> str:
         return f"{kind.least:g} to {kind.most:g}, or in percent"
     if isinstance(kind, Word):
         return ", ".join(kind.names)
-    return _SAID.get(type(kind), "fields" if isinstance(kind, Table) else "")
+    return _SAID.get(type(kind), "fields" if table_of(kind) else "")
 
 
 def example(dimension: str) -> str:
@@ -133,9 +142,10 @@ def rows(
         name, kind = f"{before}{one.name}", one.kind
         suffix = "."
         while isinstance(kind, Then | Listed | ByName):
-            suffix = {Then: "", Listed: "[]", ByName: ".*"}[type(kind)] + suffix
+            outer = {Then: "", ByName: ".*"}.get(type(kind), "[]")
+            suffix = outer + suffix
             kind = kind.kind
-        inner = kind if isinstance(kind, Table) else None
+        inner = table_of(kind)
         known = next((names for names in seen if inner and set(names) <= set(inner.names)), ())
         said = f"the fields of `{seen[known]}`" if known else takes(one.kind)
         more = Table(*(f for f in inner.fields if f.name not in known)) if inner else None
@@ -163,7 +173,7 @@ def default(one: Field) -> str:
     """What is said of a field that is left out."""
     if one.default is REQUIRED:
         return "required"
-    plain = one.default is OPTIONAL or one.default in (None, "", (), {})
+    plain = one.default is OPTIONAL or one.default in (None, "", (), {}, inf)
     if plain or not isinstance(one.default, str | int | float):
         return ""
     return f"default {brief(one.default)}"
@@ -171,7 +181,9 @@ def default(one: Field) -> str:
 
 def page() -> str:
     parts = [INTRO]
-    for title, (where, table) in PAGES.items():
+    for title, (where, kind) in PAGES.items():
+        table = table_of(kind)
+        assert table is not None, title
         head = "| field | takes | meaning |\n|---|---|---|"
         parts.append(f"## {title}\n\n{where}\n\n{head}\n" + "\n".join(lines(table)) + "\n")
     return "\n".join(parts)

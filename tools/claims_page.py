@@ -5,25 +5,30 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from markupsafe import escape as in_svg
 
-from dse.accuracy.claims.asked import ASKED, Asker
-from dse.accuracy.claims.claim import Claim, load_claim, shipped
-from dse.accuracy.claims.judge import (
+from dse.answer.numbers import show_as
+from dse.answer.plots import BLUE, VERMILION
+from dse.catalog import load_catalog
+from dse.files import write_text
+from dse.questions.claims import (
+    ASKED,
     CONFIRMED,
     CONTRADICTED,
     TRUE_IF,
     UNDECIDED,
     VERDICTS,
-    Finding,
+    asker,
+    bounds,
     judged,
+    load_claim,
+    shipped,
+    verdict_words,
 )
-from dse.accuracy.claims.present import Judged
-from dse.answer.numbers import show_as
-from dse.answer.plots import BLUE, VERMILION
-from dse.files import write_text
 from dse.render.markdown import escape, table
 
 MARKS = {CONFIRMED: "●", TRUE_IF: "◐", CONTRADICTED: "○", UNDECIDED: "?"}
@@ -33,7 +38,7 @@ DECADES = 1.5  # from which on the axis is logarithmic
 
 OWN = """
 A claim of one's own is a file of the same form, and `dse claims check FILE` judges it. It may ask
-any of {asked}, with its arguments; `dse/accuracy/claims/claim.py` says what else a file may hold.
+any of {asked}, with its arguments; `dse/questions/claims.py` says what else a file may hold.
 
 ```yaml
 # mine.yaml
@@ -58,9 +63,12 @@ dse claims check 3
 """
 
 
-def page(found: Judged, path: str, pictures: dict[str, str]) -> str:
-    """All verdicts first, then each claim."""
-    counts = Counter(finding.verdict for _, findings in found for finding in findings)
+Judged = Mapping[str, Any]
+
+
+def page(claims: Sequence[Judged], path: str, pictures: dict[str, str]) -> str:
+    """All verdicts first, then each claim, as `judged` leaves them."""
+    counts = Counter(part["verdict"] for claim in claims for part in claim["parts"])
     tally = ", ".join(f"{MARKS[v]} {counts[v]} {v}" for v in VERDICTS if counts[v])
     lines = [
         "# Claims",
@@ -73,61 +81,50 @@ def page(found: Judged, path: str, pictures: dict[str, str]) -> str:
         "leave no room for the error of a prediction: what is near one may be beyond it. Most "
         "numbers are predictions. `dse claims check N` makes a claim again.",
         "",
-        *table(("", "claim", "its parts"), [_row(*one) for one in found]),
+        *table(("", "claim", "its parts"), map(_row, claims)),
     ]
-    for claim, findings in found:
-        lines += _claim(claim, findings, pictures)
+    for claim in claims:
+        name = claim["claim"]
+        lines += [f"## {name}. {escape(claim['title'])}", "", f"> {escape(claim['statement'])}", ""]
+        rows = [(p["says"], verdict_words(p), p["number"], p["rule"]) for p in claim["parts"]]
+        lines += table(("part", "verdict", "number", "rule"), rows)
+        if (drawn := _drawn(claim["parts"])) is not None:
+            pictures[f"claims-{name}.svg"] = bars_svg(drawn)
+            words = f"{drawn['says']}: {verdict_words(drawn)}"
+            lines += [f"![{escape(words)}](claims-{name}.svg)", ""]
+        lines += [f"{escape(claim['about'])} `dse claims check {name}`".strip(), ""]
     asked = ", ".join(f"`{name}`" for name in sorted(ASKED))
     lines += ["## One of your own", OWN.format(asked=asked).rstrip()]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _row(claim: Claim, findings: tuple[Finding, ...]) -> tuple[str, str, str]:
-    parts = (f"{MARKS[finding.verdict]} {finding.part.says}" for finding in findings)
-    return claim.name, claim.title, "; ".join(parts)
+def _row(claim: Judged) -> tuple[str, str, str]:
+    parts = (f"{MARKS[part['verdict']]} {part['says']}" for part in claim["parts"])
+    return claim["claim"], claim["title"], "; ".join(parts)
 
 
-def _claim(claim: Claim, findings: tuple[Finding, ...], pictures: dict[str, str]) -> list[str]:
-    lines = [f"## {claim.name}. {escape(claim.title)}", "", f"> {escape(claim.statement)}", ""]
-    rows = [
-        (finding.part.says, finding.words, finding.number, finding.part.rule)
-        for finding in findings
-    ]
-    lines += table(("part", "verdict", "number", "rule"), rows)
-    drawn = _drawn(findings)
-    if drawn is not None:
-        name = f"claims-{claim.name}.svg"
-        pictures[name] = bars_svg(drawn)
-        words = f"{drawn.part.says}: {drawn.words}"
-        lines += [f"![{escape(words)}]({name})", ""]
-    lines += [f"{escape(claim.about)} `dse claims check {claim.name}`".strip(), ""]
-    return lines
-
-
-def _drawn(findings: tuple[Finding, ...]) -> Finding | None:
+def _drawn(parts: Sequence[Judged]) -> Judged | None:
     """The part whose cases are worth a picture: one that is not simply confirmed, if any."""
-    many = [one for one in findings if len(_known(one)) >= FEW]
-    return next((one for one in many if one.verdict != CONFIRMED), many[0] if many else None)
+    many = [part for part in parts if len(_known(part)) >= FEW]
+    return next((part for part in many if part["verdict"] != CONFIRMED), many[0] if many else None)
 
 
-def _known(finding: Finding) -> list[tuple[str, float, bool]]:
-    return [
-        (one.name, one.value, bool(one.holds)) for one in finding.cases if one.value is not None
-    ]
+def _known(part: Judged) -> list[tuple[str, float, bool]]:
+    cases = (case for case in part["cases"] if case["value"] is not None)
+    return [(case["name"], case["value"], case["holds"]) for case in cases]
 
 
-def bars_svg(finding: Finding) -> str:
+def bars_svg(part: Judged) -> str:
     """A bar for each case, coloured by whether the part holds for it, and a line at each bound of
     the rule. Numbers above zero that span more than DECADES have a logarithmic axis, that of years
     begins before the first."""
-    cases, part = _known(finding), finding.part
-    bounds = [bound for _, bound in part.holds.bounds]
-    every = [value for _, value, _ in cases] + bounds
+    cases, ends = _known(part), [bound for _, bound in bounds(part["holds"])]
+    every = [value for _, value, _ in cases] + ends
     log = min(every) > 0.0 and math.log10(max(every) / min(every)) > DECADES
     low, high = min(0.0, *every), max(0.0, *every)
     if log:
         low, high = math.log10(min(every)) - 0.1, math.log10(max(every))
-    elif part.show == "year":  # none is near 0
+    elif part["show"] == "year":  # none is near 0
         low = min(every) - 1.0
 
     def x(value: float) -> float:
@@ -140,31 +137,34 @@ def bars_svg(finding: Finding) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDE + RIGHT}" height="{height}" '
         'font-family="sans-serif" font-size="12">',
         '<rect width="100%" height="100%" fill="#fff"/>',
-        f'<text x="8" y="20" font-size="13">{in_svg(part.says)}: holds where '
-        f"{in_svg(part.holds.text)}{' (logarithmic)' if log else ''}</text>",
+        f'<text x="8" y="20" font-size="13">{in_svg(part["says"])}: holds where '
+        f"{in_svg(part['holds'])}{' (logarithmic)' if log else ''}</text>",
     ]
     for k, (name, value, holds) in enumerate(cases):
-        y, ends = TOP + ROW * k, sorted((start, x(value)))
+        number = in_svg(show_as(part["show"], value))
+        y, (left, right) = TOP + ROW * k, sorted((start, x(value)))
         parts.append(
             f'<text x="{LEFT - 8}" y="{y + 14}" text-anchor="end">{in_svg(name)}</text>'
-            f'<rect x="{ends[0]:.1f}" y="{y + 3}" width="{max(1.0, ends[1] - ends[0]):.1f}" '
+            f'<rect x="{left:.1f}" y="{y + 3}" width="{max(1.0, right - left):.1f}" '
             f'height="{ROW - 8}" fill="{BLUE if holds else VERMILION}"/>'
-            f'<text x="{ends[1] + 6:.1f}" y="{y + 14}">{in_svg(show_as(part.show, value))}</text>'
+            f'<text x="{right + 6:.1f}" y="{y + 14}">{number}</text>'
         )
     parts += [
         f'<path d="M{x(bound):.1f} {TOP - 4}v{ROW * len(cases) + 8}" stroke="#16202b" '
         'stroke-dasharray="4 3"/>'
-        for bound in bounds
+        for bound in ends
     ]
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 def main(path: Path) -> None:
     """Judges every shipped claim and writes the page, and its pictures beside it."""
-    asker, pictures = Asker(), {}
-    claims = [load_claim(name) for name in shipped()]
-    found = [(one, judged(one, asker, lambda text: print(text, file=sys.stderr))) for one in claims]
-    text = page(found, str(path), pictures)
+    ask, pictures = asker(load_catalog()), {}
+    claims = [
+        judged(load_claim(name), ask, lambda text: print(text, file=sys.stderr))
+        for name in shipped()
+    ]
+    text = page(claims, str(path), pictures)
     for name, picture in pictures.items():
         write_text(path.parent, name, picture)
     write_text(path.parent, path.name, text)

@@ -230,7 +230,7 @@ KINDS: Mapping[str, Callable[[float, int], str]] = {
     "ratio": ratio,
     "fixed": significant,
     "signed": signed,
-    "loss_change": lambda value, digits: f"{value:+.4f}",
+    "signed4": lambda value, digits: f"{value:+.4f}",
     "change": lambda value, digits: tenths(value, sign=True),
     "tenths": lambda value, digits: tenths(value),
 }

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dse.measure.session import Effort
-    from dse.measure.work import Device
 
 FORMATS = ("bf16", "fp16", "fp32", "fp8")
 
@@ -73,110 +72,60 @@ def command(
     The file is used with --efficiency-file FILE.
     """
     import datetime
-    import time
 
     from dse.errors import InputError
     from dse.files import write_text
     from dse.measure.calibration import calibrate, target
-    from dse.measure.present import calibrated
     from dse.measure.session import FULL, QUICK, Session
     from dse.measure.torch_bench import POOL_BYTES, TorchBench, pick_device
 
     if chip is not None and new_chip is not None:
         raise InputError("--chip and --new-chip", accepted="one of the two")
-    started = time.monotonic()
     device_kind = pick_device(kind)
     bench = TorchBench(device_kind, seed, POOL_BYTES[device_kind])
-    wanted = _formats(dtypes, bench.device)
-    count = _count(devices, bench.device)
-    to = target(bench.device, chip, new_chip)
+    device = bench.device
+    for dtype in dtypes:
+        if dtype not in device.dtypes:
+            message = f"{device.name} has no {dtype} arithmetic that PyTorch reaches"
+            raise InputError(message, field="--dtype", accepted=", ".join(device.dtypes))
+    if device.kind == "cuda" and devices is not None and devices > device.count:
+        message = f"read {devices}: there are {device.count}"
+        raise InputError(message, field="--devices", accepted=f"1 to {device.count}")
+    to = target(device, chip, new_chip)
     effort = QUICK if quick else FULL
     path = out or Path(f"{to.id}_efficiency.yaml")
     if path.suffix not in (".yaml", ".yml"):
         raise InputError(f"read {str(path)!r}", field="--out", accepted="a name that ends in .yaml")
-    with _Bar() as bar:
-        rows = _collectives(device_kind, count, effort, bar)
-        session = Session(bench, effort, seed, bar.update)
-        answer = calibrate(session, wanted, to, path, datetime.date.today().isoformat(), rows)
-    for name, text in answer.texts.items():
+    session = Session(bench, effort, seed, _section)
+    rows = _collectives(device_kind, devices or device.count, effort)
+    formats = list(dict.fromkeys(("bf16", *(dtypes or device.dtypes))))
+    made = calibrate(session, formats, to, path, datetime.date.today().isoformat(), rows)
+    for name, text in made.texts.items():
         write_text(path.parent, name, text)
-    document = answer.document | {"seconds": round(time.monotonic() - started, 1)}
-    deliver(calibrated(document), out=None, as_json=as_json)
+    deliver(made.answer, out=None, as_json=as_json)
     if not as_json:
+        written = made.answer.document
         click.echo(
-            f"Use them: dse estimate --model llama-3.2-1b --chip {document['chip_file'] or to.id} "
-            f"\\\n  --efficiency-file {document['efficiency_file']}"
+            f"Use them: dse estimate --model llama-3.2-1b --chip {written['chip_file'] or to.id} "
+            f"\\\n  --efficiency-file {written['efficiency_file']}"
         )
 
 
-def _formats(asked: tuple[str, ...], device: Device) -> list[str]:
-    from dse.errors import InputError
-
-    for dtype in asked:
-        if dtype not in device.dtypes:
-            raise InputError(
-                f"{device.name} has no {dtype} arithmetic that PyTorch reaches",
-                field="--dtype",
-                accepted=", ".join(device.dtypes),
-            )
-    return list(dict.fromkeys(("bf16", *(asked or device.dtypes))))
+def _section(words: str, share: float) -> None:
+    click.echo(f"{share:4.0%} {words}", err=True)
 
 
-def _count(asked: int | None, device: Device) -> int:
-    from dse.errors import InputError
-
-    if device.kind == "cuda" and asked is not None and asked > device.count:
-        raise InputError(
-            f"read {asked}: there are {device.count}",
-            field="--devices",
-            accepted=f"1 to {device.count}",
-        )
-    return asked or device.count
-
-
-def _collectives(kind: str, count: int, effort: Effort, bar: _Bar) -> pd.DataFrame | None:
+def _collectives(kind: str, count: int, effort: Effort) -> pd.DataFrame | None:
     """What the collectives took; None, with a word on standard error, where they do not run."""
     if count < 2:
         return None
-    from dse.measure import links
+    from dse.measure import collectives
 
-    bar.update(f"collectives between {count} devices", 0.0)
-    largest = links.LARGEST[kind] / (8 if effort.name == "quick" else 1)
+    _section(f"collectives between {count} devices", 0.0)
+    largest = collectives.LARGEST[kind] / (8 if effort.name == "quick" else 1)
     try:
-        return links.measure(kind, count, largest, effort.collectives_s)
+        return collectives.measure(kind, count, largest, effort.collectives_s)
     except (RuntimeError, OSError, TimeoutError) as error:
         reason = str(error).strip().splitlines()[-1:] or ["no reason given"]
         click.echo(f"collectives were not measured: {reason[0]}", err=True)
         return None
-
-
-class _Bar:
-    """A bar on standard error that is gone at the end; on what is no terminal, a line a section."""
-
-    def __enter__(self) -> _Bar:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        console = Console(stderr=True)
-        self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self.plain = not console.is_terminal
-        self.words = ""
-        self.progress.start()
-        self.task = self.progress.add_task("starting", total=1.0)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.progress.stop()
-
-    def update(self, words: str, share: float) -> None:
-        self.progress.update(self.task, description=words, completed=share)
-        if self.plain and words != self.words:
-            click.echo(f"{share:4.0%} {words}", err=True)
-        self.words = words

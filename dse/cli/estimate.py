@@ -54,11 +54,6 @@ FIT_FLAGS = (
 @click.argument("study", required=False, type=NoModel())
 @click.argument("point", required=False)
 @click.option("--detail", is_flag=True, help="Also time, memory, money, energy by operator.")
-@click.option(
-    "--energy-by-batch",
-    is_flag=True,
-    help="Also tokens per joule with 1, 2, 4, ... in flight.",
-)
 @click.option("--why-not", metavar="STUDY", help="Why is this point not on its front?")
 @click.option("--fit", is_flag=True, help="The fewest chips that hold the model.")
 @click.option("--most-chips", type=DEGREE, metavar="N", help="The largest that --fit tries.")
@@ -122,9 +117,7 @@ def _answer(study: str | None, point: str | None, flags: dict[str, Any]) -> Answ
     if why_not is not None:
         return _why_not(why_not, flags)
     if fit:
-        names = {*POINT_FLAGS, *POOL_FLAGS, "law", "loss_runs", "detail", "energy_by_batch"} - {
-            *FIT_FLAGS
-        }
+        names = {*POINT_FLAGS, *POOL_FLAGS, "law", "loss_runs", "detail"} - {*FIT_FLAGS}
         refuse(names, "--fit, which tries every split of one instance")
         given = {name: flags[name] for name in FIT_FLAGS if name != "chip_files"}
         if most is not None:
@@ -144,7 +137,7 @@ def _again(study: str, point: str | None, flags: dict[str, Any]) -> Answer:
     if point is None:
         raise InputError("which point?", field="POINT", accepted="dse estimate STUDY POINT")
     read_json(Path(study), STUDY)  # it is a study
-    asked = {name: flags[name] for name in ("detail", "energy_by_batch", "law")}
+    asked = {name: flags[name] for name in ("detail", "law")}
     return estimate(study, point, **asked, catalog=read_catalog())
 
 
@@ -161,7 +154,7 @@ def _why_not(study: str, flags: dict[str, Any]) -> Answer:
     written = read_json(Path(study), STUDY)
     loads = loads_of(written)
     taken = {"price_basis", *TOKENS, "workloads", "serving", "backend", *DETAILS, *POOL_FLAGS}
-    taken |= {"jitter", "jitter_distribution", "law", "loss_runs"}
+    taken |= {"jitter", "law", "loss_runs"}
     if not held(loads):
         taken.add("concurrency")
     asked = {key: written.get(key) for key in ("price_basis", "costs", "unique_tokens")}
@@ -171,7 +164,7 @@ def _why_not(study: str, flags: dict[str, Any]) -> Answer:
         taken.add("rack")
         asked["rack"] = written["rack"]["named"]
     refuse(taken, f"--why-not, which takes it from {study}")
-    refuse(("fit", "detail", "energy_by_batch"), "--why-not, which compares with a front")
+    refuse(("fit", "detail"), "--why-not, which compares with a front")
     check_load(flags)
     catalog = read_catalog(flags["chip_files"]).over(written)
     found = point_of(catalog, flags | asked, loads=loads)
@@ -188,7 +181,6 @@ def _file(points: str, out: str | None, as_json: bool) -> None:
         "law",
         "loss_runs",
         "detail",
-        "energy_by_batch",
         "why_not",
         "fit",
         "most_chips",

@@ -98,15 +98,6 @@ def out_option(stem: str) -> Callable[[F], F]:
     return click.option("--out", metavar="DIR", callback=given, help=text)
 
 
-lease_option = click.option(
-    "--lease",
-    metavar="SECONDS",
-    type=Whole(1, 86_400),
-    default=60,
-    help="A worker unheard of for so long is taken for dead, and its work given to another.",
-)
-
-
 def law_option(text: str) -> Callable[[F], F]:
     """--law NAME."""
     return click.option("--law", metavar="NAME", help=text)
@@ -154,7 +145,6 @@ _CHOICES: tuple[tuple[str, click.ParamType, str], ...] = (
 )
 _SERVED: tuple[tuple[str, click.ParamType, str], ...] = (
     ("--acceptance", Between(0.0, 1.0), "Share of drafts accepted; else as published."),
-    ("--draft-share", Between(0.0, 10.0), "Draft's time over a step's; else an MTP module's."),
     ("--prefix-hit-rate", Between(0.0, 0.999), "Share of prompt tokens in the cache."),
     (
         "--network-overlap",

@@ -94,7 +94,6 @@ _POINT_OPTIONS = (
         help="Of Poisson arrivals, of all workloads.",
     ),
     click.option("--jitter", metavar="TIME", help="Mean delay of a chip in a collective: 10us."),
-    click.option("--jitter-distribution", metavar="NAME", help="exponential, normal or pareto."),
     click.option(
         "--weights-offload",
         type=Between(0.0, 1.0),
@@ -169,7 +168,7 @@ POINT_SECTIONS = {
     "Workload": (*TOKENS, "workloads", "serving", "requests_per_second", "prefix_hit_rate"),
     "Serving software": (
         *("backend", "tuning", "max_running_requests", "network_overlap", "acceptance"),
-        *("draft_share", "jitter", "jitter_distribution"),
+        *("jitter"),
     ),
     "Pools of --serving disaggregated (the others are those of decode)": POOL_FLAGS,
     "Prices": (*("price_basis", "prices", "as_of", "costs", "average_load", "peak_over_average"),),
@@ -189,7 +188,6 @@ _NOT_OF_POOLS = {
     "average_load": "two pools",
     "peak_over_average": "two pools",
     "detail": "two pools",
-    "energy_by_batch": "two pools",
 }
 
 

@@ -53,7 +53,6 @@ from dse.cli.printing import deliver
 @click.option(
     "--straggler", type=Between(0.0, 10.0), help="Mean delay of a rank, a share of the step."
 )
-@click.option("--straggler-distribution", default="normal", help="exponential, normal, pareto.")
 @click.option("--input-tokens-per-s", help="That the input pipeline delivers, such as 20M.")
 @click.option("--sites", type=Whole(1, 1000), default=1, help="Data centres that share the chips.")
 @click.option("--site-bandwidth", help="Of each site to the others, one way: 400Gb/s.")

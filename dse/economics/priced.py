@@ -12,8 +12,8 @@ from dse.catalog import Catalog
 from dse.economics.tco import usd_per_chip_hour
 from dse.schema.catalog import Source
 from dse.schema.costs import BASIS as OWNED
-from dse.schema.own_prices import OWN
 from dse.schema.owning import lacks_for_owning
+from dse.schema.prices import OWN
 
 # Titles of columns.
 SHORT: dict[str, str] = {"server with chip": "server", "cost of capital": "capital"}

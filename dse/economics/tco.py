@@ -173,7 +173,14 @@ def with_basis(catalog: Catalog, basis: str, costs: Costs | None = None) -> Cata
 def _price_row(found: Breakdown) -> PriceRow:
     rule = " + ".join(f"{part.name} {part.usd_per_chip_hour:.3g}" for part in found.parts)
     sources = "; ".join(dict.fromkeys(one.source for one in found.facts))
-    return PriceRow(found.chip, OWNED, found.usd_per_chip_hour, rule, found.date, sources, "", 0)
+    return PriceRow(
+        chip=found.chip,
+        basis=OWNED,
+        usd_per_chip_hour=found.usd_per_chip_hour,
+        provider=rule,
+        date=found.date,
+        source=sources,
+    )
 
 
 def upkeep_usd_per_hour(found: Owning, costs: Costs) -> dict[str, float]:
@@ -240,5 +247,5 @@ def owned(chip: str, found: Owning, costs: Costs) -> Breakdown:
     unused |= {"server_factor"} if found.price.name == "server_price" else set()
     unused |= {"server_power_factor"} if found.power.name != "tdp" else set()
     inputs = [one for name, one in costs.inputs.items() if name not in unused]
-    inputs += [one.cost for one in costs.counted.values()]
+    inputs += costs.counted.values()
     return Breakdown(chip, OWNED, parts, (found.price, found.power), (*inputs,), found.price.date)

@@ -1,4 +1,4 @@
-"""From a bench to the files and the document of `dse calibrate`."""
+"""From a bench to the files and the answer of `dse calibrate`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from typing import Any
 
 import pandas as pd
 
+from dse.answer.answer import Answer
+from dse.answer.frames import frame
+from dse.answer.numbers import time
 from dse.catalog import load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError
-from dse.measure import files, fits, links
+from dse.measure import files, laws
 from dse.measure.session import Session
 from dse.measure.work import Device
 from dse.schema.chip import ROOFLINE
@@ -94,10 +97,10 @@ def _new(device: Device, name: str) -> Target:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """`texts`: the content of each file by its name; `document`: what --json prints."""
+    """`texts`: the content of each file by its name."""
 
     texts: Mapping[str, str]
-    document: dict[str, Any]
+    answer: Answer
 
 
 def calibrate(
@@ -109,35 +112,53 @@ def calibrate(
     collectives: pd.DataFrame | None = None,
 ) -> Calibration:
     """Measures and fits. `out`: the path of the efficiency file; `collectives`: rows of
-    `dse.measure.links.measure`."""
+    `dse.measure.collectives.measure`."""
     device = session.bench.device
-    points = fits.table(session.measure(dtypes))
-    rates, memory = fits.reached(points)
+    points = laws.table(session.measure(dtypes))
+    rates, memory = laws.reached(points)
     if "bf16" not in rates or not memory:
         reason = session.skipped[0][1] if session.skipped else "no time for one"
         raise InputError(f"{device.name}: no GEMM in bf16, or no copy, could be run: {reason}")
     peaks = {**rates, **to.peaks}
     bandwidth = to.bandwidth or max(memory.values())
-    found = fits.laws(points, peaks, bandwidth, device.software, TOP_FIXED_US[device.kind])
+    fits = laws.fits(points, peaks, bandwidth, device.software, TOP_FIXED_US[device.kind])
     measured, link, note = _links(to, collectives, device)
     noise = float(points.spread.median())
-    run = files.provenance(device, date, session.effort.name, session.seed, len(points), noise)
+    run = {
+        "device": device.name,
+        "devices": str(device.count),
+        "host": device.host,
+        "software": device.software,
+        "driver": device.driver,
+        "date": date,
+        "grid": session.effort.name,
+        "seed": str(session.seed),
+        "points": str(len(points)),
+        "timer": device.timer,
+        "noise": f"{noise:.3f}",
+    }
     own = {dtype: peak for dtype, peak in peaks.items() if dtype in to.peaks or to.new}
-    laws = files.complete(found, to.parent, own)
-    table = files.collectives(measured, note, to.parent)
-    text = files.efficiency_file(
-        to.id, run, laws, to.parent.expert_padding_rows, table, own, bandwidth
-    )
-    texts = {out.name: text, f"{out.stem}.csv": _csv(points, collectives)}
+    complete = files.complete(fits, to.parent, own)
+    tables = files.collectives(measured, note, to.parent)
+    padding = to.parent.expert_padding_rows
+    text = files.efficiency_file(to.id, run, complete, padding, tables, own, bandwidth)
+    csv = points
+    if collectives is not None:
+        rows = collectives.rename(columns={"operation": "operator"})
+        csv = pd.concat([points, rows.assign(dtype="bf16", role="grid")])
+    texts = {
+        out.name: text,
+        f"{out.stem}.csv": csv.to_csv(index=False, float_format="%.6g", lineterminator="\n"),
+    }
     chip_name = None
     if to.new:
-        chip_name = f"{to.id}.yaml"
-        if chip_name == out.name:
-            chip_name = f"{to.id}_chip.yaml"
-        together = (
-            None if link is None or collectives is None else (int(collectives.devices.max()), link)
-        )
+        chip_name = f"{to.id}.yaml" if out.name != f"{to.id}.yaml" else f"{to.id}_chip.yaml"
+        together = None
+        if link is not None and collectives is not None:
+            together = (int(collectives.devices.max()), link)
         texts[chip_name] = files.chip_file(to.id, device, date, rates, memory, together)
+    kind = "measured" if to.new else "catalog"
+    refused = Counter((work.operator, work.dtype, reason) for work, reason in session.skipped)
     document = {
         "id": to.id,
         "new_chip": to.new,
@@ -146,27 +167,38 @@ def calibrate(
         "points_file": str(out.with_suffix(".csv")),
         "chip_file": None if chip_name is None else str(out.parent / chip_name),
         "gemm": [
-            {"dtype": d, "flops_per_s": rates[d], "divided_by": peaks[d],
-             "divided_by_kind": "catalog" if d in to.peaks else "measured"} for d in rates
+            {"dtype": d, "flops_per_s": rate, "divided_by": peaks[d],
+             "divided_by_kind": "catalog" if d in to.peaks else "measured"}
+            for d, rate in rates.items()
         ],
         "memory": [
-            {"kernel": name, "bytes_per_s": rate, "divided_by": bandwidth,
-             "divided_by_kind": "measured" if to.new else "catalog"}
+            {"kernel": name, "bytes_per_s": rate, "divided_by": bandwidth, "divided_by_kind": kind}
             for name, rate in memory.items()
         ],
-        "fits": [one | {"in_file": one["dtype"] in ARITHMETIC} for one in found],
+        "fits": [fit | {"in_file": fit["dtype"] in ARITHMETIC} for fit in fits],
         "collectives": [
             {"operation": name, "devices": n, **row}
             for name, rows in measured.items() for n, row in rows.items()
         ],
-        "penalties": fits.penalties(points),
-        "not_measured": _not_measured(laws, table),
+        "penalties": laws.penalties(points),
+        "not_measured": [
+            {"operator": operator, "dtype": dtype, "kind": row["kind"], "note": row["note"]}
+            for operator, table in complete.items() for dtype, row in table.items()
+            if row["kind"] != "fitted"
+        ] + [
+            {"operator": name, "dtype": None, "kind": kind, "note": note}
+            for name, (kind, note) in tables[1].items() if kind != "fitted"
+        ],
         "warnings": _warnings(to, rates, memory, noise),
         "points": len(points),
-        "skipped": _skipped(session),
+        "skipped": [
+            {"operator": operator, "dtype": dtype, "works": count, "reason": reason}
+            for (operator, dtype, reason), count in refused.items()
+        ],
         "median_spread": round(noise, 3),
+        "seconds": round(session.clock() - session.started, 1),
     }  # fmt: skip
-    return Calibration(texts, document)
+    return Calibration(texts, answer(document))
 
 
 def _links(
@@ -175,42 +207,12 @@ def _links(
     """(measured collectives, the link's bytes a second, their note)."""
     if rows is None or rows.empty:
         return {}, None, ""
-    link = to.link or links.best_rate(rows)
+    link = to.link or laws.best_rate(rows)
     kind = "the catalog's" if to.link else "measured, the best of all"
     how = "NCCL or RCCL" if device.kind == "cuda" else "gloo between processes of one host"
     least, most = rows.bytes.min() // 2**10, rows.bytes.max() // 2**20
     note = f"of {link / 1e9:.4g} GB/s per direction ({kind}); {how}, {least} KiB..{most} MiB"
-    return links.fits(rows, link, device.kind), link, f"{note}; measured here, {device.software}"
-
-
-def _csv(points: pd.DataFrame, collectives: pd.DataFrame | None) -> str:
-    table = points
-    if collectives is not None:
-        rows = collectives.rename(columns={"operation": "operator"})
-        table = pd.concat([points, rows.assign(dtype="bf16", role="grid")])
-    return table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
-
-
-def _skipped(session: Session) -> list[dict[str, Any]]:
-    counted = Counter((work.operator, work.dtype, reason) for work, reason in session.skipped)
-    return [
-        {"operator": operator, "dtype": dtype, "works": count, "reason": reason}
-        for (operator, dtype, reason), count in counted.items()
-    ]
-
-
-def _not_measured(laws: files.Laws, collectives: tuple) -> list[dict[str, Any]]:
-    rows = [
-        {"operator": operator, "dtype": dtype, "kind": row["kind"], "note": row["note"]}
-        for operator, table in laws.items()
-        for dtype, row in table.items()
-        if row["kind"] != "fitted"
-    ]
-    return rows + [
-        {"operator": name, "dtype": None, "kind": kind, "note": note}
-        for name, (kind, note) in collectives[1].items()
-        if kind != "fitted"
-    ]
+    return laws.links(rows, link, device.kind), link, f"{note}; measured here, {device.software}"
 
 
 def _warnings(
@@ -232,3 +234,72 @@ def _warnings(
         for name, share in shares.items()
         if not low <= share <= high
     ]
+
+
+# Tables of the answer by rows of the document: caption, columns.
+TABLES: Mapping[str, tuple[str, str]] = {
+    "gemm": ("The fastest GEMM of each format", "dtype flops_per_s peak_share divided_by_kind"),
+    "memory": ("The memory", "kernel bytes_per_s peak_share divided_by_kind"),
+    "fits": (
+        "Fitted laws (the file holds those of formats that dse has laws for)",
+        "operator dtype timed_shapes law_compute law_memory law_fixed_us law_exponent fit_error "
+        "held_out_error sample_spread",
+    ),
+    "collectives": ("Collectives", "operation devices latency_us link_fraction ramp fit_error"),
+    "penalties": (
+        "Misaligned sizes",
+        "operator misaligned_axis misaligned_size aligned_below aligned_above alignment time_ratio "
+        "lowest_time_ratio highest_time_ratio sample_spread cliff",
+    ),
+}
+# Columns that have another name in the laws.
+LAW = {
+    "law_compute": "compute",
+    "law_memory": "memory",
+    "law_fixed_us": "fixed",
+    "law_exponent": "p",
+}
+LINK = {"latency_us": "latency", "link_fraction": "fraction", "fit_error": "error"}
+
+
+def answer(document: Mapping[str, Any]) -> Answer:
+    """What was reached, the laws, and what was not measured."""
+    flat: dict[str, list[dict[str, Any]]] = {name: list(document[name]) for name in TABLES}
+    for name, rate in (("gemm", "flops_per_s"), ("memory", "bytes_per_s")):
+        flat[name] = [row | {"peak_share": row[rate] / row["divided_by"]} for row in flat[name]]
+    flat["fits"] = [
+        row | {key: row["law"][name] for key, name in LAW.items()} for row in flat["fits"]
+    ]
+    flat["collectives"] = [
+        row | {key: row[name] for key, name in LINK.items()} for row in flat["collectives"]
+    ]
+    sizes = ("operator", "misaligned_axis", "misaligned_size")
+    flat["penalties"].sort(key=lambda row: [row[key] for key in sizes])
+    tables = [
+        frame(name, caption, {key: [row[key] for row in flat[name]] for key in keys.split()})
+        for name, (caption, keys) in TABLES.items()
+        if flat[name]
+    ]
+    lines = [f"Warning: {line}" for line in document["warnings"]]
+    missing = (row for row in document["not_measured"] if row["dtype"] in (None, "bf16"))
+    if rest := sorted({row["operator"] for row in missing}):
+        lines.append(f"Not measured, from other laws (derived or assumed): {', '.join(rest)}.")
+    for row in document["skipped"]:
+        lines.append(f"{row['works']} of {row['operator']} {row['dtype']} not run: {row['reason']}")
+    for title, key in (
+        ("Laws", "efficiency_file"),
+        ("Points", "points_file"),
+        ("Chip", "chip_file"),
+    ):
+        if document[key]:
+            lines.append(f"{title}: {document[key]}")
+    run = document["provenance"]
+    return Answer(
+        question="calibrate",
+        title=f"Kernel laws of {document['id']}",
+        headline=f"{document['id']}: {run['device']}, {run['software']}, {run['driver']}; "
+        f"{document['points']} points in {time(document['seconds'])} ({run['grid']})",
+        sentences=lines,
+        blocks=tables,
+        document=document,
+    )

@@ -20,25 +20,6 @@ COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
 AS_16_BITS = "as bf16, measured here: 16-bit arithmetic on an fp8 cache"
 
 
-def provenance(
-    device: Device, date: str, grid: str, seed: int, points: int, noise: float
-) -> dict[str, str]:
-    """What a file says of the device and the run."""
-    return {
-        "device": device.name,
-        "devices": str(device.count),
-        "host": device.host,
-        "software": device.software,
-        "driver": device.driver,
-        "date": date,
-        "grid": grid,
-        "seed": str(seed),
-        "points": str(points),
-        "timer": device.timer,
-        "noise": f"{noise:.3f}",
-    }
-
-
 def complete(
     fits: Sequence[Mapping[str, Any]], parent: Efficiency, peaks: Mapping[str, float]
 ) -> Laws:

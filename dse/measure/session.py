@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dse.measure import grids
-from dse.measure.work import Bench, Point, Work
+from dse.measure import work as grids
+from dse.measure.work import Bench, Point, Work, affordable
 
 WARM_UP = 2  # runs before the first sample
 SAMPLE_S = 2e-3  # a sample is as many runs as take this long
@@ -57,6 +57,10 @@ class Session:
     points: list[Point] = field(default_factory=list)
     rates: dict[str, float] = field(default_factory=dict)
     skipped: list[tuple[Work, str]] = field(default_factory=list)
+    started: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
 
     def measure(self, dtypes: Sequence[str]) -> list[Point]:
         """Every section for every format; the first format gets attention and misaligned sizes."""
@@ -67,7 +71,7 @@ class Session:
             self.progress(words, done / total)
             if words != BANDWIDTH:
                 self._probe(groups[0][0].dtype)
-            self._section(groups, budget, words, done / total, budget / total)
+            self._section(groups, budget, words)
             done += budget
             if words == BANDWIDTH:
                 self.rates["bytes"] = max(p.work.bytes / min(p.samples) for p in self.points)
@@ -76,37 +80,21 @@ class Session:
         return self.points
 
     def _sections(self, dtypes: Sequence[str]) -> list[tuple[str, list[list[Work]], float]]:
-        effort, first = self.effort, dtypes[0]
-        memory, cache = self.bench.device.memory_bytes, self.bench.device.cache_bytes
-        array = min(max(STREAM_BYTES, 8 * cache), memory / 8, 2 * 2**30)
+        """(words, groups of works, seconds) of each."""
+        effort, first, device = self.effort, dtypes[0], self.bench.device
+        array = min(max(STREAM_BYTES, 8 * device.cache_bytes), device.memory_bytes / 8, 2 * 2**30)
         sections = [(BANDWIDTH, _alone(grids.streams(array)), effort.streams_s)]
         for dtype in dtypes:
             seconds = effort.gemm_s if dtype == first else effort.other_gemm_s
             sections.append((f"GEMMs in {dtype}", _alone(grids.gemms(dtype)), seconds))
-        sections.append(
-            (f"misaligned GEMMs in {first}", grids.misaligned_gemms(first), effort.misaligned_s)
-        )
+        odd = grids.misaligned_gemms(first)
+        sections.append((f"misaligned GEMMs in {first}", odd, effort.misaligned_s))
         if first in ("bf16", "fp16"):
-            sections += [
-                (
-                    f"attention over prompts in {first}",
-                    _alone(grids.prefills(first)),
-                    effort.attention_s,
-                ),
-                (
-                    f"attention over the cache in {first}",
-                    _alone(grids.decodes(first)),
-                    effort.attention_s,
-                ),
-                (
-                    f"odd head counts in {first}",
-                    [
-                        *grids.odd_heads("prefill_attention", first),
-                        *grids.odd_heads("decode_attention", first),
-                    ],
-                    effort.odd_heads_s,
-                ),
-            ]
+            for operator, of in (("prefill", "prompts"), ("decode", "the cache")):
+                works = _alone(grids.attention(f"{operator}_attention", first))
+                sections.append((f"attention over {of} in {first}", works, effort.attention_s))
+            odd = grids.odd_heads(first)
+            sections.append((f"odd head counts in {first}", odd, effort.odd_heads_s))
         return sections
 
     def _probe(self, dtype: str) -> None:
@@ -121,7 +109,7 @@ class Session:
                 run(1)
                 seconds = run(1)
             except RuntimeError as error:
-                self.skipped.append((work, _first_line(error)))
+                self._skip(work, error)
                 self.rates.setdefault(dtype, SLOW)
                 return
             self.rates[dtype] = work.flops / seconds
@@ -130,20 +118,21 @@ class Session:
                 return
             size *= 2
 
+    def _skip(self, work: Work, error: Exception) -> None:
+        self.skipped.append((work, str(error).strip().split("\n")[0]))
+
     def _expected_s(self, work: Work) -> float:
         """A sample of the work: assumed are half the probed rates, and attention at a quarter."""
         flops = self.rates.get(work.dtype, np.inf) * (0.5 if work.operator == "gemm" else 0.12)
         seconds = work.flops / flops + work.bytes / (0.5 * self.rates.get("bytes", 1e10)) + 2e-5
         return max(seconds, SAMPLE_S)
 
-    def _section(
-        self, groups: list[list[Work]], budget: float, words: str, at: float, share: float
-    ) -> None:
+    def _section(self, groups: list[list[Work]], budget: float, words: str) -> None:
         """Up to `passes` samples of what the budget allows, at least three of each point."""
         rng = np.random.default_rng((self.seed, len(self.points)))
         held = [group for group in groups if all(map(self.bench.holds, group))]
         runs = self.effort.passes + WARM_UP
-        works = grids.affordable(held, self._expected_s, budget, runs, rng)
+        works = affordable(held, self._expected_s, budget, runs, rng)
         if words == BANDWIDTH:
             works = [group[0] for group in groups]
         if not works:  # a device too slow for any of them: the smallest
@@ -160,7 +149,7 @@ class Session:
                 count = max(1, int(np.ceil(SAMPLE_S / max(run(1), 1e-7))))
                 first = run(count)
             except RuntimeError as error:  # no kernel for this shape, or no memory
-                self.skipped.append((work, _first_line(error)))
+                self._skip(work, error)
                 continue
             points.append(Point(work, [first]))
             runners.append((run, count))
@@ -170,20 +159,10 @@ class Session:
             for k in rng.permutation(len(points)):
                 run, count = runners[k]
                 points[k].samples.append(run(count))
-            done = min((self.clock() - started) / budget, 1.0)
-            self.progress(words, at + share * done)
-        timed = {id(one.work) for one in points}
-        broken = {
-            id(work)
-            for group in groups
-            if len(group) > 1 and not all(id(one) in timed for one in group)
-            for work in group
-        }
-        self.points += [point for point in points if id(point.work) not in broken]
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0]
+        timed = {id(point.work) for point in points}
+        whole = [group for group in groups if all(id(work) in timed for work in group)]
+        kept = {id(work) for group in whole for work in group}
+        self.points += [point for point in points if id(point.work) in kept]
 
 
 def _alone(works: Sequence[Work]) -> list[list[Work]]:

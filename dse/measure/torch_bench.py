@@ -20,7 +20,7 @@ from dse.errors import InputError
 from dse.measure.work import BYTES, Device, Run, Work
 
 DTYPE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp8": "float8_e4m3fn"}
-INSTALL = "pip install 'dse[calibrate]'"
+INSTALL = "pip install torch"
 UNKNOWN_CACHE = 32 * 2**20  # of a CPU that does not say: assumed
 POOL_BYTES = {"cpu": 384 * 2.0**20, "cuda": 1.5 * 2.0**30}
 PLACES = 512  # at most so many places of the cold pool in turn, and nodes of a CUDA graph

@@ -249,7 +249,7 @@ def _levels(
     jittered = fabric.jittered
     wait = np.zeros(len(size))
     if jittered:
-        waits = wait_s(fabric.jitter_s[chip], fabric.distribution[chip], inside)
+        waits = wait_s(fabric.jitter_s[chip], inside)
         wait = waits * (inside > 1.0)
     levels, reach = [], inside
     for network in fabric.networks:
@@ -271,7 +271,7 @@ def _levels(
             )
         )
         if jittered:
-            waits = wait_s(network.jitter_s[chip], network.distribution[chip], wider)
+            waits = wait_s(network.jitter_s[chip], wider)
             wait = np.maximum(wait, waits * (met > 1.0))
         reach = wider
     return tuple(levels), wait if jittered else None
@@ -298,7 +298,7 @@ def point_to_point(
     ]
     if not fabric.jittered:
         return tuple(costs)
-    waits = [wait_s(one.jitter_s[chip], one.distribution[chip], senders) for one in levels]
+    waits = [wait_s(one.jitter_s[chip], senders) for one in levels]
     return tuple(
         Cost(cost.latency_s + wait, cost.transfer_s, cost.sent)
         for cost, wait in zip(costs, waits, strict=True)

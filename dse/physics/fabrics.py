@@ -33,7 +33,7 @@ from dse.physics.topologies import (
 )
 from dse.record import record
 from dse.schema.efficiency import Collective, Efficiency
-from dse.schema.system import DISTRIBUTIONS, ON_PCIE, FabricLevel, System
+from dse.schema.system import ON_PCIE, FabricLevel, System
 
 GROUPS = 14  # groups of up to 2**13 chips
 # Expert dispatch reaches this share of the label between domains: 45 to 46 of 50 GB/s by DeepEP's
@@ -90,7 +90,6 @@ class Network:
     dispatch_s_per_byte: Table
     ramp: Table
     jitter_s: Table
-    distribution: Table
     algorithm: NDArray[np.str_]
 
 
@@ -107,7 +106,6 @@ class Fabric:
     all_gather: DomainTable
     all_to_all: DomainTable
     jitter_s: Table
-    distribution: Table
     networks: tuple[Network, ...]
 
     @property
@@ -137,16 +135,11 @@ def compile_fabric(systems: Sequence[System], efficiencies: Sequence[Efficiency]
         pair_bytes_per_s=np.array([point_to_point(level) for level in inner]),
         **tables,
         jitter_s=np.array([level.jitter_s for level in inner]),
-        distribution=_codes(inner),
         networks=tuple(
             _network([_outer(system, place) for system in systems])
             for place in range(1, max(deepest, 2))
         ),
     )
-
-
-def _codes(levels: Sequence[FabricLevel]) -> Table:
-    return np.array([float(DISTRIBUTIONS.index(level.jitter_distribution)) for level in levels])
 
 
 def _domain_table(rows: list[tuple[_Best, Table]]) -> DomainTable:
@@ -293,7 +286,6 @@ def _network(levels: list[tuple[FabricLevel, float]]) -> Network:
         dispatch_s_per_byte=wire["all_to_all"] * dispatch[:, None],
         ramp=np.array([level.ramp for level, _ in levels]),
         jitter_s=np.array([level.jitter_s for level, _ in levels]),
-        distribution=_codes([level for level, _ in levels]),
         algorithm=np.array([best.algorithm for best in rows["all_reduce"]]),
     )
 

@@ -157,7 +157,7 @@ def case_of(
         sized = few.memory.take(alike.kinds)
         return Case(deployed, workload, prompt, output, sized, drafts, keep, few, alike)
     sized = memory(deployed, prompt, output, workload.backend)
-    if drafts is not None and drafts.share is None:
+    if drafts is not None:
         modules, on = batch.prediction_layers, drafts.on
         each = on if modules is None else on * modules
         cache = module_cache_bytes(deployed, prompt + output)
@@ -226,8 +226,7 @@ def decode_step(case: Case, rows: Floats, *, parts: bool = True) -> tuple[Floats
         plain = step(1.0)
         return case.step_s(plain.seconds * case.imbalance, rows), plain
     verify = step(drafts.verified)
-    plain_s = verify.seconds if drafts.share is None else step(1.0).seconds
-    verify.ledger.drafts(draft_s(drafts, case.deployed, rows, case.context, plain_s))
+    verify.ledger.drafts(draft_s(drafts, case.deployed, rows, case.context))
     return case.step_s(verify.seconds * case.imbalance, rows), verify
 
 

@@ -34,12 +34,11 @@ MOST_DRAFTED = 64
 class Speculation:
     """`draft_tokens` a step (None: those of each candidate), each accepted with probability
     `acceptance` (0 to 1) after the one before it: measured by the user (None: what is published of
-    the model). `draft_share`: seconds of a draft token over those of a plain decode step; None
-    where an MTP module drafts."""
+    the model). A multi-token-prediction
+    module drafts."""
 
     draft_tokens: int | None = None
     acceptance: float | None = None
-    draft_share: float | None = None
 
 
 def tokens_per_step(drafted: int, acceptance: float) -> float:
@@ -50,12 +49,10 @@ def tokens_per_step(drafted: int, acceptance: float) -> float:
 
 
 class Drafts(NamedTuple):
-    """Tokens drafted a step, and tokens that a request gains in one, (n,); `share` as
-    `Speculation.draft_share`."""
+    """Tokens drafted a step, and tokens that a request gains in one, (n,)."""
 
     tokens: Floats
     gained: Floats
-    share: float | None
 
     @property
     def verified(self) -> Floats:
@@ -78,7 +75,7 @@ def drafts_of(batch: CandidateBatch, speculation: Speculation | None) -> Drafts 
     else:
         return None
     modules = batch.prediction_layers
-    if modules is not None and asked.draft_share is None:
+    if modules is not None:
         tokens = np.where(modules > 0.0, tokens, 0.0)
     if asked.acceptance is None:
         assert batch.draft_gain is not None
@@ -86,7 +83,7 @@ def drafts_of(batch: CandidateBatch, speculation: Speculation | None) -> Drafts 
     else:
         table = [tokens_per_step(k, asked.acceptance) for k in range(MOST_DRAFTED + 1)]
         gained = np.array(table).take(tokens.astype(np.intp))
-    return Drafts(tokens, gained, asked.draft_share)
+    return Drafts(tokens, gained)
 
 
 def module(batch: CandidateBatch) -> CandidateBatch:
@@ -131,13 +128,8 @@ def module_cache_bytes(deployed: Deployed, tokens: Floats) -> Floats:
     return total
 
 
-def draft_s(
-    drafts: Drafts, deployed: Deployed, rows: Floats, context: Floats, plain_s: Floats
-) -> Floats:
-    """(n,) device seconds of all drafts of a step for `rows` requests on each rank; `plain_s` is a
-    decode step without speculation."""
-    if drafts.share is not None:
-        return drafts.tokens * drafts.share * plain_s
+def draft_s(drafts: Drafts, deployed: Deployed, rows: Floats, context: Floats) -> Floats:
+    """(n,) device seconds of all drafts of a step for `rows` requests on each rank."""
     one = Deployed(module(deployed.batch), deployed.machines, deployed.launched)
     zeros = np.zeros(one.n)
     step = Step(one, Work(rows, context, prefill_rows=zeros, prompt_tokens=np.ones(one.n)))

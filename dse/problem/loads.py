@@ -13,7 +13,7 @@ from dse.problem.evaluate import Member
 from dse.problem.mix import Mix, Share
 from dse.schema.backend import TUNED, Backend, find_backend
 
-SPECULATION = ("draft_tokens", "acceptance", "draft_share")
+SPECULATION = ("draft_tokens", "acceptance")
 
 
 def loads_of(study: Mapping[str, Any]) -> list[dict[str, Any]]:

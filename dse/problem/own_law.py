@@ -13,7 +13,7 @@ from dse.errors import InputError
 from dse.physics.parameters import parameters
 from dse.problem.models import shape_quality_of
 from dse.quality.law import Law, Quality
-from dse.quality.laws import LAWS, tokens_at_compute, training_flops
+from dse.quality.laws import LAWS, training_flops
 from dse.quality.own_runs import (
     LEAST_FACTOR,
     PRIOR,
@@ -78,11 +78,6 @@ def quality_of_models(batch: CandidateBatch, tokens: Floats, law: str | Law) -> 
     """The quality of n models that are trained on `tokens` (n,)."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return shape_quality_of(batch, parameters(batch), tokens, law)
-
-
-def affordable_tokens(batch: CandidateBatch, flops: Floats) -> Floats:
-    """(n,) training tokens that a compute pays for."""
-    return tokens_at_compute(flops, parameters(batch).active)
 
 
 def describe_own_law(own: OwnLaw) -> dict[str, Any]:

@@ -68,12 +68,6 @@ class Posterior:
         are differences."""
         return _along(columns, [_along(columns, row) for row in self.covariance])
 
-    def learned(self, columns: Columns, run: Columns) -> Floats:
-        """(n,) by how much one more run, `run` (k,), takes of `variance`: row i of the one for row
-        i of the other, or of shapes that broadcast."""
-        told = _along(columns, [_along(run, row) for row in self.covariance])
-        return told**2 / (self.noise**2 + self.variance(run))
-
     def draw(self, rng: np.random.Generator) -> Floats:
         """(4,) how far one draw of the four numbers is from their mean."""
         return np.linalg.cholesky(self.covariance) @ rng.standard_normal(len(self.mean))

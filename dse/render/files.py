@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dse.answer.answer import Answer, Cell, Formula, Table
+from dse.answer.numbers import kind_of
 from dse.files import json_text, write_files
 from dse.render.xlsx import COUNT, DOLLARS, INPUT, PLAIN, SHARE, WORDS, Sheet, workbook
 
@@ -63,7 +64,11 @@ def answer_workbook(answer: Answer) -> bytes:
 
 def _sheet(table: Table, head: Sequence[str]) -> Sheet:
     rows = [[_plain(cell) for cell in row] for row in table.values()]
-    return Sheet(table.name, [list(head), *rows], [LOOKS.get(c.kind, PLAIN) for c in table.columns])
+    return Sheet(
+        table.name,
+        [list(head), *rows],
+        [LOOKS.get(c.kind and kind_of(c.kind), PLAIN) for c in table.columns],
+    )
 
 
 def _plain(value: Cell) -> str | float | int | Formula | None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 from dse import units
 from dse.errors import InputError
 from dse.record import record
-from dse.schema.dtypes import TRAINABLE
 
 Section = Literal["model", "deployment", "prefill"]
 Kind = Literal["size", "flag", "name", "tokens", "dtype", "chip", "tier", "backend"]
@@ -26,7 +26,7 @@ LARGEST_SPACE = 2**62
 
 @record
 class AxisRule:
-    """What the language knows of an axis.
+    """What the language knows of an axis: a row of axes.csv.
 
     `least` and `most` bound a size, `names` are the values of a name, the first of which holds
     where the axis is left out. `inactive` is the value where the axis does not count; `default`
@@ -50,42 +50,6 @@ class AxisRule:
     names: tuple[str, ...] = ()
 
 
-def _model(meaning: str, **rule: Any) -> AxisRule:
-    return AxisRule("model", rule.pop("kind", "size"), meaning, **rule)
-
-
-def _required(meaning: str) -> AxisRule:
-    return _model(meaning, required=True, unconditional=True)
-
-
-def _expert(meaning: str, **rule: Any) -> AxisRule:
-    return _model(meaning, needs=("sparse", None), **rule)
-
-
-def _of(axis: str, *values: Value) -> Callable[..., AxisRule]:
-    """Rows of axes that count where `axis` stands on one of the values; none: is not 0."""
-    return partial(_model, needs=(axis, values or None))
-
-
-_gqa, _mla = _of("attention", "gqa"), _of("attention", "mla")
-_indexer = _of("index_topk")
-_linear = _of("linear_attention", "gated_delta_net", "kimi_delta")
-_mamba, _mamba2 = _of("linear_attention", "mamba"), _of("linear_attention", "mamba2")
-LINEAR_KINDS = ("gated_delta_net", "kimi_delta", "mamba", "mamba2")
-
-
-def _degree(meaning: str) -> AxisRule:
-    return AxisRule("deployment", "size", meaning, most=100_000, inactive=1.0, default=1)
-
-
-def _deployed(meaning: str, kind: Kind = "size", *, required: bool = True) -> AxisRule:
-    return AxisRule("deployment", kind, meaning, required=required, unconditional=True)
-
-
-def _percent(meaning: str) -> AxisRule:
-    return AxisRule("deployment", "size", f"{meaning}, percent", least=0, most=100)
-
-
 # Where `deployment` has `prefill` and `decode`, designs whose pools are separate stand beside those
 # of its own axes, or alone: this axis, which no file writes, says which a point is.
 POOLS, AGGREGATED, SEPARATE = "pools", "aggregated", "separate"
@@ -106,140 +70,41 @@ POOL_AXES: Mapping[str, tuple[str, ...]] = {
     "decode": (*_POOL, "concurrency", "draft_tokens", "max_running_requests"),
 }
 
+
+def _rule(row: Mapping[str, str]) -> AxisRule:
+    """Of a row of axes.csv, where an empty cell is the default of its column."""
+
+    def value(text: str) -> Any:
+        words = {"": None, "true": True, "false": False}
+        return words[text] if text in words else int(text) if text.isdigit() else text
+
+    def several(text: str) -> tuple[str, ...]:
+        return tuple(text.split("|")) if text else ()
+
+    default, (other, _, wanted) = value(row["default"]), row["needs"].partition("=")
+    if row["ratio_of"]:
+        default = {"ratio_of": row["ratio_of"], "values": [default]}
+    bounds = {name: int(row[name]) for name in ("least", "most") if row[name]}
+    flags = {name: row[name] == "yes" for name in ("required", "unconditional", "shared")}
+    return AxisRule(
+        *(row["section"], row["kind"], row["meaning"]),  # pyright: ignore[reportArgumentType]
+        inactive=float(row["inactive"] or 0.0),
+        default=default,
+        needs=(other, several(wanted) or None) if other else None,
+        names=several(row["names"]),
+        **bounds,
+        **flags,
+    )
+
+
+def _rules() -> Mapping[str, AxisRule]:
+    with Path(__file__).with_name("axes.csv").open(encoding="utf-8", newline="") as file:
+        return {row["axis"]: _rule(row) for row in csv.DictReader(file)}
+
+
 # In this order the axes stand in a space, after what they depend on.
-AXES: Mapping[str, AxisRule] = {
-    "vocab_size": _required("rows of the input table"),
-    "tied_embeddings": _model("output head shares the input table", kind="flag", default=False),
-    "sparse": _model("the feed-forward is made of experts", kind="flag", unconditional=True),
-    "hidden_size": _required("width of the residual stream"),
-    "num_hidden_layers": _required("layers"),
-    "attention": _model(
-        "kind of the attention layers", kind="name", names=("gqa", "mla"), unconditional=True
-    ),
-    "head_dim": _gqa("size of one attention head", required=True, shared=True),
-    "num_attention_heads": _required("query heads"),
-    "num_key_value_heads": _gqa("key and value heads", required=True),
-    "attention_bias": _gqa("query, key and value projections have a bias", kind="flag"),
-    "sliding_window": _gqa("window of attention layers; 0: full attention", least=0),
-    "sliding_window_pattern": _of("sliding_window")(
-        "every n-th attention layer is full, the others have the window", least=2
-    ),
-    "attention_chunk_size": _gqa(
-        "tokens of a chunk that see each other alone; 0: full attention", least=0
-    ),
-    "no_rope_layer_interval": _of("attention_chunk_size")(
-        "every n-th attention layer is full, the others are chunked", least=2
-    ),
-    "q_lora_rank": _mla("rank of the query; 0: from the hidden state", least=0, default=0),
-    "kv_lora_rank": _mla("rank of keys and values: what the cache holds"),
-    "qk_nope_head_dim": _mla("query-key head size without position", default=128),
-    "qk_rope_head_dim": _mla("query-key head size with position, cached once", default=64),
-    "v_head_dim": _mla("value head size", default=128),
-    "attn_output_gate": _model("attention layers gate their output", kind="flag"),
-    "index_topk": _model("cached tokens that an indexer picks; 0: no indexer", least=0),
-    "index_n_heads": _indexer("heads of the indexer", default=64),
-    "index_head_dim": _indexer("size of one head of the indexer", default=128),
-    "linear_attention": _model(
-        "kind of the layers that are not attention",
-        kind="name",
-        names=("none", *LINEAR_KINDS),
-        unconditional=True,
-    ),
-    "full_attention_interval": _of("linear_attention", *LINEAR_KINDS)(
-        "every n-th layer is attention, the others linear", least=2
-    ),
-    "linear_value_head_dim": _linear("value head size of linear attention", default=128),
-    "linear_num_value_heads": _linear(
-        "value heads of linear attention",
-        default={"ratio_of": "hidden_size / linear_value_head_dim", "values": [2]},
-    ),
-    "linear_key_head_dim": _linear("key head size of linear attention", default=128),
-    "linear_num_key_heads": _of("linear_attention", "gated_delta_net")(
-        "key heads of linear attention",
-        default={"ratio_of": "linear_num_value_heads", "values": ["1/2"]},
-    ),
-    "linear_conv_kernel_dim": _linear("width of its short convolution", default=4),
-    "mamba_head_dim": _mamba2("channels of one head of Mamba-2", default=64),
-    "mamba_num_heads": _mamba2(
-        "heads of Mamba-2", default={"ratio_of": "hidden_size / mamba_head_dim", "values": [2]}
-    ),
-    "ssm_state_size": _mamba2("state of a channel of Mamba-2", default=128),
-    "n_groups": _mamba2("groups of heads of Mamba-2 that share B and C", default=8),
-    "conv_kernel": _mamba2("width of its short convolution", default=4),
-    "mamba_expand": _mamba("channels of Mamba-1 over the hidden size", default=2),
-    "mamba_d_state": _mamba("state of a channel of Mamba-1", default=16),
-    "mamba_d_conv": _mamba("width of its short convolution", default=4),
-    "intermediate_size": _model("width of a dense feed-forward"),
-    "num_experts": _expert("routed experts"),
-    "num_experts_per_tok": _expert("routed experts that a token uses (top-k)"),
-    "moe_intermediate_size": _expert("width of one expert"),
-    "num_shared_experts": _expert("experts that every token uses, each as wide as one", least=0),
-    "num_dense_layers": _expert("first layers that stay dense", least=0),
-    "num_nextn_predict_layers": _model(
-        "multi-token-prediction modules; takes draft_tokens in the workload", least=0, most=64
-    ),
-    "interleave_moe_layer_step": _expert("of the layers after these, every n-th has experts"),
-    "training_tokens": _model("tokens the model is trained on", kind="tokens", unconditional=True),
-    "trained_in": _model(
-        "format that the model is trained in, 16 bits where it is left out; int4: the end of "
-        "training alone",
-        kind="dtype",
-        names=TRAINABLE,
-        unconditional=True,
-    ),
-    POOLS: AxisRule(
-        "deployment",
-        "name",
-        "one pool for both phases, or one of its own for each; follows from `prefill` and `decode`",
-        names=(AGGREGATED, SEPARATE),
-        unconditional=True,
-    ),
-    "pool_chips": _deployed(
-        "chips of both pools together, at most; without it they take all `chips`", required=False
-    ),
-    "busy_percent": AxisRule(
-        "prefill",
-        "size",
-        "share of the time that prefill workers are busy, at most, percent",
-        most=100,
-        default=100,
-    ),
-    "chip": _deployed("chip of the catalog, or `all` that have the price", "chip"),
-    "backend": _deployed(
-        "serving software, in place of the workload's; current: the chip's own",
-        "backend",
-        required=False,
-    ),
-    "chips": _deployed("chips in all; replicas follow", required=False),
-    "replicas": _deployed("independent instances; chips follow", required=False),
-    "tensor_parallel": _degree("chips that split every layer"),
-    "pipeline_parallel": _degree("stages of layers"),
-    "data_parallel": _degree("attention data-parallel groups inside one instance"),
-    "expert_parallel": _degree("groups that experts are spread over; divides TP x DP"),
-    "redundant_experts": AxisRule(
-        "deployment",
-        "size",
-        "copies of busy experts over all ranks, placed by load (EPLB); 0: none",
-        least=0,
-    ),
-    "draft_tokens": AxisRule(
-        "deployment",
-        "size",
-        "tokens drafted a step; 0: none, and stands on the axis where it has several values",
-        least=0,
-        most=64,
-    ),
-    "max_running_requests": AxisRule(
-        "deployment", "size", "most requests at once on an attention rank", inactive=math.nan
-    ),
-    "scale_up_domain": _deployed("chips of a hypothetical domain; takes a `rack`", required=False),
-    "weight_dtype": _deployed("format of the weights", "dtype"),
-    "kv_dtype": _deployed("format of the key-value cache", "dtype"),
-    "concurrency": _deployed("requests in flight over all chips"),
-    "offload_tier": AxisRule("deployment", "tier", "memory tier behind the device memory"),
-    "weights_offloaded_percent": _percent("share of the weights in the memory tier"),
-    "kv_offloaded_percent": _percent("share of the key-value cache in the memory tier"),
-}
+AXES = _rules()
+LINEAR_KINDS = AXES["linear_attention"].names[1:]
 
 
 def rule_of(name: str) -> AxisRule:

@@ -10,11 +10,15 @@ from typing import Any
 
 from dse.record import record
 from dse.schema.axes import (
+    AGGREGATED,
     AXES,
     LARGEST_SIZE,
+    LINEAR_KINDS,
     POOL_AXES,
     POOLS,
+    SEPARATE,
     Axis,
+    Branch,
     Condition,
     Product,
     Section,
@@ -23,14 +27,13 @@ from dse.schema.axes import (
     ratio_of,
     tokens_of,
 )
-from dse.schema.axis_shapes import check_shapes
 from dse.schema.chip import GENERIC
 from dse.schema.dtypes import ALIASES, DTYPES
 from dse.schema.loader import Document, KeyPath, did_you_mean
-from dse.schema.pool_axes import POOL_CHIPS, read_pools, with_pools
 from dse.schema.reader import Mistakes
 from dse.schema.tiers import TIERS
 
+POOL_CHIPS = "pool_chips"
 CURRENT = "current"  # the software that a chip's file names
 MOST_VALUES = 10_000
 _SHARES = ("weights_offloaded_percent", "kv_offloaded_percent")
@@ -69,41 +72,64 @@ def read_axes(
     """
     before = len(mistakes.errors)
     reader = _Reader(mistakes, chips, software)
-    readers: dict[str, _Reader] = {}
+    pools: dict[str, _Reader] = {}
     for section in sections:
         if section not in document.data:
             continue
         written = document.data[section]
         if not isinstance(written, Mapping):
             mistakes.add((section,), "not a mapping of axes", "`axis: values` lines")
-            continue
-        pools = {pool: written[pool] for pool in POOL_AXES if pool in written}
-        own = {name: raw for name, raw in written.items() if name not in pools}
-        for name, raw in (own if section == "deployment" else written).items():
-            reader.read(section, str(name), raw)
-        if section == "deployment" and pools:
-            readers = read_pools(pools, own, reader)
-            if not own.keys() - {POOL_CHIPS}:
-                continue
-        if not pools and POOL_CHIPS in own:
-            reader.wrong(POOL_CHIPS, "without pools", "also prefill and decode: axes of a worker")
-        reader.required(section)
-        if section == "model" and {"sliding_window", "attention_chunk_size"} <= {*reader.seen}:
-            reader.wrong("attention_chunk_size", "beside sliding_window", "one of the two")
-        if section == "deployment":
-            _check_chips(reader)
-            _check_tier(reader)
-            _own_software(reader)
-            reader.check_drafts()
+        elif section == "deployment":
+            pools = _read_deployment(written, reader)
+        else:
+            for name, raw in written.items():
+                reader.read(section, str(name), raw)
+            reader.required(section)
+            if section == "model" and {"sliding_window", "attention_chunk_size"} <= {*reader.seen}:
+                reader.wrong("attention_chunk_size", "beside sliding_window", "one of the two")
     axes = reader.finish(sections)
-    if readers and len(mistakes.errors) == before:
-        axes = with_pools(axes, reader, readers)
+    if pools and len(mistakes.errors) == before:
+        axes = _with_pools(axes, reader, pools)
     if len(mistakes.errors) == before:
         axes = _in_order(axes, reader)
     if len(mistakes.errors) == before:
         _check_branches(axes, reader)
-    every = (name for one in (reader, *readers.values()) for name in one.left_out)
+    every = (name for one in (reader, *pools.values()) for name in one.left_out)
     return axes, tuple(dict.fromkeys(every))
+
+
+def _read_deployment(written: Mapping[str, Any], reader: _Reader) -> dict[str, _Reader]:
+    """Reads the axes of a deployment; gives the readers of its pools, where it names them."""
+    pools = {pool: written[pool] for pool in POOL_AXES if pool in written}
+    own = {name: raw for name, raw in written.items() if name not in pools}
+    for name, raw in own.items():
+        reader.read("deployment", str(name), raw)
+    readers = _read_pools(pools, own, reader) if pools else {}
+    if pools and not own.keys() - {POOL_CHIPS}:
+        return readers
+    if not pools and POOL_CHIPS in own:
+        reader.wrong(POOL_CHIPS, "without pools", "also prefill and decode: axes of a worker")
+    reader.required("deployment")
+    given = [name for name in ("chips", "replicas") if name in reader.seen]
+    if len(given) != 1:
+        said = "both chips and replicas" if given else "neither chips nor replicas"
+        reader.mistakes.add(("deployment",), said, "one of them; the other follows from it")
+    shares = [name for name in _SHARES if name in reader.seen]
+    if shares and "offload_tier" not in reader.seen:
+        reader.wrong(shares[0], "in which memory tier?", f"also offload_tier: {' or '.join(TIERS)}")
+    if "offload_tier" in reader.seen and not shares:
+        reader.wrong("offload_tier", "nothing is put into it", f"also one of {', '.join(_SHARES)}")
+    # Where the workload leaves its software open, chips that have their own are served by it.
+    axis, software = reader.axes.get("chip"), reader.software
+    chips = axis.values if axis else ()
+    if axis and "backend" in reader.seen:
+        if not software.open:
+            message = "the workload says it already"
+            reader.wrong("backend", message, "backend: current in the workload, or no line of it")
+    elif software.open and any(software.own[str(chip)] != GENERIC for chip in chips):
+        reader.axis("backend", CURRENT, given=False)
+    reader.check_drafts()
+    return readers
 
 
 class _Reader:
@@ -171,9 +197,9 @@ class _Reader:
             self.mistakes.add(at, f"unknown axis {name!r}{hint}", ", ".join(known))
             return
         self.seen.append(name)
-        self._axis(name, raw)
+        self.axis(name, raw)
 
-    def _axis(self, name: str, raw: Any, given: bool = True) -> None:
+    def axis(self, name: str, raw: Any, given: bool = True) -> None:
         """The axis of what a file says of it, or is read as if it said (`given` False)."""
         written = raw if isinstance(raw, Mapping) else {"values": raw}
         self.conditions[name] = written.get("when", {})
@@ -367,7 +393,7 @@ class _Reader:
             left_out = rule.section in sections and name not in self.seen
             left_out &= not self.pool or name in POOL_AXES[self.pool]
             if left_out and rule.default is not None and self.may_count(name):
-                self._axis(name, rule.default, given=False)
+                self.axis(name, rule.default, given=False)
         for name in list(self.axes):
             axis = self.axes[name]
             for other in axis.ratio_of.names if axis.ratio_of else ():
@@ -405,95 +431,43 @@ class _Reader:
         held = (value in wanted if wanted else bool(value) for value in axis.values)
         return axis.ratio_of is not None or any(held)
 
-    def _implied(self, name: str) -> Iterator[Condition]:
-        """The condition that follows from what the axis needs."""
-        rule = AXES[name]
-        axis = rule.needs and self.axes.get(rule.needs[0])
-        if not axis or axis.ratio_of is not None:  # a ratio is never 0
-            return
-        ratios = [other.ratio_of.names for other in self.axes.values() if other.ratio_of]
-        if rule.shared and any(name in names for names in ratios):
-            return
-        wanted = rule.needs and rule.needs[1]
-        held = [value in wanted if wanted else bool(value) for value in axis.values]
-        yield Condition(axis.name, tuple(k for k, on in enumerate(held) if on))
-
     def _conditions(self, name: str) -> Iterator[Condition]:
-        written = self.conditions[name]
+        """Those that follow from what the axis needs, and those that are written."""
+        written, rule = self.conditions[name], AXES[name]
         if not isinstance(written, Mapping):
             self.wrong(name, f"read {written!r}", "when: {axis: value or list}", "when")
             return
-        if written and AXES[name].unconditional:
+        if written and rule.unconditional:
             self.wrong(name, "counts in every point and takes no condition", None, "when")
-        yield from self._implied(name)
+        axis = rule.needs and self.axes.get(rule.needs[0])
+        ratios = [other.ratio_of.names for other in self.axes.values() if other.ratio_of]
+        shared = rule.shared and any(name in names for names in ratios)
+        if rule.needs and axis and axis.ratio_of is None and not shared:  # a ratio is never 0
+            wanted = rule.needs[1]
+            held = [value in wanted if wanted else bool(value) for value in axis.values]
+            yield Condition(axis.name, tuple(k for k, on in enumerate(held) if on))
         for other, wanted in written.items():
+            controller = self.axes.get(other)
             if other not in self.seen:
                 hint = did_you_mean(other, self.seen)
                 self.wrong(name, f"a condition on {other!r}, no axis here{hint}", None, "when")
-                continue
-            if self.seen.index(other) >= self.seen.index(name):
-                self.wrong(
-                    name,
-                    f"a condition on {other}, which comes later",
-                    f"{other} above {name}",
-                    "when",
-                    other,
-                )
-                continue
-            controller = self.axes.get(other)
-            if controller is None:
-                continue
-            if controller.ratio_of is not None:
-                self.wrong(
-                    name,
-                    f"a condition on {other}, which is a ratio",
-                    "a condition on an axis with listed values",
-                    "when",
-                    other,
-                )
-                continue
-            indices = []
-            for value in wanted if isinstance(wanted, list) else [wanted]:
-                value = ALIASES.get(value, value) if isinstance(value, str) else value
-                matches = [
-                    index
-                    for index, known in enumerate(controller.values)
-                    if known == value and type(known) is type(value)
-                ]
-                if not matches:
-                    accepted = ", ".join(_yaml(known) for known in controller.values)
-                    self.wrong(name, f"{other} is never {_yaml(value)}", accepted, "when", other)
-                indices += matches
-            yield Condition(other, tuple(sorted(set(indices))))
-
-
-def _check_chips(reader: _Reader) -> None:
-    given = [name for name in ("chips", "replicas") if name in reader.seen]
-    if len(given) != 1:
-        said = "neither chips nor replicas" if not given else "both chips and replicas"
-        reader.mistakes.add(("deployment",), said, "one of them; the other follows from it")
-
-
-def _own_software(reader: _Reader) -> None:
-    """Where the workload leaves its software open, chips that have their own are served by it."""
-    chips, software = reader.axes.get("chip"), reader.software
-    if chips is None:
-        return
-    if "backend" in reader.seen:
-        if not software.open:
-            message = "the workload says it already"
-            reader.wrong("backend", message, "backend: current in the workload, or no line of it")
-        return
-    if software.open and any(software.own[str(chip)] != GENERIC for chip in chips.values):
-        reader._axis("backend", CURRENT, given=False)
-
-
-def _check_tier(reader: _Reader) -> None:
-    shares = [name for name in _SHARES if name in reader.seen]
-    if shares and "offload_tier" not in reader.seen:
-        reader.wrong(shares[0], "in which memory tier?", f"also offload_tier: {' or '.join(TIERS)}")
-    if "offload_tier" in reader.seen and not shares:
-        reader.wrong("offload_tier", "nothing is put into it", f"also one of {', '.join(_SHARES)}")
+            elif self.seen.index(other) >= self.seen.index(name):
+                message = f"a condition on {other}, which comes later"
+                self.wrong(name, message, f"{other} above {name}", "when", other)
+            elif controller is not None and controller.ratio_of is not None:
+                message = f"a condition on {other}, which is a ratio"
+                accepted = "a condition on an axis with listed values"
+                self.wrong(name, message, accepted, "when", other)
+            elif controller is not None:
+                known, indices = controller.values, set[int]()
+                for value in wanted if isinstance(wanted, list) else [wanted]:
+                    value = ALIASES.get(value, value) if isinstance(value, str) else value
+                    same = {k for k, v in enumerate(known) if v == value and type(v) is type(value)}
+                    if not same:
+                        message = f"{other} is never {_yaml(value)}"
+                        self.wrong(name, message, ", ".join(map(_yaml, known)), "when", other)
+                    indices |= same
+                yield Condition(other, tuple(sorted(indices)))
 
 
 def _in_order(axes: Sequence[Axis], reader: _Reader) -> tuple[Axis, ...]:
@@ -519,37 +493,71 @@ def _in_order(axes: Sequence[Axis], reader: _Reader) -> tuple[Axis, ...]:
     return tuple(done.values())
 
 
+# What every model needs in which an axis has the value; without the axis its first value holds.
+_REQUIRED: tuple[tuple[str, Value, tuple[str, ...]], ...] = (
+    ("sparse", False, ("intermediate_size",)),
+    ("sparse", True, ("num_experts", "num_experts_per_tok", "moe_intermediate_size")),
+    ("attention", "gqa", ("head_dim", "num_key_value_heads")),
+    ("attention", "mla", ("kv_lora_rank",)),
+    *(("linear_attention", kind, ("full_attention_interval",)) for kind in LINEAR_KINDS),
+)
+_MODELS: Mapping[Value, str] = {True: "sparse", False: "dense"}
+
+
 def _check_branches(axes: Sequence[Axis], reader: _Reader) -> None:
-    """What only shows when the conditions are worked out."""
+    """What only shows when the conditions are worked out: an axis that never counts, a ratio over
+    one that does not always, a shape that lacks an axis or has an idle one."""
     found = reader.mistakes.attempt(lambda: branches(axes), ())
     if found is None:
         return
     position = {axis.name: j for j, axis in enumerate(axes)}
 
+    def active(branch: Branch, name: str) -> bool:
+        return name in position and branch.active[position[name]]
+
     for axis in axes:
-        mine = [branch for branch in found if branch.active[position[axis.name]]]
+        mine = [branch for branch in found if active(branch, axis.name)]
         if not mine and not reader.may_count(axis.name):
             other, wanted = axis.rule.needs or ("", None)
             kinds = f": {' or '.join(map(str, wanted))}" if wanted else " above 0"
-            reader.wrong(
-                axis.name,
-                f"counts only with {other}{kinds}, which no point here has",
-                f"another {other}, or no {axis.name}",
-            )
+            said = f"counts only with {other}{kinds}, which no point here has"
+            reader.wrong(axis.name, said, f"another {other}, or no {axis.name}")
         elif not mine:
-            reader.wrong(
-                axis.name, "never counts: its conditions cannot hold together", None, "when"
-            )
+            said = "never counts: its conditions cannot hold together"
+            reader.wrong(axis.name, said, None, "when")
         for other in axis.ratio_of.names if axis.ratio_of else ():
-            if not all(branch.active[position[other]] for branch in mine):
-                reader.wrong(
-                    axis.name,
-                    f"a ratio over {other}, which does not always count here",
-                    f"the conditions of {other}",
-                    "when",
-                )
-    if "hidden_size" in position:
-        check_shapes(axes, position, found, reader.mistakes)
+            if not all(active(branch, other) for branch in mine):
+                said = f"a ratio over {other}, which does not always count here"
+                reader.wrong(axis.name, said, f"the conditions of {other}", "when")
+    if "hidden_size" not in position:
+        return
+
+    def having(controller: str, value: Value) -> Sequence[Branch]:
+        """The branches in which an axis has a value; without the axis, its first value holds."""
+        if controller not in position:
+            return found if value == (*AXES[controller].names, False)[0] else ()
+        values = axes[position[controller]].values
+        if value not in values:
+            return ()
+        index = values.index(value)
+        return [b for b in found if b.chosen.get(controller, index) == index]
+
+    for controller, value, names in _REQUIRED:
+        mine = having(controller, value)
+        for name in names:
+            if not all(active(branch, name) for branch in mine):
+                there = ", which does not count in all of them" if name in position else ""
+                message = f"{_MODELS.get(value, str(value))} models need {name}{there}"
+                reader.wrong(name, message, f"{name}: {AXES[name].meaning}")
+    if "intermediate_size" in position:
+        width = axes[position["intermediate_size"]]
+        first = axes[position["num_dense_layers"]].values if "num_dense_layers" in position else ()
+        step = "interleave_moe_layer_step"
+        between = step in position and max(map(float, axes[position[step]].values)) > 1
+        idle = not any(first) and not between and len(width.values) > 1
+        if idle and any(active(branch, width.name) for branch in having("sparse", True)):
+            message = "has no effect in sparse models without dense layers"
+            reader.wrong(width.name, message, "when: {sparse: false}")
 
 
 def _form(written: Mapping[str, Any]) -> str:
@@ -588,3 +596,80 @@ def _lacks(other: str, wanted: tuple[Value, ...] | None) -> tuple[str, str]:
 
 def _yaml(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# `prefill` and `decode` of a deployment: the axes of the workers of pools of their own.
+
+
+def _read_pools(
+    pools: Mapping[str, Any], own: Mapping[str, Any], beside: _Reader
+) -> dict[str, _Reader]:
+    """The axes of the workers of both pools, after those of the deployment itself, `own`; a pool
+    without `chip` is on the chips of the deployment."""
+    mistakes = beside.mistakes
+    for pool in POOL_AXES:
+        if not isinstance(pools.get(pool), Mapping):
+            message = "not a mapping of axes" if pool in pools else "one pool without the other"
+            mistakes.add(("deployment", pool), message, f"{pool}: with the axes of a worker")
+            return {}
+    if not own.keys() & {POOL_CHIPS, "chips"}:
+        accepted = f"{POOL_CHIPS}: {AXES[POOL_CHIPS].meaning}; or chips, all of which they take"
+        mistakes.add(("deployment",), f"the axis {POOL_CHIPS} is missing", accepted)
+        return {}
+    readers = {pool: _Reader(mistakes, beside.chips, beside.software, pool) for pool in POOL_AXES}
+    for pool, reader in readers.items():
+        if "chip" not in pools[pool] and "chip" in beside.axes:
+            reader.on_chips_of(beside)
+        for name, raw in pools[pool].items():
+            reader.read("deployment", str(name), raw)
+        reader.required("deployment")
+        reader.check_drafts()
+    return readers
+
+
+def _with_pools(
+    axes: Sequence[Axis], reader: _Reader, readers: Mapping[str, _Reader]
+) -> tuple[Axis, ...]:
+    """The axes of the space: those of the deployment itself count where a point is aggregated,
+    those of the pools where they are separate; some are shared (`_shared`). A worker's axis may
+    depend on those of the model."""
+    model = [axis for axis in axes if axis.rule.section == "model"]
+    flat = [axis for axis in axes if axis not in model and axis.name != POOL_CHIPS]
+    if not any(axis.given for axis in flat):  # degrees that a file leaves out
+        flat = []
+    kinds = (AGGREGATED, SEPARATE) if flat else (SEPARATE,)
+    aggregated, separate = (Condition(POOLS, (k,)) for k in (0, len(kinds) - 1))
+    shared = _shared(flat, reader, readers)
+    found = [*model, Axis(POOLS, kinds, given=False)]
+    found += [
+        axis if axis.name in shared else replace(axis, when=(aggregated, *axis.when))
+        for axis in flat
+    ]
+    found += [replace(axis, when=(separate,)) for axis in axes if axis.name == POOL_CHIPS]
+    for pool, own in readers.items():
+        own.below(reader, model)
+        names = [name for name in POOL_AXES[pool] if name != "chip" or not own.shares]
+        found += [
+            axis.of_pool(pool, names, separate)
+            for axis in own.finish(("deployment", "prefill"))
+            if axis.name in names
+        ]
+    return tuple(found)
+
+
+def _shared(
+    flat: Sequence[Axis], reader: _Reader, readers: Mapping[str, _Reader]
+) -> tuple[str, ...]:
+    """The axes of the deployment that are those of separate pools, too: the chip where a pool names
+    none, all chips where `pool_chips` does not bound them, the software. One software hands the
+    cache to the other pool, so that of each chip is refused where a pool has chips of its own."""
+    given = {axis.name: axis for axis in flat}
+    on_own = [pool for pool, own in readers.items() if not own.shares]
+    backend = given.get("backend")
+    if on_own and backend is not None and (backend.by_chip or not backend.given):
+        message = f"software by chip, and {on_own[0]} has chips of its own: both pools run one"
+        accepted = "backend: current, or another, in the workload; or pools without chip"
+        reader.mistakes.add(("deployment", on_own[0], "chip"), message, accepted)
+    chip = ("chip",) if len(on_own) < len(readers) else ()
+    chips = () if POOL_CHIPS in reader.axes else ("chips",)
+    return (*chip, *chips, "backend")

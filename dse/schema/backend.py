@@ -8,22 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from dse.errors import InputError
-from dse.record import record
-from dse.schema.loader import did_you_mean, load_yaml
+from dse.schema.loader import unknown
 from dse.schema.reader import (
     Date,
-    Field,
     Flag,
     Listed,
     Number,
     Quantity,
-    Table,
+    Schema,
     Text,
     Then,
     Whole,
     Word,
-    read,
+    field,
 )
 
 # Bytes that a collective library takes on a chip that has peers: assumed.
@@ -42,35 +39,35 @@ STOCK_STEPS = 1.09
 PREFILL_FIRST = "prefill_first"  # the scheduler that gives prompts steps of their own
 
 
-@record
-class Overlap:
+_COUNT = Then(Whole(above=0), float)
+
+
+class Overlap(Schema):
     """Two micro-batches that take turns, where attention ranks send tokens to experts outside their
     scale-up domain, in steps of decoding of at least `decode_tokens` on a rank and of prompts of
     `prefill_tokens`; messages take a share of the chip's arithmetic, `decode_taken` or
     `prefill_taken`, from what runs beside them."""
 
-    decode_taken: float
-    prefill_taken: float
-    decode_tokens: float
-    prefill_tokens: float
-    kind: str
-    source: str
+    decode_taken: float = field(Number(0, 1), meaning="share of the arithmetic that messages take")
+    prefill_taken: float = field(Number(0, 1), meaning="the same in steps of prompts")
+    decode_tokens: float = field(_COUNT, meaning="of a rank, from which it is on")
+    prefill_tokens: float = field(_COUNT, meaning="the same of prompts")
+    kind: str = field(Text())
+    source: str = field(Text())
 
 
-@record
-class EarlyLaunch:
+class EarlyLaunch(Schema):
     """A kernel that is launched before the one ahead of it has ended (programmatic dependent
     launch): of its fixed cost, measured kernel by kernel, the share `remaining`, on chips of
     `families`."""
 
-    remaining: float
-    families: tuple[str, ...]
-    kind: str
-    source: str
+    remaining: float = field(Number(0, 1), meaning="share of a kernel's fixed cost that is left")
+    families: tuple[str, ...] = field(Listed(Text(), 1), meaning="of chips with such kernels")
+    kind: str = field(Text())
+    source: str = field(Text())
 
 
-@record
-class Backend:
+class Backend(Schema, kw_only=True):
     """One serving backend of one age.
 
     `host_s_per_step` runs beside the device (a step is the larger of the two); `gap_s_per_step`
@@ -94,138 +91,84 @@ class Backend:
     the device time of a tuned one. The fitted factors are those of `calibrated_as`, else its own.
     """
 
-    id: str
-    title: str
-    host_s_per_step: float
-    gap_s_per_step: float
-    host_s_per_request: float
-    launch_s: float
-    first_token_s: float
-    prompt_token_s: float
-    first_token_steps: float
-    cold_s: float
-    poll_steps: float
-    handover_steps: float
-    overlapped: bool
-    chunk_tokens: float
-    memory_fraction: float
-    memory_rule: str
-    reserved_output: float
-    window_cache: bool
-    max_running_requests: float
-    communication_bytes: float
-    scheduler: str
-    overlap: Overlap | None
-    early_launch: EarlyLaunch | None
-    stock_steps: float
-    calibrated_as: str
-    kind: str
-    source: str
-    date: str
-
-
-OVERLAP = Table(
-    Field("decode_taken", Number(0, 1), meaning="share of the arithmetic that messages take"),
-    Field("prefill_taken", Number(0, 1), meaning="the same in steps of prompts"),
-    Field("decode_tokens", Then(Whole(above=0), float), meaning="of a rank, from which it is on"),
-    Field("prefill_tokens", Then(Whole(above=0), float), meaning="the same of prompts"),
-    Field("kind", Text()),
-    Field("source", Text()),
-    make=Overlap,
-)
-EARLY_LAUNCH = Table(
-    Field("remaining", Number(0, 1), meaning="share of a kernel's fixed cost that is left"),
-    Field("families", Listed(Text(), 1), meaning="of chips with such kernels"),
-    Field("kind", Text()),
-    Field("source", Text()),
-    make=EarlyLaunch,
-)
-BACKEND = Table(
-    Field("id", Text(), meaning="what commands call it"),
-    Field("title", Text()),
-    Field("host_per_step", Quantity("s"), to="host_s_per_step", meaning="beside the device"),
-    Field("gap_per_step", Quantity("s"), to="gap_s_per_step", meaning="between two steps"),
-    Field(
-        "host_per_request",
+    id: str = field(Text(), meaning="what commands call it")
+    title: str = field(Text())
+    host_s_per_step: float = field(
+        Quantity("s"), written="host_per_step", meaning="beside the device"
+    )
+    gap_s_per_step: float = field(
+        Quantity("s"), written="gap_per_step", meaning="between two steps"
+    )
+    host_s_per_request: float = field(
         Quantity("s"),
-        to="host_s_per_request",
+        written="host_per_request",
         meaning="for each running request, between two steps",
-    ),
-    Field(
-        "launch",
+    )
+    launch_s: float = field(
         Quantity("s"),
-        0.0,
-        to="launch_s",
+        default=0.0,
+        written="launch",
         meaning="of one operator by the host, in steps that no CUDA graph replays",
-    ),
-    Field(
-        "first_token",
+    )
+    first_token_s: float = field(
+        Quantity("s"), written="first_token", meaning="added once to the time to first token"
+    )
+    prompt_token_s: float = field(
         Quantity("s"),
-        to="first_token_s",
-        meaning="added once to the time to first token",
-    ),
-    Field(
-        "prompt_token",
-        Quantity("s"),
-        0.0,
-        to="prompt_token_s",
+        default=0.0,
+        written="prompt_token",
         meaning="of the host for each token of a prompt, added to it",
-    ),
-    Field("first_token_steps", Number(0), 0.0, meaning="decode steps added to it"),
-    Field(
-        "cold", Quantity("s"), 0.0, to="cold_s", meaning="added to a first burst without warm-up"
-    ),
-    Field(
-        "poll_steps",
-        Then(Whole(above=0), float),
-        1.0,
-        meaning="decode steps between two looks for new requests",
-    ),
-    Field(
-        "handover_steps",
+    )
+    first_token_steps: float = field(Number(0), default=0.0, meaning="decode steps added to it")
+    cold_s: float = field(
+        Quantity("s"), default=0.0, written="cold", meaning="added to a first burst without warm-up"
+    )
+    poll_steps: float = field(
+        _COUNT, default=1.0, meaning="decode steps between two looks for new requests"
+    )
+    handover_steps: float = field(
         Number(0),
-        0.0,
+        default=0.0,
         meaning="decode steps from a cache that a pool sent to its request's first",
-    ),
-    Field("overlapped", Flag(), False, meaning="work on requests runs beside the device too"),
-    Field("chunk_tokens", Then(Whole(above=0), float), meaning="most prompt tokens of a step"),
-    Field("memory_fraction", Number(0.1, 1), meaning="what the backend takes"),
-    Field("memory_rule", Word(("capacity", "free", "static")), meaning="of what it takes that"),
-    Field("reserved_output", Number(0, 1), meaning="share of the output that is reserved"),
-    Field("window_cache", Flag(), True, meaning="layers with a window keep the window alone"),
-    Field("max_running_requests", Then(Whole(above=0), float), meaning="per attention rank"),
-    Field(
-        "communication_buffers",
+    )
+    overlapped: bool = field(
+        Flag(), default=False, meaning="work on requests runs beside the device too"
+    )
+    chunk_tokens: float = field(_COUNT, meaning="most prompt tokens of a step")
+    memory_fraction: float = field(Number(0.1, 1), meaning="what the backend takes")
+    memory_rule: str = field(Word(("capacity", "free", "static")), meaning="of what it takes that")
+    reserved_output: float = field(Number(0, 1), meaning="share of the output that is reserved")
+    window_cache: bool = field(
+        Flag(), default=True, meaning="layers with a window keep the window alone"
+    )
+    max_running_requests: float = field(_COUNT, meaning="per attention rank")
+    communication_bytes: float = field(
         Quantity("bytes"),
-        COMMUNICATION_BUFFERS,
-        to="communication_bytes",
+        default=COMMUNICATION_BUFFERS,
+        written="communication_buffers",
         meaning="that collectives keep of a chip with peers",
-    ),
-    Field("scheduler", Word(("mixed", PREFILL_FIRST)), "mixed"),
-    Field("overlap", OVERLAP, None, meaning="of network and arithmetic, where experts lie outside"),
-    Field("early_launch", EARLY_LAUNCH, None, meaning="of kernels before the last has ended"),
-    Field(
-        "stock_steps",
-        Number(1),
-        STOCK_STEPS,
-        meaning="device time of a stock launch over a tuned one",
-    ),
-    Field("calibrated_as", Text(), "", meaning="the backend whose fitted factors hold for it"),
-    Field("kind", Text()),
-    Field("source", Text()),
-    Field("date", Date()),
-    make=Backend,
-)
-
-
-def load_backend(path: Path) -> Backend:
-    """Raises InputError with the line and field of every mistake."""
-    return read(BACKEND, load_yaml(path))
+    )
+    scheduler: str = field(Word(("mixed", PREFILL_FIRST)), default="mixed")
+    overlap: Overlap | None = field(
+        Overlap, default=None, meaning="of network and arithmetic, where experts lie outside"
+    )
+    early_launch: EarlyLaunch | None = field(
+        EarlyLaunch, default=None, meaning="of kernels before the last has ended"
+    )
+    stock_steps: float = field(
+        Number(1), default=STOCK_STEPS, meaning="device time of a stock launch over a tuned one"
+    )
+    calibrated_as: str = field(
+        Text(), default="", meaning="the backend whose fitted factors hold for it"
+    )
+    kind: str = field(Text())
+    source: str = field(Text())
+    date: str = field(Date())
 
 
 def load_backends(folder: Path) -> dict[str, Backend]:
     """Every backend file of a folder by id."""
-    backends = (load_backend(path) for path in sorted(folder.glob("*.yaml")))
+    backends = (Backend.load(path) for path in sorted(folder.glob("*.yaml")))
     return {backend.id: backend for backend in backends}
 
 
@@ -233,8 +176,4 @@ def find_backend(backends: Mapping[str, Backend], name: str) -> Backend:
     """By id. Raises InputError with the ids that exist."""
     if name in backends:
         return backends[name]
-    raise InputError(
-        f"unknown backend {name!r}{did_you_mean(name, backends)}",
-        field="backend",
-        accepted=", ".join(sorted(backends)),
-    )
+    raise unknown("unknown backend", name, sorted(backends), field="backend")

@@ -10,23 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from types import MappingProxyType
 
-from dse.record import record
 from dse.schema.backend import Backend
-from dse.schema.loader import load_yaml
 from dse.schema.reader import (
+    REQUIRED,
     ByName,
     Date,
-    Field,
     Listed,
     Number,
     Refused,
-    Table,
+    Schema,
     Text,
     Then,
-    read,
+    field,
 )
 
 FILE = "serving/calibration.yaml"
@@ -35,8 +31,16 @@ EVERY = "backend"  # before the name of a field of every backend
 KINDS = ("fitted", "derived", "assumed")
 
 
-@record
-class Calibration:
+FACTOR = (0.05, 20.0)  # what is further off is no correction, but another model
+
+
+def _about_one(ends: tuple[float, float]) -> tuple[float, float]:
+    if not ends[0] <= 1.0 <= ends[1]:
+        raise Refused(f"read {ends[0]:g} to {ends[1]:g}", "an interval that holds 1")
+    return ends
+
+
+class Calibration(Schema):
     """`factors[name]` multiplies what `dse.physics.calibrated` says of the name; 1 where absent.
 
     `spread[metric class][kind]` is the 80% interval of measured / predicted, (low, high), for
@@ -45,13 +49,21 @@ class Calibration:
     to the power `stock_wider`.
     """
 
-    factors: Mapping[str, float]
-    spread: Mapping[str, Mapping[str, tuple[float, float]]]
-    shared: float = 0.5
-    stock_wider: float = 1.0
-    data_digest: str = ""
-    source: str = ""
-    date: str = ""
+    factors: Mapping[str, float] = field(ByName(Number(*FACTOR)))
+    spread: Mapping[str, Mapping[str, tuple[float, float]]] = field(
+        ByName(ByName(Then(Listed(Number(above=0), 2, 2), _about_one))), default={}
+    )
+    shared: float = field(
+        Number(0, 1), default=0.5, meaning="variance that the rows of a group share"
+    )
+    stock_wider: float = field(
+        Number(1), default=1.0, meaning="power of the ends of a stock launch"
+    )
+    title: str = field(Text(), default="", left_out=REQUIRED)
+    kind: str = field(Text(), default="", left_out=REQUIRED)
+    source: str = field(Text(), default="", left_out=REQUIRED)
+    data_digest: str = field(Text(), default="", left_out=REQUIRED)
+    date: str = field(Date(), default="", left_out=REQUIRED)
 
     def backend(self, backend: Backend) -> Backend:
         """The backend with the factors named "id.field", of what it is `calibrated_as`, and those
@@ -65,30 +77,4 @@ class Calibration:
         return replace(backend, **changed) if changed else backend
 
 
-NONE = Calibration(MappingProxyType({}), MappingProxyType({}))
-
-
-FACTOR = (0.05, 20.0)  # what is further off is no correction, but another model
-
-
-def _about_one(ends: tuple[float, float]) -> tuple[float, float]:
-    if not ends[0] <= 1.0 <= ends[1]:
-        raise Refused(f"read {ends[0]:g} to {ends[1]:g}", "an interval that holds 1")
-    return ends
-
-
-CALIBRATION = Table(
-    *(Field(name, Text()) for name in ("title", "kind", "source", "data_digest")),
-    Field("date", Date()),
-    Field("factors", ByName(Number(*FACTOR))),
-    Field("spread", ByName(ByName(Then(Listed(Number(above=0), 2, 2), _about_one))), {}),
-    Field("stock_wider", Number(1), 1.0, meaning="power of the ends of a stock launch"),
-    Field("shared", Number(0, 1), 0.5, meaning="variance that the rows of a group share"),
-)
-
-
-def load_calibration(path: Path) -> Calibration:
-    """Raises InputError with the line and field of every mistake."""
-    found = read(CALIBRATION, load_yaml(path))
-    wanted = ("factors", "spread", "shared", "stock_wider", "data_digest", "source", "date")
-    return Calibration(**{name: found[name] for name in wanted})
+NONE = Calibration({}, {})

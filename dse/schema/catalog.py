@@ -22,30 +22,28 @@ from dse.files import full_path, read_bytes
 from dse.record import record
 from dse.schema.backend import Backend, load_backends
 from dse.schema.calibration import FILE as CALIBRATION
-from dse.schema.calibration import NONE, Calibration, load_calibration
+from dse.schema.calibration import NONE, Calibration
 from dse.schema.chip import ROOFLINE, Chip, load_chip
 from dse.schema.costs import FILE as COSTS_FILE
 from dse.schema.costs import NO_COSTS, Costs, check_chips, load_costs
 from dse.schema.efficiency import Efficiency, load_efficiency
 from dse.schema.energy import FILE as ENERGY
 from dse.schema.energy import NONE as NO_ENERGY
-from dse.schema.energy import EnergyConstants, load_energy
-from dse.schema.loader import Lazy, did_you_mean, load_yaml
-from dse.schema.own_prices import last_day, with_own_prices
+from dse.schema.energy import EnergyConstants
+from dse.schema.loader import Lazy, did_you_mean, load_yaml, unknown
 from dse.schema.prices import (
-    PriceRow,
     PriceTable,
     PurchaseRow,
+    last_day,
     load_prices,
     load_purchases,
-    rows_of_file,
+    with_own_prices,
 )
-from dse.schema.reader import Mistakes
 from dse.schema.reliability import FILE as RELIABILITY
-from dse.schema.reliability import NO_RELIABILITY, Reliability, load_reliability
+from dse.schema.reliability import NO_RELIABILITY, Reliability
 from dse.schema.system import ON_PCIE, THROUGH_HOST, FabricLevel, System, load_system
 from dse.schema.tiers import FILE as TIERS_FILE
-from dse.schema.tiers import NO_TIERS, TierDefaults, load_tiers
+from dse.schema.tiers import NO_TIERS, TierDefaults
 
 if TYPE_CHECKING:
     from dse.schema.own_chip import OwnChip
@@ -221,11 +219,8 @@ class Catalog:
         """By id. Raises InputError with near spellings, that it was read in `field`."""
         if name in self.chips:
             return self.chips[name]
-        raise InputError(
-            f"unknown chip {name!r}{did_you_mean(name, self.chips)}",
-            field=field,
-            accepted="an id that `dse catalog chips list` prints, or the path of a chip file",
-        )
+        accepted = "an id that `dse catalog chips list` prints, or the path of a chip file"
+        raise unknown("unknown chip", name, self.chips, accepted, field=field)
 
     def fabric_laws(self, chip: Chip) -> Efficiency:
         """The laws of a chip with the collectives of its own fabric. On PCIe a chip that borrows
@@ -319,29 +314,28 @@ class _Folder:
 
     @classmethod
     def read(cls, path: Path) -> _Folder:
-        """All of it, now. Raises InputError for what is wrong."""
+        """All of it, now; of the shipped one, of which each file is named after the id in it, what
+        is asked for, then. Raises InputError for what is wrong."""
+
+        def entries(folder: str, load: Callable[[Path], EntryT]) -> Mapping[str, EntryT]:
+            files = {file.stem: file for file in _files(path / folder)}
+            if path == hardware_dir():
+                return Lazy(files, lambda name: load(files[name]))
+            return _by_id(map(load, files.values()))
+
         if not path.is_dir():
             raise InputError("no such folder", file=str(path))
-        chips = _by_id(map(load_chip, _files(path / "chips")))
-        systems = _by_id(map(load_system, _files(path / "systems")))
-        return cls(path, chips, systems, _by_id(map(load_efficiency, _files(path / "efficiency"))))
+        return cls(
+            path,
+            entries("chips", load_chip),
+            entries("systems", load_system),
+            entries("efficiency", load_efficiency),
+        )
 
 
 @cache
 def _shipped_folder() -> _Folder:
-    """Its files, of which each is named after the id in it, as they are asked for."""
-    path = hardware_dir()
-
-    def lazy(folder: str, load: Callable[[Path], T]) -> Lazy[T]:
-        files = {file.stem: file for file in _files(path / folder)}
-        return Lazy(files, lambda name: load(files[name]))
-
-    return _Folder(
-        path,
-        lazy("chips", load_chip),
-        lazy("systems", load_system),
-        lazy("efficiency", load_efficiency),
-    )
+    return _Folder.read(hardware_dir())
 
 
 @cache
@@ -355,7 +349,7 @@ def _read(folder: _Folder, source: Source) -> Catalog:
     own = [_own_chip(file, path, source.efficiency) for file in source.chips]
     replacing = _by_id([load_efficiency(file) for file in source.efficiency])
     laws = ChainMap(dict(replacing), folder.laws) if replacing else folder.laws  # pyright: ignore
-    fitted = _read_or(path / "efficiency" / CALIBRATION, load_calibration, NONE)
+    fitted = _read_or(path / "efficiency" / CALIBRATION, Calibration.load, NONE)
     backends = load_backends(path / "backends")
 
     def checked(name: str) -> Chip:
@@ -372,20 +366,25 @@ def _read(folder: _Folder, source: Source) -> Catalog:
         if name in replacing or path != hardware_dir():
             chips[name]
     prices, purchases = load_prices(path / "prices.csv"), load_purchases(path / "purchases.csv")
-    hours, bought = _rows_of_chips(_files(path / "chips"))
+    hours, bought = list(prices.rows), list(purchases)
+    for file in _files(path / "chips"):  # one without prices of its own is not read further
+        content = file.read_bytes()
+        if b"prices:" in content or b"purchases:" in content:
+            hours += (chip := load_chip(file)).prices
+            bought += chip.purchases
     shipped = Catalog(
         source=source,
         chips=chips,
         systems=folder.systems,
         efficiencies=_Efficiencies(laws, chips),
         laws=laws,
-        prices=replace(prices, rows=prices.rows + hours),
-        purchases=purchases + bought,
+        prices=replace(prices, rows=tuple(hours)),
+        purchases=tuple(bought),
         backends={name: fitted.backend(backend) for name, backend in backends.items()},
         calibration=fitted,
-        tiers=_read_or(path / TIERS_FILE, load_tiers, NO_TIERS),
-        energy=_read_or(path / ENERGY, load_energy, NO_ENERGY),
-        reliability=_read_or(path / RELIABILITY, load_reliability, NO_RELIABILITY),
+        tiers=_read_or(path / TIERS_FILE, TierDefaults.load, NO_TIERS),
+        energy=_read_or(path / ENERGY, EnergyConstants.load, NO_ENERGY),
+        reliability=_read_or(path / RELIABILITY, Reliability.load, NO_RELIABILITY),
         costs=_read_or(path / COSTS_FILE, load_costs, NO_COSTS),
     )
     return with_own_chips(shipped, own, replacing) if own else shipped
@@ -395,22 +394,6 @@ def _own_chip(file: str, folder: Path, efficiency: Sequence[str]) -> OwnChip:
     from dse.schema.own_chip import read_own_chip  # noqa: PLC0415 - it writes YAML, too
 
     return read_own_chip(file, folder, efficiency)
-
-
-def _rows_of_chips(
-    files: Iterable[Path],
-) -> tuple[tuple[PriceRow, ...], tuple[PurchaseRow, ...]]:
-    """The prices that chip files give themselves; a file without any is not read further."""
-    hours: tuple[PriceRow, ...] = ()
-    bought: tuple[PurchaseRow, ...] = ()
-    for file in files:
-        content = file.read_bytes()
-        if b"prices:" in content or b"purchases:" in content:
-            mistakes = Mistakes(document := load_yaml(file))
-            more, further = rows_of_file(document, mistakes)
-            mistakes.finish()
-            hours, bought = hours + more, bought + further
-    return hours, bought
 
 
 def _read_or(file: Path, load: Callable[[Path], T], absent: T) -> T:
@@ -457,7 +440,7 @@ def with_own_chips(
         _refer(chip, "backend", catalog.backends)
         root = catalog.chips.get(chip.derived_from)
         law = catalog.laws[chip.efficiency]
-        purchases += one.purchases
+        purchases += chip.purchases
         if law.id == chip.id:
             efficiencies[law.id], chips[chip.id] = law, chip
             continue
@@ -469,7 +452,7 @@ def with_own_chips(
             for row in catalog.purchases
             if row.chip == chip.derived_from
         ]
-    prices = tuple(row for one in own for row in one.prices)
+    prices = tuple(row for one in own for row in one.chip.prices)
     systems = {one.system.id: one.system for one in own if one.system}
     return replace(
         catalog,

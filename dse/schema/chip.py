@@ -9,19 +9,29 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import field as made_anew
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Literal, Self, get_args
 
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.dtypes import ARITHMETIC, arithmetic
 from dse.schema.figure import Figure, Figured, Kind, reasons
-from dse.schema.loader import Document, load_yaml
 from dse.schema.plausible import doubts
-from dse.schema.prices import PRICES, PURCHASES
-from dse.schema.reader import ID, Date, Field, Listed, Table, Text, Whole, Word, read
+from dse.schema.prices import PRICES, PURCHASES, PriceRow, PurchaseRow
+from dse.schema.reader import (
+    ID,
+    Date,
+    Field,
+    Listed,
+    Schema,
+    Table,
+    Text,
+    Whole,
+    Word,
+    field,
+)
 from dse.units import example
 
 Availability = Literal[
@@ -52,14 +62,13 @@ GENERIC = "generic"  # the backend of a chip whose file names none
 HYPOTHETICAL = "hypothetical"
 
 
-@record
-class UnratedFormat:
+class UnratedFormat(Schema):
     """A format that matrix units multiply in, its dense peak unknown."""
 
-    format: str
-    kind: str
-    source: str
-    date: str
+    format: str = field(Word(ARITHMETIC))
+    kind: str = field(Word(get_args(Kind)))
+    source: str = field(Text(1))
+    date: str = field(Date())
 
 
 @record
@@ -71,8 +80,62 @@ class Memory:
     bytes_per_s: float
 
 
-@record
-class Chip:
+def _memory(kind: str, **found: Figure | None) -> tuple[Memory, tuple[Figure, ...]]:
+    """A memory behind the device memory, and its figures as "LPDDR5X bandwidth"."""
+    own = {name: one.named(f"{kind} {name}") for name, one in found.items() if one is not None}
+    size, rate = (own[n].value if n in own else math.nan for n in ("capacity", "bandwidth"))
+    return Memory(kind, size, rate), tuple(own.values())
+
+
+_MEANING = {
+    "peak_bf16": "dense, such as 989 TFLOP/s; half of a figure with sparsity",
+    "memory_capacity": "what the vendor prints, such as 80 GB or 180 GiB",
+    "memory_capacity_driver_reported": "what the driver reports, such as 81559 MiB; used if given",
+    "memory_bandwidth": "such as 3.35 TB/s",
+    "system_power": "per chip, with its share of host, network and cooling, such as 1275 W",
+    "compute_units": "such as 132",
+    "idle_power": "with weights loaded and nothing to do, such as 140 W",
+    "matmul_power": "at the measured rate of large matrix products, where that is not tdp",
+}
+FIGURES = Table(
+    *(
+        Field(name, Figured(unit), None, meaning=_MEANING.get(name, f"such as {example(unit)}"))
+        for name, unit in DIMENSION.items()
+    )
+)
+_NOT_CHOSEN = Table(
+    *(
+        Field(name, Listed(Figured(unit, name=name, alone=True)), ())
+        for name, unit in DIMENSION.items()
+    ),
+    make=lambda **found: tuple(one for ones in found.values() for one in ones),
+)
+# Where 16 bits are assumed to come from on a chip without a peak of bf16: the figure, what of it,
+# and why. Units that multiply narrower formats do so at twice the rate for half the bits (the peaks
+# of every family that has both).
+_SIXTEEN_BITS = (
+    ("peak_fp16", 1.0, "no bf16: fp16 is the chip's 16-bit arithmetic"),
+    ("peak_fp8", 0.5, "half of fp8, as on chips with both"),
+    ("peak_int8", 0.5, "half of int8, as on chips with both"),
+    ("peak_nvfp4", 0.25, "a quarter of 4 bits, as on chips with both"),
+    ("peak_mxfp4", 0.25, "a quarter of 4 bits, as on chips with both"),
+)
+
+
+def sixteen_bits(figures: Mapping[str, Figure]) -> Figure | None:
+    """The peak at which a chip computes in 16 bits where it has none of bf16: that of the best
+    format that it has. None where it has one, or no peak at all."""
+    if "peak_bf16" in figures:
+        return None
+    for name, share, why in _SIXTEEN_BITS:
+        if name in figures:
+            value = figures[name].value * share
+            one = replace(figures[name], value=value, kind="assumed", note=why, alternatives=())
+            return replace(one, name="peak_bf16", text=f"{value / 1e12:g} TFLOP/s", quote=None)
+    return None
+
+
+class Chip(Schema, kw_only=True):
     """One accelerator as software sees it.
 
     `peak_flops_per_s` holds the dense peak of every format of `dse.schema.dtypes.ARITHMETIC` that
@@ -86,34 +149,97 @@ class Chip:
     published. A hypothetical chip was made from the chip `derived_from` by the `changes`.
     """
 
-    id: str
-    vendor: str
-    name: str
-    family: str
-    year: int | None
-    availability: str
-    system: str
-    efficiency: str
-    backend: str
-    peak_flops_per_s: Mapping[str, float]
-    memories: tuple[Memory, ...]
-    capacity_bytes: float
-    capacity_kind: Literal["driver_reported", "vendor_label"]
-    tdp_w: float | None
-    idle_w: float | None
-    matmul_w: float | None
-    system_w_per_chip: float | None
-    compute_units: int | None
-    clock_hz: float | None
-    figures: tuple[Figure, ...]
-    assumed: tuple[str, ...]
-    missing: tuple[str, ...]
-    notes: tuple[str, ...]
-    not_chosen: tuple[Figure, ...]
-    without_peak: tuple[UnratedFormat, ...]
-    file: str
+    id: str = field(ID, meaning="what commands call the chip")
+    vendor: str = field(Text(), meaning="who makes it")
+    name: str = field(Text(), meaning="what people call it")
+    family: str = field(Text(), meaning="the architecture")
+    year: int | None = field(Whole(1990, 2100), default=None, meaning="of the first shipments")
+    availability: str = field(Word(get_args(Availability)), meaning="who can get it")
+    memory_kind: str = field(Text(), meaning="technology of the device memory", example="HBM3e")
+    system: str = field(Text(), meaning="id of a file of hardware/systems")
+    efficiency: str = field(Text(), meaning="id of a file of hardware/efficiency: whose kernels")
+    backend: str = field(
+        Text(), default=GENERIC, meaning="serving software, where a command names none"
+    )
+    given: Mapping[str, Figure | None] = field(
+        FIGURES, written="figures", meaning="figures with their sources"
+    )
+    extra_memories: tuple[tuple[Memory, tuple[Figure, ...]], ...] = field(
+        Listed(
+            Table(
+                Field("kind", Text(), meaning="host, flash, or any other"),
+                Field("capacity", Figured("bytes"), None),
+                Field("bandwidth", Figured("bytes/s"), None),
+                make=_memory,
+            )
+        ),
+        default=(),
+        meaning="memories behind the device memory",
+    )
+    without_peak: tuple[UnratedFormat, ...] = field(
+        Listed(UnratedFormat),
+        default=(),
+        written="formats_without_peak",
+        meaning="formats of the matrix units of which no dense peak was published",
+    )
+    not_chosen: tuple[Figure, ...] = field(
+        _NOT_CHOSEN, default=(), meaning="published values that could not be believed, by figure"
+    )
+    prices: tuple[PriceRow, ...] = field(
+        PRICES, default=(), meaning="per hour, in place of rows of hardware/prices.csv"
+    )
+    purchases: tuple[PurchaseRow, ...] = field(
+        PURCHASES, default=(), meaning="in place of rows of hardware/purchases.csv"
+    )
+    notes: tuple[str, ...] = field(Listed(Text()), default=(), meaning="remarks")
+    peak_flops_per_s: Mapping[str, float] = made_anew(default_factory=dict)
+    memories: tuple[Memory, ...] = ()
+    capacity_bytes: float = math.nan
+    capacity_kind: Literal["driver_reported", "vendor_label"] = "vendor_label"
+    tdp_w: float | None = None
+    idle_w: float | None = None
+    matmul_w: float | None = None
+    system_w_per_chip: float | None = None
+    compute_units: int | None = None
+    clock_hz: float | None = None
+    figures: tuple[Figure, ...] = ()
+    assumed: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    file: str = ""
     derived_from: str = ""
     changes: tuple[str, ...] = ()
+
+    def check(self) -> Self:
+        """With what follows from the figures that are given."""
+        figures = {name: one for name, one in self.given.items() if one is not None}
+        if (wide := sixteen_bits(figures)) is not None:
+            figures[wide.name] = wide
+        on_chip = self.memory_kind == "SRAM"  # its SRAM is the device memory, and stands there
+        expected = [name for name in EXPECTED if not (on_chip and name.startswith("sram_"))]
+        value = {name: figure.value for name, figure in figures.items()}
+        reported = "memory_capacity_driver_reported" in value
+        label = value.get("memory_capacity", math.nan)
+        capacity = value.get("memory_capacity_driver_reported", label)
+        device = Memory(self.memory_kind, capacity, value.get("memory_bandwidth", math.nan))
+        listed = (*figures.values(), *(one for _, extra in self.extra_memories for one in extra))
+        peaks = {dtype: value.get(f"peak_{dtype}") for dtype in ARITHMETIC}
+        return replace(
+            self,
+            peak_flops_per_s={dtype: peak for dtype, peak in peaks.items() if peak is not None},
+            memories=(device, *(memory for memory, _ in self.extra_memories)),
+            capacity_bytes=capacity,
+            capacity_kind="driver_reported" if reported else "vendor_label",
+            tdp_w=value.get("tdp"),
+            idle_w=value.get("idle_power"),
+            matmul_w=value.get("matmul_power"),
+            system_w_per_chip=value.get("system_power"),
+            compute_units=int(value["compute_units"]) if "compute_units" in value else None,
+            clock_hz=value.get("clock"),
+            figures=listed,
+            assumed=(*doubts(listed, self.memory_kind), *reasons(listed)),
+            missing=tuple(name for name in expected if name not in value),
+            without_peak=tuple(x for x in self.without_peak if peaks[x.format] is None),
+        )
 
     @property
     def hypothetical(self) -> bool:
@@ -166,173 +292,6 @@ class Chip:
             )
 
 
-def _published(name: str) -> Listed:
-    """Published values of a figure of which none was chosen."""
-    return Listed(Figured(DIMENSION[name], name=name, alone=True))
-
-
-def _memory(kind: str, **found: Figure | None) -> tuple[Memory, tuple[Figure, ...]]:
-    """A memory behind the device memory, and its figures as "LPDDR5X bandwidth"."""
-    own = {name: one.named(f"{kind} {name}") for name, one in found.items() if one is not None}
-    size, rate = (own[n].value if n in own else math.nan for n in ("capacity", "bandwidth"))
-    return Memory(kind, size, rate), tuple(own.values())
-
-
-def chip_table(*further: Field) -> Table[dict[str, Any]]:
-    """The table of a chip file; `further` fields come in place of those of the same name."""
-    own = {one.name: one for one in (*_FIELDS, *further)}
-    return Table(*own.values())
-
-
-_MEANING = {
-    "peak_bf16": "dense, such as 989 TFLOP/s; half of a figure with sparsity",
-    "memory_capacity": "what the vendor prints, such as 80 GB or 180 GiB",
-    "memory_capacity_driver_reported": "what the driver reports, such as 81559 MiB; used if given",
-    "memory_bandwidth": "such as 3.35 TB/s",
-    "system_power": "per chip, with its share of host, network and cooling, such as 1275 W",
-    "compute_units": "such as 132",
-    "idle_power": "with weights loaded and nothing to do, such as 140 W",
-    "matmul_power": "at the measured rate of large matrix products, where that is not tdp",
-}
-FIGURES = Table(
-    *(
-        Field(name, Figured(unit), None, meaning=_MEANING.get(name, f"such as {example(unit)}"))
-        for name, unit in DIMENSION.items()
-    )
-)
-_FIELDS = (
-    Field("id", ID, meaning="what commands call the chip"),
-    Field("vendor", Text(), meaning="who makes it"),
-    Field("name", Text(), meaning="what people call it"),
-    Field("family", Text(), meaning="the architecture"),
-    Field("year", Whole(1990, 2100), None, meaning="of the first shipments"),
-    Field("availability", Word(get_args(Availability)), meaning="who can get it"),
-    Field("memory_kind", Text(), meaning="technology of the device memory", example="HBM3e"),
-    Field("system", Text(), meaning="id of a file of hardware/systems"),
-    Field("efficiency", Text(), meaning="id of a file of hardware/efficiency: whose kernels"),
-    Field("backend", Text(), GENERIC, meaning="serving software, where a command names none"),
-    Field("figures", FIGURES, meaning="figures with their sources"),
-    Field(
-        "extra_memories",
-        Listed(
-            Table(
-                Field("kind", Text(), meaning="host, flash, or any other"),
-                Field("capacity", Figured("bytes"), None),
-                Field("bandwidth", Figured("bytes/s"), None),
-                make=_memory,
-            )
-        ),
-        (),
-        meaning="memories behind the device memory",
-    ),
-    Field(
-        "formats_without_peak",
-        Listed(
-            Table(
-                Field("format", Word(ARITHMETIC)),
-                Field("kind", Word(get_args(Kind))),
-                Field("source", Text(1)),
-                Field("date", Date()),
-                make=UnratedFormat,
-            )
-        ),
-        (),
-        to="without_peak",
-        meaning="formats of the matrix units of which no dense peak was published",
-    ),
-    Field(
-        "not_chosen",
-        Table(*(Field(name, _published(name), ()) for name in DIMENSION)),
-        {},
-        meaning="published values that could not be believed, by figure",
-    ),
-    Field(
-        "prices", Listed(PRICES), (), meaning="per hour, in place of rows of hardware/prices.csv"
-    ),
-    Field("purchases", Listed(PURCHASES), (), meaning="in place of rows of hardware/purchases.csv"),
-    Field("notes", Listed(Text()), (), meaning="remarks"),
-)
-CHIP = chip_table()
-
-
-# Where 16 bits are assumed to come from on a chip without a peak of bf16: the figure, what of it,
-# and why. Units that multiply narrower formats do so at twice the rate for half the bits (the peaks
-# of every family that has both).
-_SIXTEEN_BITS = (
-    ("peak_fp16", 1.0, "no bf16: fp16 is the chip's 16-bit arithmetic"),
-    ("peak_fp8", 0.5, "half of fp8, as on chips with both"),
-    ("peak_int8", 0.5, "half of int8, as on chips with both"),
-    ("peak_nvfp4", 0.25, "a quarter of 4 bits, as on chips with both"),
-    ("peak_mxfp4", 0.25, "a quarter of 4 bits, as on chips with both"),
-)
-
-
-def sixteen_bits(figures: Mapping[str, Figure]) -> Figure | None:
-    """The peak at which a chip computes in 16 bits where it has none of bf16: that of the best
-    format that it has. None where it has one, or no peak at all."""
-    if "peak_bf16" in figures:
-        return None
-    for name, share, why in _SIXTEEN_BITS:
-        if name in figures:
-            value = figures[name].value * share
-            one = replace(figures[name], value=value, kind="assumed", note=why, alternatives=())
-            return replace(one, name="peak_bf16", text=f"{value / 1e12:g} TFLOP/s", quote=None)
-    return None
-
-
 def load_chip(path: Path | str) -> Chip:
     """Reads one chip file. Raises InputError with the line and field of every mistake."""
-    return read_chip(load_yaml(path))
-
-
-def read_chip(document: Document, table: Table[dict[str, Any]] = CHIP) -> Chip:
-    """The chip of a document in the form of that table. Raises InputError, or InputErrors for
-    several mistakes."""
-    found = read(table, document)
-    figures = {name: one for name, one in found["figures"].items() if one is not None}
-    if (wide := sixteen_bits(figures)) is not None:
-        figures[wide.name] = wide
-    on_chip = found["memory_kind"] == "SRAM"  # its SRAM is the device memory, and stands there
-    expected = [name for name in EXPECTED if not (on_chip and name.startswith("sram_"))]
-    value = {name: figure.value for name, figure in figures.items()}
-    reported = "memory_capacity_driver_reported" in value
-    label = value.get("memory_capacity", math.nan)
-    capacity = value.get("memory_capacity_driver_reported", label)
-    device = Memory(found["memory_kind"], capacity, value.get("memory_bandwidth", math.nan))
-    others = found["extra_memories"]
-    listed = (*figures.values(), *(figure for _, extra in others for figure in extra))
-    return Chip(
-        **{name: found[name] for name in _AS_WRITTEN},
-        peak_flops_per_s=MappingProxyType(
-            {dtype: value[f"peak_{dtype}"] for dtype in ARITHMETIC if f"peak_{dtype}" in value}
-        ),
-        memories=(device, *(memory for memory, _ in others)),
-        capacity_bytes=capacity,
-        capacity_kind="driver_reported" if reported else "vendor_label",
-        tdp_w=value.get("tdp"),
-        idle_w=value.get("idle_power"),
-        matmul_w=value.get("matmul_power"),
-        system_w_per_chip=value.get("system_power"),
-        compute_units=int(value["compute_units"]) if "compute_units" in value else None,
-        clock_hz=value.get("clock"),
-        figures=listed,
-        assumed=(*doubts(listed, found["memory_kind"]), *reasons(listed)),
-        missing=tuple(name for name in expected if name not in value),
-        not_chosen=tuple(one for ones in found["not_chosen"].values() for one in ones),
-        without_peak=tuple(x for x in found["without_peak"] if f"peak_{x.format}" not in value),
-        file=document.file,
-    )
-
-
-_AS_WRITTEN = (
-    "id",
-    "vendor",
-    "name",
-    "family",
-    "year",
-    "availability",
-    "system",
-    "efficiency",
-    "backend",
-    "notes",
-)
+    return replace(Chip.load(path), file=str(path))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,14 @@ from typing import Any
 from dse import units
 from dse.errors import InputError
 from dse.record import record
-from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml
+from dse.schema.loader import (
+    ACCEPTED_CHIPS,
+    Document,
+    KeyPath,
+    did_you_mean,
+    load_yaml,
+    unknown,
+)
 from dse.schema.plausible import CHIP_WATTS, USD_PER_CHIP, near, unusual
 from dse.schema.reader import (
     OPTIONAL,
@@ -64,10 +72,14 @@ class Rule:
 
     def read(self, written: Any) -> float:
         """A written value in the unit of `Cost`. Raises InputError."""
-        try:
-            value = _parse(written, self.unit)
-        except InputError:
-            value = math.nan
+        value = math.nan
+        if self.unit in _UNITS:
+            found = _NUMBER.fullmatch(str(written))
+            if found is not None and not isinstance(written, bool):
+                value = float(found[1]) * _UNITS[self.unit].get(found[2], math.nan)
+        else:
+            with suppress(InputError):
+                value = units.parse(written, self.unit)
         if self.allows(value):
             return value
         raise InputError(f"read {written!r}", accepted=self.accepted)
@@ -114,23 +126,17 @@ RULES: Mapping[str, Rule] = {
 # Of one chip, in place of what the catalog and the lines above give.
 CHIP_RULES: Mapping[str, Rule] = {
     "price": Rule(
-        "usd",
-        *(0.0, 1e9),
-        "more than 0 USD, the chip alone, such as 30000 USD",
+        *("usd", 0.0, 1e9, "more than 0 USD, the chip alone, such as 30000 USD"),
         above=True,
         usual=USD_PER_CHIP,
     ),
     "server_price": Rule(
-        "usd",
-        *(0.0, 1e9),
-        "more than 0 USD, a chip with its share of the server",
+        *("usd", 0.0, 1e9, "more than 0 USD, a chip with its share of the server"),
         above=True,
         usual=USD_PER_CHIP,
     ),
     "power": Rule(
-        "W",
-        *(0.0, 1e7),
-        "more than 0 W at the meter, such as 1.73 kW",
+        *("W", 0.0, 1e7, "more than 0 W at the meter, such as 1.73 kW"),
         above=True,
         usual=CHIP_WATTS,
     ),
@@ -165,28 +171,15 @@ LINES = (
 
 
 @record
-class CostLine:
+class CostLine(Cost):
     """A line of one's own: `value` dollars a year for one of THINGS (with `once` dollars that are
     spread over the life), or for `capital` the share of it a year. Of GB each chip has `gb`. One
     that is not `counted` is known with its source, for who asks for it by name."""
 
-    name: str
-    value: float
     per: str
     once: bool
     gb: float
     counted: bool
-    text: str
-    kind: str
-    source: str
-    date: str
-    note: str
-
-    @property
-    def cost(self) -> Cost:
-        """Its figure and source."""
-        rest = (self.text, self.kind, self.source, self.date, self.note)
-        return Cost(self.name, self.value, *rest)
 
 
 @record
@@ -315,8 +308,8 @@ def read_costs(
     regions = {**base.regions, **found.pop("regions")}
     region, carbon = found.pop("region", None), found.pop("carbon", None)
     if region is not None and region not in regions:
-        said = f"unknown region {region!r}{did_you_mean(region, regions)}"
-        raise document.error((*at, "region"), said, ", ".join(regions))
+        message = f"unknown region {region!r}{did_you_mean(region, regions)}"
+        raise document.error((*at, "region"), message, ", ".join(regions))
     if own:
         _doubt(document, at, base, {**found, **({"carbon": carbon} if carbon else {})})
         for name in regions.keys() - base.regions.keys():
@@ -342,8 +335,18 @@ def _doubt(document: Document, at: KeyPath, base: Costs, found: Mapping[str, Cos
     for name, one in found.items():
         rule = {"carbon": CARBON, **CHIP_RULES, **RULES}.get(name)
         shipped = [base.inputs[name].value] if name in base.inputs else []
-        if rule and (said := rule.unusual(one.value, carbon if name == "carbon" else shipped)):
-            Place(Mistakes(document), (*at, name)).doubt(f"read {one.text!r}{said}")
+        if rule and (message := rule.unusual(one.value, carbon if name == "carbon" else shipped)):
+            Place(Mistakes(document), (*at, name)).doubt(f"read {one.text!r}{message}")
+
+
+def _sourced(own: bool) -> tuple[Field, ...]:
+    """Where a value comes from, which the user's own file need not say."""
+    needed = "" if own else REQUIRED
+    return (
+        *(Field(name, Text(), needed) for name in ("kind", "source")),
+        Field("date", Date(), needed),
+        Field("note", Text(), ""),
+    )
 
 
 @record
@@ -362,20 +365,13 @@ class _Line:
 
     def __init__(self, rule: Rule, own: bool) -> None:
         self.own, self.amount = own, _Amount(rule)
-        needed = "" if own else REQUIRED
-        self.table = Table(
-            Field("value", self.amount, meaning=rule.accepted),
-            Field("kind", Text(), needed),
-            Field("source", Text(), needed),
-            Field("date", Date(), needed),
-            Field("note", Text(), ""),
-        )
+        self.table = Table(Field("value", self.amount, meaning=rule.accepted), *_sourced(own))
 
     def read(self, written: Any, at: Place) -> Cost | None:
         name, file = str(at.path[-1]), at.mistakes.document.file
         if self.own and not isinstance(written, Mapping):
             found = self.amount.read(written, at)
-            return found and Cost(name, found[0], found[1], "given", file, "", "")
+            return found and Cost(name, *found, "given", file, "", "")
         found = self.table.read(written, at)
         if found is None:
             return None
@@ -389,58 +385,62 @@ class _Line:
 _GB = units.parse("1 GB", "bytes")
 
 
-def _of_line(value: Any, amount: float | None) -> tuple[float, str, bool, float]:
-    """(value, per, once, gb) of a line as it is written."""
-    found = _NUMBER.fullmatch(str(value))
-    named = found and _LINE.fullmatch(found[2])
-    if found is None or isinstance(value, bool) or not (named or found[2] == "%"):
-        raise Refused(f"read {value!r}", LINES, "value")
-    number = float(found[1])
-    if not 0.0 <= number <= 1e9 or (named is None and number > 100.0):
-        raise Refused(f"read {value!r}", "0 or more; of a share at most 100 %", "value")
-    if named is None:
-        return number / 100.0, "capital", False, 0.0
-    if named[1] == "GB" and amount is None:
-        raise Refused(f"read {value!r}: of how much?", "amount: 2 TB, that of one chip", "amount")
-    often = 1.0 if named[2] is None else PERIODS[named[2]]
-    return number * often, named[1], named[2] is None, (amount or 0.0) / _GB
-
-
 class _OwnLine:
     """A line of one's own: a value, a mapping with its source, or `shipped` (None)."""
 
     def __init__(self, own: bool) -> None:
-        needed = "" if own else REQUIRED
         self.own = own
         self.table = Table(
             Field("value", Raw(), meaning=LINES),
             Field("amount", Quantity("bytes"), None, meaning="of GB, that of one chip"),
-            *(Field(name, Text(), needed) for name in ("kind", "source")),
-            Field("date", Date(), needed),
-            Field("note", Text(), ""),
+            *_sourced(own),
         )
 
     def read(self, written: Any, at: Place) -> CostLine | None:
-        name, file = str(at.path[-1]), at.mistakes.document.file
         if self.own and written == "shipped":
             return None
         bare = self.own and not isinstance(written, Mapping)
         found = self.table.read({"value": written} if bare else written, at)
         if found is None or found["value"] is None:
             return None
-        made = at.call(lambda: _of_line(found["value"], found["amount"]))
-        if made is None:
-            return None
-        kind, source = found["kind"] or "given", found["source"] or file
-        rest = (str(found["value"]), kind, source, found["date"], found["note"])
-        return CostLine(name, *made, self.own, *rest)
+        return at.call(lambda: self._made(str(at.path[-1]), at.mistakes.document.file, **found))
+
+    def _made(
+        self, name: str, file: str, value: Any, amount: float | None, **found: str
+    ) -> CostLine:
+        written = _NUMBER.fullmatch(str(value))
+        named = written and _LINE.fullmatch(written[2])
+        if written is None or isinstance(value, bool) or not (named or written[2] == "%"):
+            raise Refused(f"read {value!r}", LINES, "value")
+        number, per, often = float(written[1]), "capital", "year"
+        if not 0.0 <= number <= 1e9 or (named is None and number > 100.0):
+            raise Refused(f"read {value!r}", "0 or more; of a share at most 100 %", "value")
+        if named is None:
+            number /= 100.0
+        else:
+            per, often = named.groups()
+            number *= PERIODS.get(often, 1.0)
+        if per == "GB" and amount is None:
+            raise Refused(
+                f"read {value!r}: of how much?", "amount: 2 TB, that of one chip", "amount"
+            )
+        return CostLine(
+            name=name,
+            value=number,
+            text=str(value),
+            per=per,
+            once=often is None,
+            gb=(amount or 0.0) / _GB if named else 0.0,
+            counted=self.own,
+            **found | {"kind": found["kind"] or "given", "source": found["source"] or file},
+        )
 
 
-def _region(**row: Any) -> dict[str, Cost]:
+def _region(electricity: Any, carbon: Any, **found: Any) -> dict[str, Cost]:
     """Its price of electricity and, where it is said, the CO2 of a kWh, from one source."""
-    figures = {name: row.pop(name) for name in ("electricity", "carbon")}
-    row["kind"] = row["kind"] or "given"
-    return {name: Cost(name, *one, **row) for name, one in figures.items() if one is not None}
+    found["kind"] = found["kind"] or "given"
+    figures = {"electricity": electricity, "carbon": carbon}
+    return {name: Cost(name, *one, **found) for name, one in figures.items() if one is not None}
 
 
 def _costs(own: bool) -> Table[dict[str, Any]]:
@@ -451,26 +451,20 @@ def _costs(own: bool) -> Table[dict[str, Any]]:
     region = Table(
         Field("electricity", _Amount(RULES["electricity"])),
         Field("carbon", _Amount(CARBON), None, meaning="CO2 of a kWh, such as 380 g/kWh"),
-        *(Field(name, Text(), "" if own else REQUIRED) for name in ("kind", "source")),
-        Field("date", Date(), "" if own else REQUIRED),
-        Field("note", Text(), ""),
+        *_sourced(own),
         make=_region,
     )
-    place: tuple[tuple[str, Any, str], ...] = (
-        ("region", Text(), "of these, whose electricity and CO2 count"),
-        ("carbon", _Line(CARBON, True), CARBON.accepted),
+    place = (
+        Field("region", Text(), OPTIONAL, meaning="of these, whose electricity and CO2 count"),
+        Field("carbon", _Line(CARBON, True), OPTIONAL, meaning=CARBON.accepted),
     )
+    lines = ByName(_OwnLine(own), says="such as software licence: 4500 USD/chip-year")
     return Table(
         *(Field(n, _Line(rule, own), OPTIONAL if own else REQUIRED) for n, rule in RULES.items()),
         Field("chips", ByName(chip, says=example), {}, meaning="in place of these lines, by chip"),
-        Field(
-            "lines",
-            ByName(_OwnLine(own), says="such as software licence: 4500 USD/chip-year"),
-            {},
-            meaning="of one's own, by name, or shipped",
-        ),
+        Field("lines", lines, {}, meaning="of one's own, by name, or shipped"),
         Field("regions", ByName(region), {}, meaning="electricity and CO2 where chips stand"),
-        *(Field(name, kind, OPTIONAL, meaning=says) for name, kind, says in place if own),
+        *(place if own else ()),
         Field("all_in_power", names, (), meaning="chips whose system power is at the meter"),
         Field("whole_machines", names, (), meaning="chips that need no server"),
         says=f"lines such as life: 4 years ({FILE})",
@@ -489,22 +483,8 @@ def check_chips(costs: Costs, chips: Iterable[str], file: str | None = None) -> 
     named += [("whole_machines", chip) for chip in sorted(costs.whole_machines)]
     for where, chip in named:
         if chip not in known:
-            raise InputError(
-                f"unknown chip {chip!r}{did_you_mean(chip, known)}",
-                file=file or (costs.files[-1] if costs.files else None),
-                field=where,
-                accepted="an id that `dse catalog chips list` prints",
-            )
-
-
-def _parse(written: Any, unit: str) -> float:
-    if unit not in _UNITS:
-        return units.parse(written, unit)
-    found = _NUMBER.fullmatch(str(written))
-    factor = None if found is None or isinstance(written, bool) else _UNITS[unit].get(found[2])
-    if found is None or factor is None:
-        raise InputError(f"read {written!r}")
-    return float(found[1]) * factor
+            place = file or (costs.files[-1] if costs.files else None)
+            raise unknown("unknown chip", chip, known, ACCEPTED_CHIPS, file=place, field=where)
 
 
 def _set(values: Mapping[str, float], rules: Mapping[str, Rule], source: str) -> dict[str, Cost]:
@@ -512,8 +492,7 @@ def _set(values: Mapping[str, float], rules: Mapping[str, Rule], source: str) ->
     new = {}
     for name, value in values.items():
         if name not in rules:
-            said = f"no cost {name!r}{did_you_mean(name, rules)}"
-            raise InputError(said, accepted=", ".join(rules))
+            raise unknown("no cost", name, rules)
         rule = rules[name]
         if not rule.allows(value):
             raise InputError(f"read {value!r}", field=name, accepted=rule.accepted)

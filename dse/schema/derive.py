@@ -108,9 +108,8 @@ def derive(
             setting = read_setting(written, catalog)
             for target in _targets(setting.name):
                 if target in seen:
-                    raise _refuse(
-                        written, f"{target} is set by {seen[target]} too", "each figure once"
-                    )
+                    message = f"{target} is set by {seen[target]} too"
+                    raise _refuse(written, message, "each figure once")
                 seen[target] = written
             _apply(work, setting)
             found.append(setting)
@@ -203,49 +202,32 @@ def _start(catalog: Catalog, parent: str) -> _Derivation:
 
 
 def _apply(work: _Derivation, setting: Setting) -> None:
-    name = setting.name
+    """Several figures change by one factor; peaks to a value in proportion to that of bf16, and a
+    capacity to a value is what the label and the driver would both say."""
+    name, targets = setting.name, _targets(setting.name)
     if name in FABRIC:
-        _set_fabric(work, setting)
-    elif name == "price" or name.startswith("price."):
-        _set_prices(work, setting)
-    elif name == "flops":
-        _set_peaks(work, setting)
-    elif name == "capacity":
-        _set_capacity(work, setting)
-    else:
-        figures = work.chip["figures"]
-        before = figures.get(name)
-        figures[name] = _changed(work, setting, name, before, DIMENSION[name])
-
-
-def _set_peaks(work: _Derivation, setting: Setting) -> None:
-    """Every peak that the parent has; to a value, in proportion to that of bf16."""
+        return _set_fabric(work, setting)
+    if name == "price" or name.startswith("price."):
+        return _set_prices(work, setting)
     figures = work.chip["figures"]
-    own = [name for name in PEAKS if name in figures]
-    if setting.factor is None:
-        if "peak_bf16" not in own:
+    own = [target for target in targets if target in figures] or [targets[0]]
+    if name == "flops" and setting.factor is None:
+        if "peak_bf16" not in figures:
             message = f"{work.parent} has no peak_bf16 that the others would follow"
             raise _refuse(setting.written, message, "a factor, or peaks one by one")
         wanted = _value(setting, "flop/s")
         ratio = wanted / units.parse(str(figures["peak_bf16"]["value"]), "flop/s")
-        setting = Setting(setting.written, setting.name, "", Decimal(repr(ratio)), f"{ratio:.6g} x")
-    elif not own:
+        setting = Setting(setting.written, name, "", Decimal(repr(ratio)), f"{ratio:.6g} x")
+    elif name == "flops" and own[0] not in figures:
         raise _refuse(setting.written, f"{work.parent} has no peak", "peaks one by one")
-    for name in own:
-        figures[name] = _changed(work, setting, name, figures[name], "flop/s")
-
-
-def _set_capacity(work: _Derivation, setting: Setting) -> None:
-    """The label and what the driver reports by the same factor; a value is what both would say."""
-    figures = work.chip["figures"]
-    if setting.factor is None:
-        before = figures.get(DEVICE[0])
-        figures[DEVICE[0]] = _changed(work, setting, DEVICE[0], before, "bytes")
+    elif name == "capacity" and setting.factor is None:
+        own = [DEVICE[0]]
+    for target in own:
+        before = figures.get(target)
+        figures[target] = _changed(work, setting, target, before, DIMENSION[target])
+    if name == "capacity" and setting.factor is None:
         figures.pop(DEVICE[1], None)
-        return
-    own = [name for name in DEVICE if name in figures] or [DEVICE[0]]
-    for name in own:
-        figures[name] = _changed(work, setting, name, figures.get(name), "bytes")
+    return None
 
 
 def _set_fabric(work: _Derivation, setting: Setting) -> None:
@@ -260,9 +242,8 @@ def _set_fabric(work: _Derivation, setting: Setting) -> None:
         beyond = [one["size"] for one in work.system["levels"][1:] if "size" in one]
         if beyond and (_number(level["size"]) or 0.0) >= min(_number(one) or 0.0 for one in beyond):
             least = min(str(one["value"]) for one in beyond)
-            message = (
-                f"a domain of {level['size']['value']} is not smaller than the level around it"
-            )
+            size = level["size"]["value"]
+            message = f"a domain of {size} is not smaller than the level around it"
             raise _refuse(setting.written, message, f"less than {least:g}")
     if setting.name in ("topology", "domain", "scale_up_bandwidth"):
         _set_pair(work, level, old)

@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field as made_anew
+from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from dse.errors import Doubt
-from dse.record import record
 from dse.schema.chip import Chip
 from dse.schema.dtypes import ARITHMETIC, BITS, DTYPES, arithmetic
 from dse.schema.loader import load_yaml
@@ -31,11 +30,14 @@ from dse.schema.reader import (
     Number,
     Quantity,
     Refused,
+    Schema,
     Table,
     Text,
     Then,
     Whole,
     Word,
+    field,
+    gathered,
     read,
 )
 
@@ -43,6 +45,7 @@ from dse.schema.reader import (
 NOISY = 0.2
 
 COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
+Measured = TypeVar("Measured", bound="Law | Collective")
 LAW_KINDS = ("fitted", "derived", "assumed")
 # Seconds of launch and tail of one small kernel inside a CUDA graph: assumed, near the 1.7 us by
 # which the smallest GEMMs undercut their fitted fixed cost.
@@ -52,23 +55,32 @@ ELEMENTWISE_FIXED = 2e-6
 UNPACKED_EXPERTS = 0.78
 
 
-@record
-class Law:
+# Of shipped laws: fractions from 0.024 up, times from 0.1 to 65 us, a ramp of at most 4.
+_FRACTION = (0.01, 2.0)
+_COMPUTE = (0.005, 2.0)  # decode attention reaches little of it
+_TIME = Quantity("s", usual=(1e-7, 1e-3))
+_KIND, _ERROR = Word(LAW_KINDS), Number(0, 1)
+
+
+class Law(Schema):
     """Constants of the law; `compute` and `memory` are fractions, `error` the median absolute
-    error of the fit as a fraction."""
+    error of the fit as a fraction. Of a law without a source, that of the file is meant."""
 
-    compute: float
-    memory: float
-    fixed_s: float
-    p: float
-    kind: str
-    source: str
-    error: float | None
-    note: str | None
+    compute: float = field(Number(above=0, most=1, usual=_COMPUTE), meaning="fraction of the peak")
+    memory: float = field(
+        Number(above=0, most=1, usual=_FRACTION), meaning="fraction of the bandwidth"
+    )
+    fixed_s: float = field(_TIME, written="fixed", meaning="time of an empty operation")
+    p: float = field(Number(1, 100), meaning="how sharply arithmetic and memory time overlap")
+    kind: str = field(_KIND, meaning="how far the law can be trusted")
+    error: float | None = field(
+        _ERROR, default=None, meaning="median absolute error of the fit, a fraction"
+    )
+    source: str = field(Text(), default="", meaning="of this law, where not that of the file")
+    note: str | None = field(Text(), default=None)
 
 
-@record
-class Collective:
+class Collective(Schema, kw_only=True):
     """For n chips, with transfer = wire bytes / (bandwidth_fraction(n) * link),
 
         seconds = latency_s(n) + transfer + ramp(n) * sqrt(latency_s(n) * transfer)
@@ -76,16 +88,64 @@ class Collective:
     `ramp` is what messages cost that are too long for the latency alone and too short for the full
     bandwidth; 2 is a p-norm of the two with p = 1/2."""
 
-    latency_s: Mapping[int, float]
-    bandwidth_fraction: Mapping[int, float]
-    ramp: Mapping[int, float]
-    kind: str
-    source: str
-    note: str | None
+    chips: tuple[int, ...] = field(
+        Listed(Whole(1, 10**6), 1), meaning="numbers of chips that were measured"
+    )
+    latency_s: Mapping[int, float] = field(
+        Listed(_TIME), written="latency", meaning="for each of them"
+    )
+    bandwidth_fraction: Mapping[int, float] = field(
+        Listed(Number(above=0, most=2, usual=_FRACTION)), meaning="of the link, for each"
+    )
+    ramp: Mapping[int, float] = field(
+        Listed(Number(0, 100)), default=None, meaning="cost between the two, for each"
+    )
+    kind: str = field(_KIND, meaning="how far the law can be trusted")
+    error: float | None = field(
+        _ERROR, default=None, meaning="median absolute error of the fit, a fraction"
+    )
+    source: str = field(Text(), default="", meaning="of this law, where not that of the file")
+    note: str | None = field(Text(), default=None)
+
+    def check(self) -> Collective:
+        """With its lists by the number of chips."""
+        n, latencies, fractions = len(self.chips), len(self.latency_s), len(self.bandwidth_fraction)
+        if not n == latencies == fractions:
+            message = f"{n} chips, {latencies} latencies and {fractions} fractions"
+            raise Refused(message, "three lists of one length")
+        ramp = (0.0,) * n if self.ramp is None else self.ramp
+        if len(ramp) != n:
+            raise Refused(f"{n} chips and {len(ramp)} ramps", "lists of one length")
+        lists = {"latency_s": self.latency_s, "bandwidth_fraction": self.bandwidth_fraction}
+        lists |= {"ramp": ramp}
+        by_chips = {k: dict(zip(self.chips, v, strict=True)) for k, v in lists.items()}
+        return replace(self, **by_chips)
 
 
-@record
-class Efficiency:
+def _formats(laws: dict[str, Law]) -> dict[str, Law]:
+    if "bf16" not in laws:
+        raise Refused("no law for bf16", "bf16 and any of " + ", ".join(DTYPES))
+    return laws
+
+
+OPERATORS = (
+    "gemm",
+    "prefill_attention",
+    "decode_attention",
+    "mla_prefill_attention",
+    "mla_decode_attention",
+    "experts",
+)
+_COLLECTIVES = (
+    Field("all_reduce", Collective),
+    Field("all_gather", Collective, None),
+    Field("all_to_all", Collective),
+)
+_LAWS = Then(ByName(Law, DTYPES, "format"), _formats)
+_PEAKS = [Field(n, Quantity("flop/s"), REQUIRED if n == "bf16" else None) for n in ARITHMETIC]
+
+
+class Efficiency(Schema, kw_only=True):
     """Laws by operator and format, and the peaks and bandwidth that the fractions refer to.
 
     `elementwise_fixed_s` is the fixed cost of a norm, an activation or a rotary embedding.
@@ -97,21 +157,73 @@ class Efficiency:
     the device and the run, empty for any other file.
     """
 
-    id: str
-    title: str
-    peak_flops_per_s: Mapping[str, float]
-    hbm_bytes_per_s: float
-    operators: Mapping[str, Mapping[str, Law]]
-    expert_padding_rows: float
-    elementwise_fixed_s: float
-    all_reduce: Collective
-    all_gather: Collective
-    all_to_all: Collective
-    source: str
-    date: str
-    file: str
-    provenance: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    through_host: Mapping[str, Collective] = field(default_factory=lambda: MappingProxyType({}))
+    id: str = field(ID)
+    title: str = field(Text())
+    divided_by: Mapping[str, float] = field(
+        Table(*_PEAKS, Field("memory_bandwidth", Quantity("bytes/s"))),
+        default=None,
+        meaning="peaks and bandwidth that the fractions refer to; a class of chips has none",
+    )
+    source: str = field(Text(1))
+    date: str = field(Date())
+    note: str | None = field(Text(), default=None)
+    provenance: Mapping[str, str] = field(
+        ByName(Text()), default={}, meaning="what `dse calibrate` says of the run"
+    )
+    operators: Mapping[str, Mapping[str, Law]] = field(
+        Table(*(Field(name, _LAWS) for name in OPERATORS))
+    )
+    expert_padding_rows: float = field(Number(0, usual=(0.0, 1024.0)))
+    elementwise_fixed_s: float = field(
+        _TIME, default=ELEMENTWISE_FIXED, written="elementwise_fixed"
+    )
+    links: Mapping[str, Collective] = gathered(*_COLLECTIVES, default={})
+    through_host: Mapping[str, Collective] = field(
+        Table(*_COLLECTIVES),
+        default={},
+        null=True,
+        meaning="collectives of chips without peer-to-peer, whose bytes pass through the host",
+    )
+    peak_flops_per_s: Mapping[str, float] = made_anew(default_factory=dict)
+    hbm_bytes_per_s: float = math.nan
+    file: str = ""
+
+    def check(self) -> Efficiency:
+        """With the source of the file for each law without its own."""
+
+        def founded(law: Measured) -> Measured:
+            return law if law.source else replace(law, source=self.source)
+
+        def collectives(given: Mapping[str, Collective]) -> dict[str, Collective]:
+            if not given:
+                return {}
+            every = {"all_gather": given["all_to_all"]} | {k: v for k, v in given.items() if v}
+            return {name: founded(every[name]) for name in COLLECTIVES}
+
+        base = self.divided_by or {}
+        return replace(
+            self,
+            peak_flops_per_s={n: base[n] for n in ARITHMETIC if base.get(n)},
+            hbm_bytes_per_s=base.get("memory_bandwidth", math.nan),
+            operators={
+                operator: {name: founded(law) for name, law in own.items()}
+                for operator, own in self.operators.items()
+            },
+            links=collectives(self.links),
+            through_host=collectives(self.through_host),
+        )
+
+    @property
+    def all_reduce(self) -> Collective:
+        return self.links["all_reduce"]
+
+    @property
+    def all_gather(self) -> Collective:
+        return self.links["all_gather"]
+
+    @property
+    def all_to_all(self) -> Collective:
+        return self.links["all_to_all"]
 
     @property
     def noise(self) -> float | None:
@@ -152,19 +264,16 @@ class Efficiency:
                 }
                 for operator, laws in self.operators.items()
             },
-            **{name: _not_fitted(getattr(self, name)) for name in COLLECTIVES},
+            links=_all_not_fitted(self.links),
         )
 
     def with_links_of(self, other: Efficiency) -> Efficiency:
         """These laws with the collectives of another chip, whose fabric is the nearer one."""
-        return replace(self, **{n: _not_fitted(getattr(other, n)) for n in COLLECTIVES})
+        return replace(self, links=_all_not_fitted(other.links))
 
     def without_peer_to_peer(self, measured: Efficiency) -> Efficiency:
         """These laws with collectives through the host: its own, or those that were measured."""
-        own = self.through_host or {
-            name: _not_fitted(law) for name, law in measured.through_host.items()
-        }
-        return replace(self, **own)
+        return replace(self, links=self.through_host or _all_not_fitted(measured.through_host))
 
     def of_figures(self, chip: Chip) -> Efficiency:
         """These laws, measured on `chip`, as fractions of the figures of its chip file: the peaks
@@ -205,118 +314,12 @@ class Efficiency:
         return laws[dtype]
 
 
-Measured = TypeVar("Measured", Law, Collective)
-
-
 def _not_fitted(law: Measured) -> Measured:
     return replace(law, kind="derived") if law.kind == "fitted" else law
 
 
-def _formats(laws: dict[str, Law]) -> dict[str, Law]:
-    if "bf16" not in laws:
-        raise Refused("no law for bf16", "bf16 and any of " + ", ".join(DTYPES))
-    return laws
-
-
-def _collective(
-    chips: tuple[int, ...],
-    latency: tuple[float, ...],
-    bandwidth_fraction: tuple[float, ...],
-    ramp: tuple[float, ...] | None,
-    error: float | None,
-    **rest: Any,
-) -> Collective:
-    if not len(chips) == len(latency) == len(bandwidth_fraction):
-        raise Refused(
-            f"{len(chips)} chips, {len(latency)} latencies and {len(bandwidth_fraction)} fractions",
-            "three lists of one length",
-        )
-    ramp = ramp if ramp is not None else (0.0,) * len(chips)
-    if len(ramp) != len(chips):
-        raise Refused(f"{len(chips)} chips and {len(ramp)} ramps", "lists of one length")
-    return Collective(
-        latency_s=dict(zip(chips, latency, strict=True)),
-        bandwidth_fraction=dict(zip(chips, bandwidth_fraction, strict=True)),
-        ramp=dict(zip(chips, ramp, strict=True)),
-        **rest,
-    )
-
-
-# Of shipped laws: fractions from 0.024 up, times from 0.1 to 65 us, a ramp of at most 4.
-_FRACTION = (0.01, 2.0)
-_COMPUTE = (0.005, 2.0)  # decode attention reaches little of it
-_TIME = Quantity("s", usual=(1e-7, 1e-3))
-# Of a law without a source, that of the file is meant.
-_FOUNDED = (
-    Field("kind", Word(LAW_KINDS), meaning="how far the law can be trusted"),
-    Field("error", Number(0, 1), None, meaning="median absolute error of the fit, a fraction"),
-    Field("source", Text(), "", meaning="of this law, where not that of the file"),
-    Field("note", Text(), None),
-)
-LAW = Table(
-    Field("compute", Number(above=0, most=1, usual=_COMPUTE), meaning="fraction of the peak"),
-    Field("memory", Number(above=0, most=1, usual=_FRACTION), meaning="fraction of the bandwidth"),
-    Field("fixed", _TIME, to="fixed_s", meaning="time of an empty operation"),
-    Field("p", Number(1, 100), meaning="how sharply arithmetic and memory time overlap"),
-    *_FOUNDED,
-    make=Law,
-)
-COLLECTIVE = Table(
-    Field("chips", Listed(Whole(1, 10**6), 1), meaning="numbers of chips that were measured"),
-    Field("latency", Listed(_TIME), meaning="for each of them"),
-    Field(
-        "bandwidth_fraction",
-        Listed(Number(above=0, most=2, usual=_FRACTION)),
-        meaning="of the link, for each",
-    ),
-    Field("ramp", Listed(Number(0, 100)), None, meaning="cost between the two, for each"),
-    *_FOUNDED,
-    make=_collective,
-)
-OPERATORS = (
-    "gemm",
-    "prefill_attention",
-    "decode_attention",
-    "mla_prefill_attention",
-    "mla_decode_attention",
-    "experts",
-)
-_COLLECTIVES = (
-    Field("all_reduce", COLLECTIVE),
-    Field("all_gather", COLLECTIVE, None),
-    Field("all_to_all", COLLECTIVE),
-)
-_LAWS = Then(ByName(LAW, DTYPES, "format"), _formats)
-EFFICIENCY = Table(
-    Field("id", ID),
-    Field("title", Text()),
-    Field(
-        "divided_by",
-        Table(
-            *(
-                Field(name, Quantity("flop/s"), None if name != "bf16" else REQUIRED)
-                for name in ARITHMETIC
-            ),
-            Field("memory_bandwidth", Quantity("bytes/s")),
-        ),
-        None,
-        meaning="peaks and bandwidth that the fractions refer to; a class of chips has none",
-    ),
-    Field("source", Text(1)),
-    Field("date", Date()),
-    Field("note", Text(), None),
-    Field("provenance", ByName(Text()), {}, meaning="what `dse calibrate` says of the run"),
-    Field("operators", Table(*(Field(name, _LAWS) for name in OPERATORS))),
-    Field("expert_padding_rows", Number(0, usual=(0.0, 1024.0))),
-    Field("elementwise_fixed", _TIME, ELEMENTWISE_FIXED, to="elementwise_fixed_s"),
-    *_COLLECTIVES,
-    Field(
-        "through_host",
-        Table(*_COLLECTIVES),
-        None,
-        meaning="collectives of chips without peer-to-peer, whose bytes pass through the host",
-    ),
-)
+def _all_not_fitted(links: Mapping[str, Collective]) -> dict[str, Collective]:
+    return {name: _not_fitted(law) for name, law in links.items()}
 
 
 def load_efficiency(path: Path | str) -> Efficiency:
@@ -326,30 +329,4 @@ def load_efficiency(path: Path | str) -> Efficiency:
         if isinstance(document.data, dict) and document.data.get("provenance"):
             # Measured: no unit has slipped.
             warnings.filterwarnings("ignore", f"(?s).*{FAR_OFF}", Doubt)
-        found = read(EFFICIENCY, document)
-    base, source = found.pop("divided_by") or {}, found["source"]
-    found.pop("note")
-
-    def founded(law: Measured) -> Measured:
-        return law if law.source else replace(law, source=source)
-
-    def collectives(of: dict[str, Any]) -> dict[str, Any]:
-        each = {name: of.pop(name) for name in COLLECTIVES}
-        each["all_gather"] = each["all_gather"] or each["all_to_all"]
-        return {name: founded(law) for name, law in each.items()}
-
-    through_host = found.pop("through_host")
-    links = collectives(found)
-    laws = found.pop("operators")
-    return Efficiency(
-        **found | {"provenance": MappingProxyType(found["provenance"])},
-        **links,
-        through_host=MappingProxyType(collectives(through_host) if through_host else {}),
-        peak_flops_per_s=MappingProxyType({n: base[n] for n in ARITHMETIC if base.get(n)}),
-        hbm_bytes_per_s=base.get("memory_bandwidth", math.nan),
-        operators={
-            operator: {name: founded(law) for name, law in own.items()}
-            for operator, own in laws.items()
-        },
-        file=str(path),
-    )
+        return replace(read(Efficiency, document), file=str(path))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 
 from dse.record import record
 from dse.schema.chip import Chip
 from dse.schema.figure import Figure, Figured, Value
-from dse.schema.loader import load_yaml
-from dse.schema.reader import Field, Listed, Refused, Table, Text, Then, Whole, read
+from dse.schema.reader import Field, Listed, Refused, Schema, Text, Then, Whole, field, gathered
 
 FILE = "energy.yaml"
 
@@ -30,15 +28,61 @@ class Operation:
         return self.figure.value / self.bits
 
 
-@record
-class EnergyConstants:
+def by_one(key: str) -> Callable[[Sequence[tuple[Figure, tuple[str, ...]]]], Mapping[str, Figure]]:
+    """Rows of (figure, names) as figures by name. Refuses a name that stands twice; `key` is the
+    field of the names."""
+
+    def figures(rows: Sequence[tuple[Figure, tuple[str, ...]]]) -> Mapping[str, Figure]:
+        found: dict[str, Figure] = {}
+        for index, (figure, names) in enumerate(rows):
+            for name in names:
+                if name in found:
+                    raise Refused(f"{name} stands twice", "once", index, key)
+                found[name] = figure
+        return MappingProxyType(found)
+
+    return figures
+
+
+# From SRAM beside the adders to a byte over a network; operations of one bit to those of 64.
+_BYTE = Value("J/byte", least=8e-14, most=8e-9)
+_WORK = Value("J", least=1e-16, most=1e-10)
+_MEMORY = Figured(
+    _BYTE, Field("kinds", Listed(Text(), 1)), name="memory", make=lambda one, kinds: (one, kinds)
+)
+_OPERATION = Figured(
+    "J",
+    Field("node", Text()),
+    Field("name", Text()),
+    Field("bits", Whole(above=0)),
+    alone=True,
+    make=lambda figure, node, name, bits: Operation(node, name, bits, figure.named(name)),
+)
+
+
+class EnergyConstants(Schema):
     """`memories` by the memory kind of a chip and the other figures by name: joules per byte,
     joules per operation (`arithmetic`), or shares (`idle_share` of the rated power, `lowest_clock`
     of the rated clock)."""
 
-    memories: Mapping[str, Figure]
-    figures: Mapping[str, Figure]
-    operations: tuple[Operation, ...]
+    memories: Mapping[str, Figure] = field(Then(Listed(_MEMORY), by_one("kinds")))
+    figures: Mapping[str, Figure] = gathered(
+        Field("other_memory", Figured(_BYTE), meaning="a byte of any other memory"),
+        Field("on_chip", Figured(_BYTE), meaning="a byte on the chip"),
+        Field("links", Figured(_BYTE), meaning="a byte over the links of a domain"),
+        Field("network", Figured(_BYTE), meaning="a byte over the network beyond"),
+        Field("arithmetic", Figured(_WORK), meaning="one operation"),
+        Field("idle_share", Figured("count"), meaning="idle power over the rated power"),
+        Field("lowest_clock", Figured("count"), meaning="lowest clock over the rated clock"),
+        default={},
+    )
+    operations: tuple[Operation, ...] = field(Listed(_OPERATION), default=())
+
+    def check(self) -> None:
+        for name in ("idle_share", "lowest_clock"):
+            if self.figures[name].value >= 1.0:
+                text = f"read {self.figures[name].text!r}: a share of the rated one"
+                raise Refused(text, "above 0 and below 1", name, "value")
 
     def value(self, name: str) -> float:
         return self.figures[name].value if name in self.figures else math.nan
@@ -72,68 +116,4 @@ class EnergyConstants:
         return sentences
 
 
-NONE = EnergyConstants(MappingProxyType({}), MappingProxyType({}), ())
-
-
-def by_one(key: str) -> Callable[[Sequence[tuple[Figure, tuple[str, ...]]]], Mapping[str, Figure]]:
-    """Rows of (figure, names) as figures by name. Refuses a name that stands twice; `key` is the
-    field of the names."""
-
-    def figures(rows: Sequence[tuple[Figure, tuple[str, ...]]]) -> Mapping[str, Figure]:
-        found: dict[str, Figure] = {}
-        for index, (figure, names) in enumerate(rows):
-            for name in names:
-                if name in found:
-                    raise Refused(f"{name} stands twice", "once", index, key)
-                found[name] = figure
-        return MappingProxyType(found)
-
-    return figures
-
-
-def _energy(
-    memories: Mapping[str, Figure], operations: tuple[Operation, ...], **figures: Figure
-) -> EnergyConstants:
-    for name in ("idle_share", "lowest_clock"):
-        if figures[name].value >= 1.0:
-            text = f"read {figures[name].text!r}: a share of the rated one"
-            raise Refused(text, "above 0 and below 1", name, "value")
-    return EnergyConstants(memories, MappingProxyType(figures), operations)
-
-
-def _operation(figure: Figure, node: str, name: str, bits: int) -> Operation:
-    return Operation(node, name, bits, figure.named(name))
-
-
-# From SRAM beside the adders to a byte over a network; operations of one bit to those of 64.
-_BYTE = Value("J/byte", least=8e-14, most=8e-9)
-_WORK = Value("J", least=1e-16, most=1e-10)
-_MEMORY = Figured(
-    _BYTE, Field("kinds", Listed(Text(), 1)), name="memory", make=lambda one, kinds: (one, kinds)
-)
-_OPERATION = Figured(
-    "J",
-    Field("node", Text()),
-    Field("name", Text()),
-    Field("bits", Whole(above=0)),
-    alone=True,
-    make=_operation,
-)
-ENERGY = Table(
-    Field("memories", Then(Listed(_MEMORY), by_one("kinds"))),
-    Field("other_memory", Figured(_BYTE), meaning="a byte of any other memory"),
-    Field("on_chip", Figured(_BYTE), meaning="a byte on the chip"),
-    Field("links", Figured(_BYTE), meaning="a byte over the links of a domain"),
-    Field("network", Figured(_BYTE), meaning="a byte over the network beyond"),
-    Field("arithmetic", Figured(_WORK), meaning="one operation"),
-    Field("idle_share", Figured("count"), meaning="idle power over the rated power"),
-    Field("lowest_clock", Figured("count"), meaning="lowest clock over the rated clock"),
-    Field("operations", Listed(_OPERATION), ()),
-    make=_energy,
-)
-
-
-def load_energy(path: Path | str) -> EnergyConstants:
-    """Raises InputError with the line and field of a mistake: an unknown unit, a share beyond 1, a
-    kind of memory that stands twice."""
-    return read(ENERGY, load_yaml(path))
+NONE = EnergyConstants({})

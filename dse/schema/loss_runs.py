@@ -16,24 +16,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dse import units
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.blocks import WEIGHT_PARTS
-from dse.schema.loader import Document, csv_rows, did_you_mean
+from dse.schema.loader import csv_rows, did_you_mean
 from dse.schema.model import Model
 from dse.schema.model_catalog import model_of_row, resolve_model
 from dse.schema.own_config import config_of, model_of
 from dse.schema.reader import (
+    TRAINING_TOKENS,
     Field,
-    Mistakes,
     Number,
-    Place,
-    Quantity,
     Table,
     Text,
-    Then,
-    WithText,
+    csv_table,
     each,
     together,
 )
@@ -66,12 +62,8 @@ SHAPE = (
 )
 
 
-def _tokens(read: tuple[float, str]) -> float:
-    return units.check_training_tokens(*read)
-
-
 RUN = Table(
-    Field("training_tokens", Then(WithText(Quantity("tokens", "more than zero")), _tokens)),
+    Field("training_tokens", TRAINING_TOKENS),
     Field("loss", Number(above=0, below=20, says="nats per token, above 0 and below 20")),
     Field("name", Text(1, 200), ""),
     Field("model", Text(1), ""),
@@ -99,10 +91,9 @@ class LossRuns:
 
     @classmethod
     def of(cls, file: str, runs: Sequence[LossRun]) -> LossRuns:
-        said = [[_config(run.model), run.training_tokens, run.loss] for run in runs]
-        return cls(
-            file, tuple(runs), hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
-        )
+        message = [[_config(run.model), run.training_tokens, run.loss] for run in runs]
+        text = json.dumps(message, sort_keys=True)
+        return cls(file, tuple(runs), hashlib.sha256(text.encode()).hexdigest())
 
     def as_json(self) -> list[dict[str, Any]]:
         """`runs` of study.json; `runs_again` reads them back."""
@@ -137,23 +128,13 @@ def load_loss_runs(path: Path | str) -> LossRuns:
     reader = csv_rows(Path(path))
     header = [name.strip() for name in next(reader, [])]
     _check_header(header, file)
-    runs, errors = [], []
-    for line, cells in enumerate(reader, start=2):
-        if not any(cell.strip() for cell in cells):
-            continue
-        mistakes = Mistakes(Document(file, {}, {(): line}))
-        if len(cells) != len(header):
-            mistakes.add((), f"read {len(cells)} cells", f"{len(header)} cells")
-            errors += mistakes.errors
-            continue
-        written = {
-            name: cell.strip() for name, cell in zip(header, cells, strict=True) if cell.strip()
-        }
-        row = RUN.read(written, Place(mistakes))
-        if row is not None:
-            run = _run(row, line, file, mistakes)
-            runs += [] if run is None else [run]
-        errors += mistakes.errors
+    rows, errors = csv_table(RUN, reader, header, file)
+    runs = []
+    for line, row in rows:
+        try:
+            runs.append(_run(row, line, file))
+        except InputError as error:
+            errors += each(error)
     if not runs and not errors:
         errors.append(InputError("no runs", file=file, line=1, accepted="a row for each run"))
     if len(runs) > MOST_RUNS:
@@ -185,27 +166,20 @@ def _check_header(header: Sequence[str], file: str) -> None:
         raise refuse(f"no column {missing[0]!r}", missing[0])
 
 
-def _run(row: Mapping[str, Any], line: int, file: str, mistakes: Mistakes) -> LossRun | None:
-    name = row["name"] or f"line {line}"
+def _run(row: Mapping[str, Any], line: int, file: str) -> LossRun:
+    """Raises InputError with that line; of a configuration in another file, that file is named."""
     try:
         model = _model(row, file)
     except InputError as error:
-        field = None
+        errors = []
         for one in each(error):
             inside = one.file is not None and Path(one.file) != Path(file)
+            message = f"{one.file}: {one.field}: " if inside and one.field else ""
             field = "model" if row["model"] else one.field
-            where = f"{one.file}: {one.field}: " if inside and one.field else ""
-            mistakes.errors.append(
-                InputError(
-                    f"{where}{one.message}",
-                    file=file,
-                    line=line,
-                    field=field,
-                    accepted=one.accepted,
-                )
-            )
-        return None
-    return LossRun(name, model, row["training_tokens"], row["loss"])
+            place = {"file": file, "line": line, "field": field, "accepted": one.accepted}
+            errors.append(InputError(f"{message}{one.message}", **place))
+        raise together(errors) from None
+    return LossRun(row["name"] or f"line {line}", model, row["training_tokens"], row["loss"])
 
 
 def _model(row: Mapping[str, Any], file: str) -> Model:

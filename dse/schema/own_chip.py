@@ -24,11 +24,11 @@ from dse.data import hardware_dir
 from dse.errors import Doubt
 from dse.files import full_path
 from dse.record import record
-from dse.schema.chip import CHIP, DIMENSION, FIGURES, HYPOTHETICAL, Chip, chip_table, read_chip
-from dse.schema.figure import OWN_SOURCE, REASON, Figure, Figured, Value
+from dse.schema.chip import DIMENSION, FIGURES, GENERIC, HYPOTHETICAL, ROOFLINE, Chip, load_chip
+from dse.schema.figure import OWN_SOURCE, REASON, Figured, Value
 from dse.schema.loader import Document, did_you_mean, load_yaml
 from dse.schema.plausible import FAR, USD_PER_HOUR
-from dse.schema.prices import Basis, PriceRow, PurchaseRow, rows_of_file
+from dse.schema.prices import PRICES, Basis, PriceRow
 from dse.schema.reader import (
     OPTIONAL,
     UNDATED,
@@ -44,6 +44,8 @@ from dse.schema.reader import (
     Text,
     Whole,
     Word,
+    field,
+    read,
 )
 from dse.schema.system import TOPOLOGIES, System, read_system
 
@@ -82,7 +84,41 @@ class _System:
         return LINKS.read(written, at) if isinstance(written, Mapping) else written
 
 
+_BY_BASIS = ByName(
+    Figured(Value("usd/h", usual=USD_PER_HOUR), alone=True, bare=OWN_SOURCE),
+    names=Basis(computed=True),
+)
+
+
+class OwnPrices:
+    """Prices per hour as rows, or by basis, each a text or a mapping with its source."""
+
+    def read(self, written: Any, at: Place) -> tuple[PriceRow, ...] | None:
+        if not isinstance(written, Mapping):
+            return PRICES.read(written, at)
+        rows, document = [], at.mistakes.document
+        for basis, price in (_BY_BASIS.read(written, at) or {}).items():
+            bare = not isinstance(written[basis], Mapping)
+            line = document.line((*at.path, basis, *([] if bare else ["value"]))) or 0
+            if price is not None:
+                message = "" if bare else f"{price.kind}: {price.note}"
+                rows.append(
+                    PriceRow(
+                        chip=document.data.get("id", ""),
+                        basis=basis,
+                        usd_per_chip_hour=price.value,
+                        provider=OWN_SOURCE if bare else message,
+                        date=price.date,
+                        source=document.file if bare else price.source,
+                        note=message,
+                        line=line,
+                    )
+                )
+        return tuple(rows)
+
+
 _OWN = {"vendor": "own", "family": "own", "availability": "own", "memory_kind": "memory"}
+# Fields that the short form says in another way, or not.
 _FULL_ALONE = (
     "system",
     "figures",
@@ -95,10 +131,13 @@ _FULL_ALONE = (
 SHORT = Table(
     *(
         replace(one, default=_OWN.get(one.name, one.default))
-        for one in CHIP.fields
+        for one in Chip.table.fields
         if one.name not in _FULL_ALONE
     ),
-    *(Field(name, Figured(unit, bare="the file"), OPTIONAL) for name, unit in DIMENSION.items()),
+    *(
+        replace(one, kind=Figured(DIMENSION[one.name], bare="the file"), default=OPTIONAL)
+        for one in FIGURES.fields
+    ),
     Field("system", _System(), None, meaning="id of a system, or the links of the chip"),
     Field(
         "extra_memories",
@@ -110,8 +149,9 @@ SHORT = Table(
             )
         ),
         (),
+        meaning="memories behind the device memory, in place of the defaults (docs/tiers.md)",
     ),
-    Field("prices", Raw(), {}, meaning="price per hour by basis, or rows"),
+    Field("prices", OwnPrices(), (), meaning="price per hour by basis, or rows"),
 )
 
 
@@ -135,7 +175,7 @@ def read_own_chip(
     folder = folder or hardware_dir()
     document = load_yaml(path)
     if os.path.dirname(full_path(path)) == full_path(folder / "chips"):
-        return OwnChip(read_chip(document), None, (), (), document)
+        return OwnChip(load_chip(path), None, document)
     if "figures" not in document.data:
         document = _from_short_form(document, folder, efficiency)
     return _doubt(read_full_form(document, folder, efficiency))
@@ -146,76 +186,46 @@ def _from_short_form(document: Document, folder: Path, efficiency: Sequence[str]
     every mistake at once."""
     data, mistakes = document.data, Mistakes(document)
     found = SHORT.read(data, Place(mistakes))
-    read_prices(document, mistakes)
     check_names(document, folder, efficiency, mistakes)
     mistakes.finish()
     assert found is not None
-    written = {name: data[name] for name in DIMENSION if name in data}
-    full = {name: found[name] for name in _FRAME}
     links = found["system"]
+    given = {name: data[name] for name in DIMENSION if name in data}
+    full = {name: value for name, value in found.items() if name not in given}
     full["system"] = _system(found, links, document) if isinstance(links, dict) else links or ALONE
-    full["efficiency"] = found["efficiency"]
     full["figures"] = {
         name: figure if isinstance(figure, Mapping) else _assumed(str(figure), document)
-        for name, figure in written.items()
+        for name, figure in given.items()
     }
-    full["notes"] = list(found["notes"])
     full["extra_memories"] = [
-        {"kind": memory["kind"]}
-        | {name: _assumed(memory[name], document) for name in ("capacity", "bandwidth")}
+        {n: text if n == "kind" else _assumed(text, document) for n, text in memory.items()}
         for memory in found["extra_memories"]
     ]
-    full |= {name: data[name] for name in ("prices", "purchases") if name in data}
+    full |= {name: data.get(name, ()) for name in ("prices", "purchases")}
     lines = dict(document.lines or {})
-    lines |= {("figures", *path): n for path, n in [*lines.items()] if path[0] in written}
+    lines |= {("figures", *path): n for path, n in [*lines.items()] if path[0] in given}
     return Document(document.file, full, lines)
 
 
-_FRAME = (
-    "id",
-    "name",
-    "vendor",
-    "family",
-    "year",
-    "availability",
-    "memory_kind",
-    "backend",
-)
-
-
 def _assumed(value: str, document: Document) -> dict[str, str]:
-    return {
-        "value": value,
-        "kind": "assumed",
-        "source": document.file,
-        "date": UNDATED,
-        "note": REASON,
-    }
+    about = {"kind": "assumed", "source": document.file, "date": UNDATED, "note": REASON}
+    return {"value": value, **about}
 
 
 def _system(found: dict[str, Any], links: dict[str, Any], document: Document) -> dict[str, Any]:
     """The system that the file describes, as a file of its own would say it."""
 
-    def level(name: str, **written: str | None) -> dict[str, Any]:
-        given = {field: text for field, text in written.items() if text is not None}
-        return {"name": name} | {field: _assumed(text, document) for field, text in given.items()}
+    def level(name: str, beyond: str, **written: str) -> dict[str, Any]:
+        """A level whose latency and bandwidth are those of `links` that begin with `beyond`."""
+        bandwidth = "scale_out_bandwidth" if beyond else "bandwidth_per_direction"
+        given = {**written, "latency": links[f"{beyond}latency"], "jitter": "0 s"}
+        given |= {"bandwidth_per_direction": links[bandwidth]}
+        known = {line: text for line, text in given.items() if text is not None}
+        return {"name": name} | {line: _assumed(text, document) for line, text in known.items()}
 
-    inner = level(
-        "links",
-        topology=links["topology"],
-        size=str(links["chips"]),
-        latency=links["latency"],
-        bandwidth_per_direction=links["bandwidth_per_direction"],
-        jitter="0 s",
-        bandwidth_per_pair=links["bandwidth_per_pair"],
-    )
-    outer = level(
-        "scale-out network",
-        topology="switched",
-        latency=links["scale_out_latency"],
-        jitter="0 s",
-        bandwidth_per_direction=links["scale_out_bandwidth"],
-    )
+    size, pair = str(links["chips"]), links["bandwidth_per_pair"]
+    inner = level("links", "", topology=links["topology"], size=size, bandwidth_per_pair=pair)
+    outer = level("scale-out network", "scale_out_", topology="switched")
     return {
         "id": f"{found['id']}_system",
         "name": f"the links of {found['name']}",
@@ -223,52 +233,44 @@ def _system(found: dict[str, Any], links: dict[str, Any], document: Document) ->
     }
 
 
-_TEMPLATE = """\
+_HEAD = """\
 # A chip of your own. `dse catalog chips check FILE` explains what is missing or wrong in it. Every
 # command takes its path for a chip: dse estimate --model llama-3-8b --chip ./FILE
 #
 # A figure is a number with its unit. Its kind is `assumed` and its source this file, unless you say
-# more: {{value: 989 TFLOP/s, kind: spec, source: data sheet, date: 2026-11, note: boost clock}}
-id: {id}
-name:  # what people call it
-efficiency:  # whose kernels: {classes}, or the id of a measured chip
-
-# Every estimate needs these.
-{needed}
-
-# Take away the # where you know the figure; what is left out is listed as missing.
-{optional}
-
-# Without `system` the chip stands by itself. Bandwidth is per chip, in one direction, over all its
-# links; topology: {topologies}.
-# system: {{chips: 8, topology: switched, bandwidth_per_direction: 450 GB/s, latency: 1 us,
-#          scale_out_bandwidth: 50 GB/s, scale_out_latency: 5 us}}
-
-# Without a price on the basis of a study the chip is left out of it.
-# prices: {{rental_3yr: 2.5 USD/h, on_demand: 4 USD/h}}
-
-# vendor: own
-# family: own
-# year: 2026
-# memory_kind: HBM3e
-# backend: generic  # serving software, where a command names none
-# Memories behind the device memory, in place of the defaults (docs/tiers.md).
-# extra_memories: [{{kind: host, capacity: 256 GB, bandwidth: 64 GB/s}}]
-# notes: [a remark]
+# more: {value: 989 TFLOP/s, kind: spec, source: data sheet, date: 2026-11, note: boost clock}
 """
+_MORE = """
+# Take away the # where you know the value. A figure that is left out is listed as missing. Without
+# `system` the chip stands by itself. Without a price on the basis of a study it is left out of it.
+"""
+_NEEDED = ("id", "name", "efficiency", *ROOFLINE)
+_EXAMPLES = {
+    "year": "2026",
+    "backend": GENERIC,
+    "notes": "[a remark]",
+    "extra_memories": "[{kind: host, capacity: 256 GB, bandwidth: 64 GB/s}]",
+    "prices": "{rental_3yr: 2.5 USD/h, on_demand: 4 USD/h}",
+    "system": "{chips: 8, bandwidth_per_direction: 450 GB/s, scale_out_bandwidth: 50 GB/s}",
+    **_OWN,
+}
 
 
 def template(name: str, classes: Sequence[str]) -> str:
     """The short form with a comment on every field, for a new chip `name`."""
-    lines = {one.name: f"{one.name}:  # {one.meaning}" for one in FIGURES.fields}
-    needed = [lines.pop(figure) for figure in ("memory_capacity", "memory_bandwidth", "peak_bf16")]
-    return _TEMPLATE.format(
-        id=name,
-        classes=", ".join(classes),
-        needed="\n".join(needed),
-        optional="\n".join(f"# {line}" for line in lines.values()),
-        topologies=", ".join(TOPOLOGIES),
-    )
+    given = {**_EXAMPLES, "id": name}
+    says = {
+        "efficiency": f"whose kernels: {', '.join(classes)}, or the id of a measured chip",
+        "system": f"or the id of one; beside these latency and topology ({', '.join(TOPOLOGIES)})",
+    }
+    lines = {
+        one.name: f"{one.name}: {given.get(one.name, '')}".strip()
+        + f"  # {says.get(one.name, one.meaning)}"
+        for one in SHORT.fields
+        if one.name != "purchases"
+    }
+    needed = "\n".join(lines.pop(one) for one in _NEEDED)
+    return f"{_HEAD}{needed}\n{_MORE}" + "".join(f"# {line}\n" for line in lines.values())
 
 
 # A chip of the user's own in full form: a file of `hardware/chips/` and, in the same file, its own
@@ -277,57 +279,59 @@ def template(name: str, classes: Sequence[str]) -> str:
 
 @record
 class OwnChip:
-    """What one file gives: the chip, its system where the file describes one, its prices, and its
-    full form."""
+    """What one file gives: the chip, its system where the file describes one, and its full form."""
 
     chip: Chip
     system: System | None
-    prices: tuple[PriceRow, ...]
-    purchases: tuple[PurchaseRow, ...]
     document: Document
 
+    @property
+    def prices(self) -> tuple[PriceRow, ...]:
+        return self.chip.prices
 
-# `system` is an id, or the content of a file of `hardware/systems/`, which is read by itself.
-OWN_CHIP = chip_table(
-    Field("system", Raw(), meaning="id of a system, or its content"),
-    Field("prices", Raw(), {}, meaning="price per hour by basis, or one with its source; or rows"),
-    Field(
-        "derived_from",
+
+class _FullForm(Chip, kw_only=True):
+    """A chip file whose `system` is an id, or the content of a file of `hardware/systems/`, which
+    is read by itself, as prices are."""
+
+    system: Any = field(Raw(), meaning="id of a system, or its content")
+    prices: tuple[PriceRow, ...] = field(
+        OwnPrices(),
+        default=(),
+        meaning="price per hour by basis, or one with its source; or rows",
+    )
+    origin: Mapping[str, Any] | None = field(
         Table(Field("chip", Text(1)), Field("changes", Listed(Text(), 1))),
-        None,
+        default=None,
+        written="derived_from",
         meaning="what a hypothetical chip was made from",
-    ),
-)
-BY_BASIS = ByName(
-    Figured(Value("usd/h", usual=USD_PER_HOUR), alone=True, bare=OWN_SOURCE),
-    names=Basis(computed=True),
-)
+    )
+
+    def check(self) -> _FullForm:
+        chip = super().check()
+        if self.origin is None:
+            return chip
+        parent, changes = self.origin["chip"], self.origin["changes"]
+        message = f"hypothetical, {parent} with {'; '.join(changes)}"
+        made = {"derived_from": parent, "changes": changes, "assumed": (message, *chip.assumed)}
+        return replace(chip, **made)
 
 
 def read_full_form(document: Document, folder: Path, efficiency: Sequence[str] = ()) -> OwnChip:
     """The chip of a document in full form, as `dse.schema.own_chip.read_own_chip` gives it. Raises
     InputError with every mistake at once."""
     mistakes = Mistakes(document)
-    chip = mistakes.attempt(lambda: read_chip(document, OWN_CHIP))
+    chip = mistakes.attempt(lambda: read(_FullForm, document))
     written = document.data.get("system")
     system = None
     if isinstance(written, Mapping):
         system = mistakes.attempt(lambda: read_system(document, "system"))
-    prices, purchases = read_prices(document, mistakes)
     check_names(document, folder, efficiency, mistakes)
     mistakes.finish()
     assert chip is not None
-    if system is not None:
-        chip = replace(chip, system=system.id)
-    if (origin := document.data.get("derived_from")) is not None:
-        changes = tuple(str(change) for change in origin["changes"])
-        chip = replace(
-            chip,
-            derived_from=origin["chip"],
-            changes=changes,
-            assumed=(f"hypothetical, {origin['chip']} with {'; '.join(changes)}", *chip.assumed),
-        )
-    return OwnChip(chip, system, prices, purchases, document)
+    named = chip.system if system is None else system.id
+    chip = replace(chip, system=named, file=document.file)
+    return OwnChip(chip, system, document)
 
 
 def check_names(
@@ -351,40 +355,14 @@ def check_names(
                 "or neither (nor derived_from)"
             )
             mistakes.add(("id",), message, accepted)
-    for field, place in (("efficiency", "efficiency"), ("system", "systems")):
-        text = data.get(field)
+    for part, place in (("efficiency", "efficiency"), ("system", "systems")):
+        text = data.get(part)
         known = sorted(path.stem for path in (folder / place).glob("*.yaml"))
-        if field == "efficiency":
+        if part == "efficiency":
             known += [str(load_yaml(path).data.get("id")) for path in efficiency]
         if isinstance(text, str) and text not in known:
-            message = f"read {text!r}: no such {field}{did_you_mean(text, known)}"
-            mistakes.add((field,), message, ", ".join(known))
-        elif field == "system" and not isinstance(text, str | Mapping | None):
+            message = f"read {text!r}: no such {part}{did_you_mean(text, known)}"
+            mistakes.add((part,), message, ", ".join(known))
+        elif part == "system" and not isinstance(text, str | Mapping | None):
             message, accepted = f"read {text!r}", "the id of a system, or a mapping"
-            mistakes.add((field,), message, accepted)
-
-
-def read_prices(
-    document: Document, mistakes: Mistakes
-) -> tuple[tuple[PriceRow, ...], tuple[PurchaseRow, ...]]:
-    """The prices per hour and bought. Those per hour may also stand by basis, each a text or a
-    mapping with its source."""
-    written = document.data.get("prices")
-    if not isinstance(written, Mapping):
-        return rows_of_file(document, mistakes)
-    found: Mapping[str, Figure | None] = BY_BASIS.read(written, Place(mistakes, ("prices",))) or {}
-    rows = []
-    for basis, price in found.items():
-        if price is None:
-            continue
-        bare = not isinstance(written[basis], Mapping)
-        line = document.line(("prices", basis, *([] if bare else ["value"]))) or 0
-        said = f"{price.kind}: {price.note}"
-        about = (
-            (OWN_SOURCE, UNDATED, document.file, "")
-            if bare
-            else (said, price.date, price.source, said)
-        )
-        rows.append(PriceRow(document.data.get("id", ""), basis, price.value, *about, line))
-    alone = Document(document.file, {**document.data, "prices": ()}, document.lines)
-    return tuple(rows), rows_of_file(alone, mistakes)[1]
+            mistakes.add((part,), message, accepted)

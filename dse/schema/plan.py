@@ -1,20 +1,24 @@
 """A fleet plan as its user writes it: what is asked for, what may be bought or rented, and what
-must not be exceeded. `dse.schema.plan_reader` makes a `Plan` of the file."""
+must not be exceeded. `dse.schema.plan_reader` adds what the catalog says of its chips."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
+from dse.record import record
 from dse.schema.axes import AXES, POOL_AXES
 from dse.schema.catalog import Source
 from dse.schema.costs import Costs
 from dse.schema.dtypes import DTYPES
 from dse.schema.loader import did_you_mean
-from dse.schema.owning import YEAR_HOURS, Owning
+from dse.schema.owning import (
+    YEAR_HOURS,
+    Owning,
+)
 from dse.schema.plausible import TPOT, TTFT, USD_PER_HOUR
 from dse.schema.prices import PRICE_TIERS, Basis
 from dse.schema.reader import (
@@ -22,6 +26,7 @@ from dse.schema.reader import (
     Date,
     Field,
     Flag,
+    Kind,
     Listed,
     Number,
     Percent,
@@ -29,47 +34,201 @@ from dse.schema.reader import (
     Quantity,
     Raw,
     Refused,
+    Schema,
     Table,
     Text,
     Then,
     Whole,
     WithText,
     Word,
+    field,
+    gathered,
 )
 from dse.schema.traffic import Requests, Traffic
 from dse.schema.workloads import SERVED
 
 QUARTER_HOURS = YEAR_HOURS / 4.0
 RENT, BUY = "rent", "buy"
+# Quarters for which a rent on a basis is signed; a basis that is not here must say so itself.
+TERMS = {basis: t.quarters for basis, t in PRICE_TIERS.items() if t.quarters is not None}
+DAY_S = 86400.0
+LENGTHS, RATES = ("prompt_tokens", "output_tokens"), ("requests_per_second", "tokens_per_day")
+FROM_TRACE = (*RATES, *LENGTHS, "peak_over_average", "prefix_hit_rate")  # what a trace stands for
 
 
-@dataclass(frozen=True, slots=True)
-class DemandClass:
-    """What is asked of a fleet for requests of one kind: who may serve its `traffic`, and within
-    which limits. `ttft_s` holds for the median of a steady load, or, with a `percentile`, for that
-    percentile of requests that arrive at random, in each of their streams. `most_loss` is the
-    quality floor. Formats, `draft_tokens` and `redundant_experts` are to choose from: the
-    checkpoint's own, none and those that are tried where empty. `details` holds what was written of
-    `dse.schema.workloads.SERVED`, `pools` the axes that a worker of either pool may have."""
+def _percentile(value: int) -> int:
+    if value in (50, 90, 99):
+        return value
+    raise Refused(f"read {value}", "50, 90 or 99")
 
-    name: str
-    models: tuple[str, ...]
-    traffic: Traffic
-    ttft_s: float
-    tpot_s: float
-    most_loss: float = math.inf
-    weight_dtypes: tuple[str, ...] = ()
-    kv_dtypes: tuple[str, ...] = ()
-    percentile: int | None = None
-    draft_tokens: tuple[int, ...] = ()
-    redundant_experts: tuple[int, ...] = ()
-    details: Mapping[str, float] = field(default_factory=dict)
-    pools: Mapping[str, Mapping[str, tuple[Any, ...]]] = field(
-        default_factory=lambda: {pool: {} for pool in POOL_AXES}
+
+class _TokensADay:
+    """Tokens of a day; 1B, or 1B/day."""
+
+    def read(self, written: Any, at: Place) -> float | None:
+        text = str(written).strip().removesuffix("/day") if isinstance(written, str) else written
+        return Quantity("tokens").read(text, at)
+
+
+_TIME = Quantity("s", "a time above 0")
+_PRICE = Quantity("usd/h", "a price above 0; what is owned already is `stock`", usual=USD_PER_HOUR)
+# Axes of a deployment that a plan chooses on, and what holds where it says nothing of one.
+CHOICES = {
+    "weight_dtype": "the checkpoint's own",
+    "kv_dtype": "the checkpoint's own",
+    "draft_tokens": "none",
+    "redundant_experts": "the fewest that divide, and one more a rank",
+}
+
+
+def _choice(axis: str) -> Kind:
+    """One or several values of an axis of a deployment, each once."""
+    rule = AXES[axis]
+    kinds = {"dtype": Word(DTYPES), "chip": Text()}
+    kind = kinds.get(rule.kind, Whole(rule.least, rule.most))
+    return Then(Listed(kind, one=True), lambda values: tuple(dict.fromkeys(values)))
+
+
+def _chosen(axis: str) -> Any:
+    meaning = f"to choose from; {CHOICES[axis]}"
+    return field(_choice(axis), default=(), null=True, written=axis, meaning=meaning)
+
+
+_FOLLOWS = "is no field of a plan: it follows from the demand"
+_TRIED = "is no field of a plan: every division up to `largest_instance` is tried"
+_POOLED = "is no field of a plan: `disaggregated: true` tries pools of all its chips"
+_SPACE = "is no field of a plan: a space takes it (dse run)"
+# What a space says of a deployment and a plan does not, with the reason.
+NOT_OF_A_PLAN = {
+    **dict.fromkeys(("chips", "replicas", "concurrency"), _FOLLOWS),
+    "serving": "is no field of a plan: `percentile` says whether requests come at random",
+    **{f"{one}_parallel": _TRIED for one in ("tensor", "pipeline", "data", "expert")},
+    **dict.fromkeys(("pools", "pool_chips", "busy_percent"), _POOLED),
+    "scale_up_domain": _SPACE,
+    "offload_tier": _SPACE,
+    "weights_offloaded_percent": _SPACE,
+    "kv_offloaded_percent": _SPACE,
+}
+# Axes that a worker of either pool of its own may have.
+_WORKER = Table(
+    *(
+        Field(axis, _choice(axis), None, meaning=AXES[axis].meaning)
+        for axis in POOL_AXES["prefill"]
+        if axis in POOL_AXES["decode"]
+    ),
+    make=lambda **axes: {axis: values for axis, values in axes.items() if values is not None},
+    elsewhere=NOT_OF_A_PLAN,
+)
+
+
+class DemandClass(Schema, kw_only=True):
+    """What is asked of a fleet for requests of one kind: who may serve its `traffic`, which follows
+    from what is `stated` of it, and within which limits. `ttft_s` holds for the median of a steady
+    load, or, with a `percentile`, for that percentile of requests that arrive at random, in each of
+    their streams. `most_loss` is the quality floor. Formats, `draft_tokens` and `redundant_experts`
+    are to choose from: the checkpoint's own, none and those that are tried where empty. `details`
+    holds what was written of `dse.schema.workloads.SERVED`, `pools` the axes that a worker of
+    either pool may have."""
+
+    elsewhere = (
+        NOT_OF_A_PLAN
+        | dict.fromkeys(("backend", "disaggregated"), "stands beside `demand`")
+        | {"chip": "stands under `chips`"}
     )
 
+    name: str = field(Text(1, 40))
+    named: Mapping[str, Any] = gathered(
+        Field("model", Text(), None, meaning="that serves the class"),
+        Field("models", Listed(Text()), None, meaning="to choose from"),
+        default={},
+    )
+    stated: Mapping[str, Any] = gathered(
+        Field("requests_per_second", Number(), None, meaning="in the mean"),
+        Field("tokens_per_day", _TokensADay(), None, meaning="prompt and output"),
+        Field("prompt_tokens", Whole(above=0, most=10**8), None, meaning="of one request"),
+        Field("output_tokens", Whole(above=0, most=10**8), None, meaning="of one request"),
+        Field("trace", Text(), None, meaning="a CSV file of requests, in place of these lines"),
+        Field(
+            "window", WithText(_TIME), (60.0, "60 s"), meaning="whose busiest a trace is sized for"
+        ),
+        Field("windows", Number(0.0, 1.0), 1.0, meaning="share of them no busier than that one"),
+        Field("lengths", Whole(1, 32), None, meaning="groups of prompt lengths of a trace"),
+        default={},
+    )
+    ttft_s: float = field(
+        replace(_TIME, usual=TTFT), written="ttft", meaning="time to first token at most"
+    )
+    tpot_s: float = field(
+        replace(_TIME, usual=TPOT), written="tpot", meaning="time per output token at most"
+    )
+    percentile: int | None = field(
+        Then(Whole(), _percentile), default=None, meaning="of requests within ttft"
+    )
+    peak_over_average: float = field(Number(1.0, 1000.0), default=1.0)
+    growth_per_quarter: float = field(Percent(-0.9), default=0.0)
+    most_loss: float = field(
+        Number(above=0.0),
+        default=math.inf,
+        null=True,
+        written="predicted_loss_at_most",
+        meaning="the quality floor",
+    )
+    weight_dtypes: tuple[str, ...] = _chosen("weight_dtype")
+    kv_dtypes: tuple[str, ...] = _chosen("kv_dtype")
+    draft_tokens: tuple[int, ...] = _chosen("draft_tokens")
+    redundant_experts: tuple[int, ...] = _chosen("redundant_experts")
+    pools: Mapping[str, Mapping[str, tuple[Any, ...]]] = gathered(
+        *(
+            Field(pool, _WORKER, {}, meaning=f"what workers of a {pool} pool may be; else all")
+            for pool in POOL_AXES
+        ),
+        default={pool: {} for pool in POOL_AXES},
+    )
+    details: Mapping[str, Any] = gathered(*SERVED, default={})
+    models: tuple[str, ...] = ()
+    traffic: Traffic = Traffic((), 0.0)
 
-@dataclass(frozen=True, slots=True)
+    def check(self) -> DemandClass:
+        """With its models, and the traffic where no trace says it."""
+        stated, details = self.stated, dict(self.details)
+        if "acceptance" in details and not self.draft_tokens:
+            raise Refused("without draft_tokens", "draft_tokens: [0, 3], too", "acceptance")
+        model, models = (self.named.get(name) for name in ("model", "models"))
+        if bool(models) == bool(model):
+            raise Refused("names no model, or both", "`model: ID` or `models: [ID, ...]`")
+        cached, traffic = details.pop("prefix_hit_rate", 0.0), self.traffic
+        if "trace" not in stated:
+            for name in LENGTHS:
+                if name not in stated:
+                    raise Refused("is missing", "tokens, or `trace: FILE.csv`", name)
+            prompt, output = (float(stated[name]) for name in LENGTHS)
+            traffic = Traffic(
+                (Requests(1.0, prompt, output, cached),),
+                self._per_s(prompt + output),
+                self.peak_over_average,
+                self.growth_per_quarter,
+            )
+        return replace(self, models=models or (model,), traffic=traffic, details=details)
+
+    def _per_s(self, tokens_each: float) -> float:
+        """Requests per second in the mean."""
+        given = [name for name in RATES if name in self.stated]
+        if len(given) != 1:
+            raise Refused(
+                "demand is given not at all, or twice",
+                "requests_per_second or tokens_per_day (prompt and output tokens)",
+            )
+        rate = self.stated[given[0]]
+        if given == ["tokens_per_day"]:
+            rate = rate / DAY_S / tokens_each
+        if not 0.0 < rate < 1e9:
+            nothing = ": a demand of nothing needs no fleet" if rate == 0.0 else ""
+            accepted = "more than 0; leave out a class that is not served"
+            raise Refused(f"read {{}}{nothing}", accepted, given[0])
+        return rate
+
+
+@record
 class Offer:
     """One way to get a chip. `usd` is per chip-hour of rent, or the capital of a chip bought (with
     its share of server and network), in the first quarter; it changes by `price_change` a quarter
@@ -109,53 +268,140 @@ class Offer:
         return self.usd * (1.0 + self.price_change) ** quarter
 
 
-@dataclass(frozen=True, slots=True)
-class FleetChip:
+class Ordered(Schema):
+    """What a plan says of rents and purchases alike."""
+
+    lead_quarters: int = field(Whole(0, 100), default=0, meaning="from the order to the first use")
+    chips_per_quarter: float = field(
+        Then(Whole(0, 10**9), float), default=math.inf, null=True, meaning="that can be had"
+    )
+    price_change: float = field(Percent(-0.5, 0.5), default=0.0, written="price_change_per_quarter")
+
+
+class Break(Schema):
+    """On what a rent may be given back before its term."""
+
+    after_quarters: int = field(Whole(1, 100), meaning="from which on it may be given back")
+    fee_quarters: float = field(Number(0.0, 100.0), meaning="of rent that this costs")
+
+
+class Rent(Ordered):
+    """A rent as it is written: on a basis, or at a price of its own."""
+
+    basis: str | None = field(Basis(computed=True), default=None, meaning="of hardware/prices.csv")
+    price: tuple[float, str] | None = field(
+        WithText(_PRICE), default=None, meaning="of your own, in place of the basis"
+    )
+    source: str | None = field(Text(), default=None, meaning="of that price")
+    term_quarters: int | None = field(Whole(1, 100), default=None)
+    back: Break | None = field(Break, default=None, written="break")
+    site: str = field(
+        Word(("own", "provider")), default="own", meaning="whose power and racks it takes"
+    )
+
+
+class Buy(Ordered):
+    """A purchase, at the price that `costs:` or hardware/purchases.csv gives: one written here is
+    refused with where it goes."""
+
+    price: Any = field(Raw(), default=None)
+    server_price: Any = field(Raw(), default=None)
+
+
+class FleetChip(Schema, kw_only=True):
     """A chip of the plan: chips of one server, watts at the meter per chip, chips that are owned
     already, and how more can be had. `classes`: those it may serve, all where empty. `owning` is
     what one takes to own, None where none is owned or bought; `sale_usd` what a buyer pays today
     for one that is owned, where the plan says it."""
 
-    chip: str
-    server: int
-    watts: float
-    power_words: str
-    chips_per_rack: int
-    rack_words: str
-    stock: int
-    offers: tuple[Offer, ...]
-    classes: tuple[str, ...] = ()
+    chip: str = field(Text())
+    rent: tuple[Rent, ...] | None = field(Listed(Rent, one=True), default=None)
+    buy: Buy | None = field(Buy, default=None)
+    power: Any = field(Raw(), default=None, meaning="refused: it is one of the costs")
+    server: int = field(Whole(1, 10_000), default=None, meaning="chips that are had at once")
+    chips_per_rack: int = field(Whole(1, 10_000), default=None)
+    classes: tuple[str, ...] = field(
+        Listed(Text()), default=(), meaning="that it may serve; all where left out"
+    )
+    watts: float = math.nan
+    power_words: str = ""
+    rack_words: str = ""
+    stock: int = 0
+    offers: tuple[Offer, ...] = ()
     owning: Owning | None = None
     sale_usd: float | None = None
 
+    def check(self) -> None:
+        """A figure that is a cost is refused: the lines of `costs:` say it."""
+        costs = [("power", self.power, "power")]
+        if self.buy is not None:
+            names = ("price", "server_price")
+            costs += [(name, getattr(self.buy, name), "buy", name) for name in names]
+        for name, value, *path in costs:
+            if value is not None:
+                place = f"`costs: {{chips: {{{self.chip}: {{{name}: {value}}}}}}}`"
+                raise Refused(f"read {value!r}: it is one of the costs", place, *path)
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What no quarter may exceed, `usd_total` all of them together; infinite where not given."""
 
-    usd_per_hour: float = math.inf
-    usd_per_quarter: float = math.inf
-    usd_total: float = math.inf
-    watts: float = math.inf
-    racks: float = math.inf
-    chips: float = math.inf
+class Stock(Schema):
+    """Chips that are owned already."""
+
+    chip: str = field(Text())
+    chips: int = field(Whole(1, 10**7), meaning="owned already")
+    sale: float | None = field(
+        Quantity("usd"), default=None, meaning="what a buyer pays today, a chip in its server"
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Uncertainty:
+def _limit(written: str, kind: Kind, meaning: str = "") -> Any:
+    return field(kind, default=math.inf, null=True, written=written, meaning=meaning)
+
+
+class Limits(Schema):
+    """What no quarter may exceed, `usd_total` all of them together; infinite where not given. Usual
+    is from what one small chip takes to the largest programmes that were announced (10 GW, 500
+    billion dollars), with some room."""
+
+    usd_per_hour: float = _limit("budget_per_hour", Quantity("usd/h", usual=(0.05, 1e8)))
+    usd_per_quarter: float = _limit("budget_per_quarter", Quantity("usd", usual=(100.0, 2e11)))
+    usd_total: float = _limit("budget_total", Quantity("usd", usual=(100.0, 5e12)))
+    watts: float = _limit("power", Quantity("W", usual=(5.0, 2e10)), "at the meter")
+    racks: float = _limit("racks", Then(Whole(1, 10**7), float))
+    chips: float = _limit("chips", Then(Whole(1, 10**7), float))
+
+
+SERVICE_LEVEL = Percent(0.5, 0.99)
+
+
+class Uncertainty(Schema):
     """What is not known of the future. `demand` is the 80% interval of what a quarter's demand adds
     to the error of the one before, a share either way; `late` the chance that what has a lead time
     comes a quarter late; `prices` the 80% interval of prices, a share either way, None for what
     published rows say. The throughput of `measured` chips is known."""
 
-    demand: float = 0.2
-    late: float = 0.2
-    prices: float | None = None
-    measured: tuple[str, ...] = ()
+    demand: float = field(
+        Percent(0.0, 2.0), default=0.2, meaning="80% interval of a quarter's change, assumed"
+    )
+    late: float = field(
+        Percent(0.0, 1.0), default=0.2, meaning="chance of a delivery a quarter late, assumed"
+    )
+    prices: float | None = field(
+        Percent(0.0, 2.0), default=None, meaning="80% interval; else of published rows"
+    )
+    measured: tuple[str, ...] = field(
+        Listed(Text()), default=(), meaning="chips whose throughput is known"
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class ExchangeRate(Schema):
+    """Dollars of one of a currency."""
+
+    usd: float = field(Number(above=0.0), meaning="of one of it")
+    date: str = field(Date(), meaning="of that rate")
+    source: str = field(Text(), default="")
+
+
+class Plan(Schema, kw_only=True):
     """`discount_rate` is per year; `used_after_end` the share of what is signed beyond the last
     quarter that is of use then. `costs` are those of what is owned; nothing of it is spread over
     the hours that it serves, as the fleet counts what is idle. `own` has the files and the date
@@ -163,27 +409,52 @@ class Plan:
     has the servers that are then ordered in the first quarter, by offer, None where that is open.
     """
 
-    name: str
-    title: str
-    description: str
-    file: str
-    quarters: int
-    price_basis: str
-    backend: str
-    discount_rate: float
-    costs: Costs
-    spare_servers: int
-    spare_share: float
-    disaggregated: bool
-    largest_instance: int
-    demand: tuple[DemandClass, ...]
-    chips: tuple[FleetChip, ...]
-    limits: Limits
-    own: Source
+    elsewhere = (
+        dict.fromkeys(DemandClass.table.names, "stands in a class of `demand`") | NOT_OF_A_PLAN
+    )
+
+    name: str = field(Text(1, 80))
+    title: str = field(Text())
+    description: str = field(Text(), default="")
+    quarters: int = field(Whole(1, 20), default=4)
+    price_basis: str = field(Text(), meaning="of what is rented")
+    backend: str = field(Text(), default="current")
+    discount_rate: float = field(
+        Percent(0.0, 1.0), default=None, meaning="a year; the cost of capital where left out"
+    )
+    used_after_end: float = field(
+        Percent(0.0, 1.0), default=0.0, meaning="of rents and purchases; else lost"
+    )
+    currency: Mapping[str, ExchangeRate] = field(
+        ByName(ExchangeRate, says="such as EUR: {usd: 1.16, date: 2026-11-20, source: ECB}"),
+        default={},
+        meaning="of prices that are not in dollars, with its rate",
+    )
+    costs: Costs = field(Raw(), default=None, meaning="in place of lines of hardware/costs.yaml")
+    disaggregated: bool = field(
+        Flag(), default=False, meaning="pools of their own for prefill and decode"
+    )
+    largest_instance: int = field(Whole(1, 1024), default=16, meaning="chips")
+    demand: tuple[DemandClass, ...] = field(Listed(DemandClass, 1, 20))
+    chips: tuple[FleetChip, ...] = field(Listed(FleetChip, 1, 200))
+    stock: tuple[Stock, ...] = field(Listed(Stock), default=())
+    spares: Mapping[str, Any] = field(
+        Table(
+            Field("servers", Whole(0, 1000), 0, to="spare_servers"),
+            Field("share", Percent(0.0, 1.0), 0.0, to="spare_share"),
+        ),
+        default={},
+    )
+    limits: Limits = field(Limits, default=Limits(), meaning="what no quarter may exceed")
+    service_level: float | None = field(
+        SERVICE_LEVEL, default=None, meaning="share of futures that are to be served"
+    )
+    uncertainty: Uncertainty = field(Uncertainty, default=Uncertainty(), meaning="of these futures")
+    spare_servers: int = 0
+    spare_share: float = 0.0
+    file: str = ""
+    own: Source = Source(Path())
     assumed: tuple[str, ...] = ()
-    used_after_end: float = 0.0
-    service_level: float | None = None
-    uncertainty: Uncertainty = Uncertainty()
     signed: Mapping[str, int] | None = None
 
     @property
@@ -210,333 +481,41 @@ class Plan:
     def offer(self, label: str) -> Offer:
         return next(offer for offer in self.offers if offer.label == label)
 
+    def check(self) -> None:
+        """The lines of a plan against each other."""
+        classes, chips = [row.name for row in self.demand], [row.chip for row in self.chips]
+        for key, names in (
+            ("demand", classes),
+            ("chips", chips),
+            ("stock", [row.chip for row in self.stock]),
+        ):
+            for k, name in enumerate(names):
+                if name in names[:k]:
+                    raise Refused(f"{name!r} is listed twice", "each once", key, k)
 
-# Quarters for which a rent on a basis is signed; a basis that is not here must say so itself.
-TERMS = {basis: t.quarters for basis, t in PRICE_TIERS.items() if t.quarters is not None}
-DAY_S = 86400.0
-LENGTHS, RATES = ("prompt_tokens", "output_tokens"), ("requests_per_second", "tokens_per_day")
-FROM_TRACE = (*RATES, *LENGTHS, "peak_over_average", "prefix_hit_rate")  # what a trace stands for
-
-
-def _percentile(value: int) -> int:
-    if value in (50, 90, 99):
-        return value
-    raise Refused(f"read {value}", "50, 90 or 99")
-
-
-def _class(
-    *,
-    model: str | None,
-    models: tuple[str, ...] | None,
-    growth_per_quarter: float,
-    peak_over_average: float,
-    **row: Any,
-) -> SimpleNamespace:
-    """A class as it is written; `traffic` is None where a trace says it."""
-    found = {one.name: row.pop(one.name) for one in SERVED}
-    row["details"] = {name: value for name, value in found.items() if value is not None}
-    prefix_hit_rate = row["details"].pop("prefix_hit_rate", 0.0)
-    drafted = {"acceptance", "draft_share"} & {*row["details"]}
-    if drafted and not row["draft_tokens"]:
-        raise Refused("without draft_tokens", "draft_tokens: [0, 3], too", min(drafted))
-    if bool(models) == bool(model):
-        raise Refused("names no model, or both", "`model: ID` or `models: [ID, ...]`")
-    traffic = None
-    if row["trace"] is None:
-        for name in LENGTHS:
-            if row[name] is None:
-                raise Refused("is missing", "tokens, or `trace: FILE.csv`", name)
-        prompt, output = (float(row[name]) for name in LENGTHS)
-        one = Requests(1.0, prompt, output, prefix_hit_rate)
-        traffic = Traffic((one,), _rate(prompt + output, **row), peak_over_average)
-    row["models"], row["named_by"] = (models, "models") if models else ((model,), "model")
-    return SimpleNamespace(growth=growth_per_quarter, traffic=traffic, **row)
-
-
-def _rate(tokens_each: float, **row: Any) -> float:
-    """Requests per second in the mean."""
-    given = [name for name in RATES if row[name] is not None]
-    if len(given) != 1:
-        raise Refused(
-            "demand is given not at all, or twice",
-            "requests_per_second or tokens_per_day (prompt and output tokens)",
-        )
-    name = given[0]
-    text = rate = row[name]
-    if name == "tokens_per_day":
-        tokens, text = row[name]
-        rate = tokens / DAY_S / tokens_each
-    if not 0.0 < rate < 1e9:
-        nothing = ": a demand of nothing needs no fleet" if rate == 0.0 else ""
-        accepted = "more than 0; leave out a class that is not served"
-        raise Refused(f"read {text!r}{nothing}", accepted, name)
-    return rate
-
-
-class _TokensADay:
-    """Tokens of a day; 1B, or 1B/day."""
-
-    def read(self, written: Any, at: Place) -> float | None:
-        text = str(written).strip().removesuffix("/day") if isinstance(written, str) else written
-        return Quantity("tokens").read(text, at)
-
-
-_TIME = Quantity("s", "a time above 0")
-_PRICE = Quantity("usd/h", "a price above 0; what is owned already is `stock`", usual=USD_PER_HOUR)
-
-
-def _choice(axis: str, meaning: str) -> Field:
-    """An axis of a deployment that the plan may choose on."""
-    rule = AXES[axis]
-    kinds = {"dtype": Word(DTYPES), "chip": Text()}
-    kind = kinds.get(rule.kind, Whole(rule.least, rule.most))
-    return Field(axis, Listed(kind, one=True), None, meaning=meaning)
-
-
-def _given(**row: tuple[Any, ...] | None) -> dict[str, tuple[Any, ...]]:
-    return {axis: values for axis, values in row.items() if values is not None}
-
-
-# Axes of a deployment that a plan chooses on, and what holds where it says nothing of one.
-CHOICES = {
-    "weight_dtype": "the checkpoint's own",
-    "kv_dtype": "the checkpoint's own",
-    "draft_tokens": "none",
-    "redundant_experts": "the fewest that divide, and one more a rank",
-}
-# Axes of a worker of a pool of its own.
-_OF_WORKER = [axis for axis in POOL_AXES["prefill"] if axis in POOL_AXES["decode"]]
-_FOLLOWS = "is no field of a plan: it follows from the demand"
-_TRIED = "is no field of a plan: every division up to `largest_instance` is tried"
-_POOLED = "is no field of a plan: `disaggregated: true` tries pools of all its chips"
-_SPACE = "is no field of a plan: a space takes it (dse run)"
-# What a space says of a deployment and a plan does not, with the reason.
-NOT_OF_A_PLAN = {
-    **dict.fromkeys(("chips", "replicas", "concurrency"), _FOLLOWS),
-    "serving": "is no field of a plan: `percentile` says whether requests come at random",
-    **{f"{one}_parallel": _TRIED for one in ("tensor", "pipeline", "data", "expert")},
-    **dict.fromkeys(("pools", "pool_chips", "busy_percent"), _POOLED),
-    "scale_up_domain": _SPACE,
-    "offload_tier": _SPACE,
-    "weights_offloaded_percent": _SPACE,
-    "kv_offloaded_percent": _SPACE,
-}
-_WORKER = Table(
-    *(_choice(axis, AXES[axis].meaning) for axis in _OF_WORKER),
-    make=_given,
-    elsewhere=NOT_OF_A_PLAN,
-)
-_DEMAND = Table(
-    Field("name", Text(1, 40)),
-    Field("model", Text(), None, meaning="that serves the class"),
-    Field("models", Listed(Text()), None, meaning="to choose from"),
-    Field("requests_per_second", Number(), None, meaning="in the mean"),
-    Field("tokens_per_day", WithText(_TokensADay()), None, meaning="prompt and output"),
-    Field("prompt_tokens", Whole(above=0, most=10**8), None, meaning="of one request"),
-    Field("output_tokens", Whole(above=0, most=10**8), None, meaning="of one request"),
-    Field("trace", Text(), None, meaning="a CSV file of requests, in place of these lines"),
-    Field("window", WithText(_TIME), (60.0, "60 s"), meaning="whose busiest a trace is sized for"),
-    Field("windows", Number(0.0, 1.0), 1.0, meaning="share of them no busier than that one"),
-    Field("lengths", Whole(1, 32), None, meaning="groups of prompt lengths of a trace"),
-    Field("ttft", replace(_TIME, usual=TTFT), meaning="time to first token at most"),
-    Field("tpot", replace(_TIME, usual=TPOT), meaning="time per output token at most"),
-    Field("percentile", Then(Whole(), _percentile), None, meaning="of requests within ttft"),
-    Field("peak_over_average", Number(1.0, 1000.0), 1.0),
-    Field("growth_per_quarter", Percent(-0.9), 0.0),
-    Field("predicted_loss_at_most", Number(above=0.0), None, meaning="the quality floor"),
-    *(_choice(axis, f"to choose from; {otherwise}") for axis, otherwise in CHOICES.items()),
-    *(
-        Field(pool, _WORKER, {}, meaning=f"what workers of a {pool} pool may be; else all")
-        for pool in POOL_AXES
-    ),
-    *SERVED,
-    make=_class,
-    elsewhere=NOT_OF_A_PLAN
-    | dict.fromkeys(("backend", "disaggregated"), "stands beside `demand`")
-    | {"chip": "stands under `chips`"},
-)
-_OFFER = (
-    Field("lead_quarters", Whole(0, 100), 0, meaning="from the order to the first use"),
-    Field("chips_per_quarter", Whole(0, 10**9), None, meaning="that can be had"),
-    Field("price_change_per_quarter", Percent(-0.5, 0.5), 0.0),
-)
-_RENT = Table(
-    *_OFFER,
-    Field("basis", Basis(computed=True), None, meaning="of hardware/prices.csv"),
-    Field("price", WithText(_PRICE), None, meaning="of your own, in place of the basis"),
-    Field("source", Text(), None, meaning="of that price"),
-    Field("term_quarters", Whole(1, 100), None),
-    Field(
-        "break",
-        Table(
-            Field("after_quarters", Whole(1, 100), meaning="from which on it may be given back"),
-            Field("fee_quarters", Number(0.0, 100.0), meaning="of rent that this costs"),
-            make=SimpleNamespace,
-        ),
-        None,
-        to="back",
-    ),
-    Field("site", Word(("own", "provider")), "own", meaning="whose power and racks it takes"),
-    make=SimpleNamespace,
-)
-NO_TERMS: Any = _RENT.of({})  # a chip that is rented on the basis of the plan
-# At the price that `costs:` or hardware/purchases.csv gives: one written here is refused with where
-# it goes.
-_BUY = Table(
-    *_OFFER, Field("price", Raw(), None), Field("server_price", Raw(), None), make=SimpleNamespace
-)
-
-
-def _chip(chip: str, power: object, buy: Any, **row: Any) -> SimpleNamespace:
-    """A chip as it is written; a figure that is a cost is refused: the lines of `costs:` say it."""
-    costs = [("power", power, "power")]
-    if buy is not None:
-        costs += [(name, getattr(buy, name), "buy", name) for name in ("price", "server_price")]
-    for name, value, *path in costs:
-        if value is not None:
-            place = f"`costs: {{chips: {{{chip}: {{{name}: {value}}}}}}}`"
-            raise Refused(f"read {value!r}: it is one of the costs", place, *path)
-    return SimpleNamespace(chip=chip, buy=buy, **row)
-
-
-_CHIP = Table(
-    Field("chip", Text()),
-    Field("rent", Listed(_RENT, one=True), None),
-    Field("buy", _BUY, None),
-    Field("power", Raw(), None, meaning="refused: it is one of the costs"),
-    Field("server", Whole(1, 10_000), None, meaning="chips that are had at once"),
-    Field("chips_per_rack", Whole(1, 10_000), None),
-    Field("classes", Listed(Text()), (), meaning="that it may serve; all where left out"),
-    make=_chip,
-)
-_STOCK = Table(
-    Field("chip", Text()),
-    Field("chips", Whole(1, 10**7), meaning="owned already"),
-    Field("sale", Quantity("usd"), None, meaning="what a buyer pays today, a chip in its server"),
-    make=SimpleNamespace,
-)
-
-
-def _limits(**found: float | None) -> Limits:
-    return Limits(**{name: float(one) for name, one in found.items() if one is not None})
-
-
-def _limit(dimension: str, least: float, most: float) -> Quantity:
-    """From what one small chip takes to the largest programmes that were announced (10 GW, 500
-    billion dollars), with some room."""
-    return Quantity(dimension, usual=(least, most))
-
-
-_LIMITS = Table(
-    Field("budget_per_hour", _limit("usd/h", 0.05, 1e8), None, to="usd_per_hour"),
-    Field("budget_per_quarter", _limit("usd", 100.0, 2e11), None, to="usd_per_quarter"),
-    Field("budget_total", _limit("usd", 100.0, 5e12), None, to="usd_total"),
-    Field("power", _limit("W", 5.0, 2e10), None, to="watts", meaning="at the meter"),
-    Field("racks", Whole(1, 10**7), None),
-    Field("chips", Whole(1, 10**7), None),
-    make=_limits,
-)
-
-
-SERVICE_LEVEL = Percent(0.5, 0.99)
-_UNCERTAINTY = Table(
-    Field("demand", Percent(0.0, 2.0), 0.2, meaning="80% interval of a quarter's change, assumed"),
-    Field("late", Percent(0.0, 1.0), 0.2, meaning="chance of a delivery a quarter late, assumed"),
-    Field("prices", Percent(0.0, 2.0), None, meaning="80% interval; else of published rows"),
-    Field("measured", Listed(Text()), (), meaning="chips whose throughput is known"),
-    make=Uncertainty,
-)
-
-
-def _plan(**written: Any) -> SimpleNamespace:
-    """A plan as it is written, its lines checked against each other."""
-    one = SimpleNamespace(**written)
-    classes, chips = [row.name for row in one.demand], [row.chip for row in one.chips]
-    for key, names in (
-        ("demand", classes),
-        ("chips", chips),
-        ("stock", [row.chip for row in one.stock]),
-    ):
-        for k, name in enumerate(names):
-            if name in names[:k]:
-                raise Refused(f"{name!r} is listed twice", "each once", key, k)
-    for k, row in enumerate(one.stock):
-        if row.chip not in chips:
-            near = did_you_mean(row.chip, chips)
-            said = f"{row.chip!r} is not among `chips`{near}"
-            raise Refused(said, ", ".join(chips), "stock", k, "chip")
-    for k, row in enumerate(one.demand):
-        for pool in POOL_AXES:
-            own = getattr(row, pool)
-            if own and not one.disaggregated:
-                raise Refused("of one pool", "also `disaggregated: true`", "demand", k, pool)
-            for name in own.get("chip", ()):
+        def among(names: Sequence[str], *path: str | int) -> None:
+            for i, name in enumerate(names):
                 if name not in chips:
-                    said = f"{name!r} is not among `chips`{did_you_mean(name, chips)}"
-                    raise Refused(said, ", ".join(chips), "demand", k, pool, "chip")
-        if row.percentile is not None and one.disaggregated:
-            raise Refused(
-                "pools of their own for prefill and decode are sized for a steady load",
-                "no percentile (--percentile steady), or no `disaggregated`",
-                *("demand", k, "percentile"),
-            )
-    for k, name in enumerate(one.uncertainty.measured):
-        if name not in chips:
-            said = f"{name!r} is not among `chips`{did_you_mean(name, chips)}"
-            raise Refused(said, ", ".join(chips), "uncertainty", "measured", k)
-    for k, row in enumerate(one.chips):
-        for i, name in enumerate(row.classes):
-            if name not in classes:
-                said = f"unknown class {name!r}{did_you_mean(name, classes)}"
-                raise Refused(said, ", ".join(classes), "chips", k, "classes", i)
-    return one
+                    message = f"{name!r} is not among `chips`{did_you_mean(name, chips)}"
+                    place = path if path[-1] == "chip" else (*path, i)
+                    raise Refused(message, ", ".join(chips), *place)
 
-
-PLAN = Table(
-    Field("name", Text(1, 80)),
-    Field("title", Text()),
-    Field("description", Text(), ""),
-    Field("quarters", Whole(1, 20), 4),
-    Field("price_basis", Text(), meaning="of what is rented"),
-    Field("backend", Text(), "current"),
-    Field(
-        "discount_rate",
-        Percent(0.0, 1.0),
-        None,
-        meaning="a year; the cost of capital where left out",
-    ),
-    Field("used_after_end", Percent(0.0, 1.0), 0.0, meaning="of rents and purchases; else lost"),
-    Field(
-        "currency",
-        ByName(
-            Table(
-                Field("usd", Number(above=0.0), meaning="of one of it"),
-                Field("date", Date(), meaning="of that rate"),
-                Field("source", Text(), ""),
-                make=SimpleNamespace,
-            ),
-            says="such as EUR: {usd: 1.16, date: 2026-11-20, source: ECB}",
-        ),
-        {},
-        meaning="of prices that are not in dollars, with its rate",
-    ),
-    Field("costs", Raw(), None, meaning="in place of lines of hardware/costs.yaml"),
-    Field("disaggregated", Flag(), False, meaning="pools of their own for prefill and decode"),
-    Field("largest_instance", Whole(1, 1024), 16, meaning="chips"),
-    Field("demand", Listed(_DEMAND, 1, 20)),
-    Field("chips", Listed(_CHIP, 1, 200)),
-    Field("stock", Listed(_STOCK), ()),
-    Field(
-        "spares",
-        Table(
-            Field("servers", Whole(0, 1000), 0, to="spare_servers"),
-            Field("share", Percent(0.0, 1.0), 0.0, to="spare_share"),
-        ),
-        {"spare_servers": 0, "spare_share": 0.0},
-    ),
-    Field("limits", _LIMITS, Limits(), meaning="what no quarter may exceed"),
-    Field("service_level", SERVICE_LEVEL, None, meaning="share of futures that are to be served"),
-    Field("uncertainty", _UNCERTAINTY, Uncertainty(), meaning="of these futures"),
-    make=_plan,
-    elsewhere=dict.fromkeys(_DEMAND.names, "stands in a class of `demand`") | NOT_OF_A_PLAN,
-)
+        for k, row in enumerate(self.stock):
+            among([row.chip], "stock", k, "chip")
+        for k, row in enumerate(self.demand):
+            for pool, axes in row.pools.items():
+                if axes and not self.disaggregated:
+                    raise Refused("of one pool", "also `disaggregated: true`", "demand", k, pool)
+                among(axes.get("chip", ()), "demand", k, pool, "chip")
+            if row.percentile is not None and self.disaggregated:
+                raise Refused(
+                    "pools of their own for prefill and decode are sized for a steady load",
+                    "no percentile (--percentile steady), or no `disaggregated`",
+                    *("demand", k, "percentile"),
+                )
+        among(self.uncertainty.measured, "uncertainty", "measured")
+        for k, row in enumerate(self.chips):
+            for i, name in enumerate(row.classes):
+                if name not in classes:
+                    message = f"unknown class {name!r}{did_you_mean(name, classes)}"
+                    raise Refused(message, ", ".join(classes), "chips", k, "classes", i)

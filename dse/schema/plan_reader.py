@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,7 +12,6 @@ from typing import Any
 from dse import units
 from dse.data import search_spaces_dir
 from dse.errors import InputError
-from dse.schema.axes import POOL_AXES
 from dse.schema.catalog import Catalog
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import Cost, Costs, check_chips, read_costs
@@ -31,15 +31,16 @@ from dse.schema.owning import (
 from dse.schema.plan import (
     BUY,
     FROM_TRACE,
-    NO_TERMS,
-    PLAN,
     QUARTER_HOURS,
     RENT,
     TERMS,
+    Buy,
     DemandClass,
     FleetChip,
     Offer,
+    Ordered,
     Plan,
+    Rent,
 )
 from dse.schema.prices import COMPUTED
 from dse.schema.reader import read
@@ -81,7 +82,7 @@ def load_plan(plan: Path | str | Mapping[str, Any], catalog: Catalog) -> Plan:
         if isinstance(usd, int | float) and not isinstance(usd, bool):
             rates[str(name)] = float(usd)
     document = replace(document, data=_in_dollars(document.data, rates))
-    return _Reader(document, read(PLAN, document), catalog).plan()
+    return _Resolved(document, read(Plan, document), catalog).plan()
 
 
 def _in_dollars(written: Any, rates: Mapping[str, float]) -> Any:
@@ -97,19 +98,16 @@ def _in_dollars(written: Any, rates: Mapping[str, float]) -> Any:
     return written
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
-
-
 def _source(cost: Cost) -> str:
     """Kind, source and date of a figure."""
     return ", ".join(part for part in (cost.kind, cost.source, cost.date) if part)
 
 
-class _Reader:
-    """Checks what a plan says against the catalog; `written` holds the values of PLAN."""
+class _Resolved:
+    """A plan as it is `written` with what the catalog says of its chips and prices. Its methods
+    raise InputError where the two do not go together."""
 
-    def __init__(self, document: Document, written: Any, catalog: Catalog) -> None:
+    def __init__(self, document: Document, written: Plan, catalog: Catalog) -> None:
         self.document, self.written, self.catalog = document, written, catalog
         self.assumed: list[str] = [
             f"1 {name} is {one.usd:g} USD ({', '.join(filter(None, (one.date, one.source)))})"
@@ -118,35 +116,31 @@ class _Reader:
         self.costs = self._costs()
 
     def plan(self) -> Plan:
-        one, costs = self.written, self.costs
+        one = self.written
         backend = CURRENT_BACKEND if one.backend == "current" else one.backend
         if backend not in self.catalog.backends:
-            near = did_you_mean(backend, self.catalog.backends)
-            raise self._wrong(
-                ("backend",), f"unknown backend {backend!r}{near}", ", ".join(self.catalog.backends)
-            )
+            known = self.catalog.backends
+            message = f"unknown backend {backend!r}{did_you_mean(backend, known)}"
+            raise self._wrong(("backend",), message, ", ".join(known))
         owned = {row.chip for row in one.stock} | {row.chip for row in one.chips if row.buy}
         rents = any(row.rent or row.chip not in owned for row in one.chips)
         if rents or one.price_basis not in COMPUTED:
             self._rent_basis(("price_basis",), one.price_basis)
         if one.discount_rate is None:
-            one.discount_rate = costs.value("cost_of_capital")
-        kept = ("name", "title", "quarters", "price_basis", "discount_rate", "disaggregated")
-        kept += ("largest_instance", "limits", "used_after_end", "service_level", "uncertainty")
-        plan = Plan(
-            **{name: getattr(one, name) for name in kept},
+            one = replace(one, discount_rate=self.costs.value("cost_of_capital"))
+        plan = replace(
+            one,
             **one.spares,
             description=one.description.strip(),
             file=self.document.file,
             backend=backend,
-            costs=costs,
+            costs=self.costs,
             demand=tuple(self._class(("demand", k), row) for k, row in enumerate(one.demand)),
             chips=tuple(self._chip(("chips", k), row) for k, row in enumerate(one.chips)),
             own=self.catalog.source,
-            assumed=tuple(dict.fromkeys(self.assumed)),
         )
         self._smallest_server(plan)
-        return plan
+        return replace(plan, assumed=tuple(dict.fromkeys(self.assumed)))
 
     def _wrong(self, path: KeyPath, message: str, accepted: str) -> InputError:
         return self.document.error(path, message, accepted)
@@ -154,126 +148,112 @@ class _Reader:
     def _costs(self) -> Costs:
         """What owning costs: the plan's own lines before those of the catalog. The share of the
         hours that carry the cost is all of them: the plan counts what is idle."""
-        costs, written = self.catalog.costs, self.written.costs
+        costs, written = self.catalog.costs, self.document.data.get("costs")
         if written is not None:
             costs = read_costs(self.document, ("costs",), written, costs)
             check_chips(costs, self.catalog.chips, self.document.file)
         if costs.value("utilisation") == 1.0:
             return costs
         if "utilisation" in (written or {}):
-            raise self._wrong(
-                ("costs", "utilisation"),
+            message, accepted = (
                 "a fleet counts what is idle itself",
                 "`peak_over_average` and `spares`",
             )
+            raise self._wrong(("costs", "utilisation"), message, accepted)
         self.assumed.append("`utilisation` of the costs is not used: the fleet counts what is idle")
         return costs.changed({"utilisation": 1.0})
 
     def _rent_basis(self, path: KeyPath, basis: str) -> None:
-        """Raises InputError for a basis that is none of rents."""
+        """Refuses a basis that is none of rents."""
         bases = self.catalog.prices.bases()
         if basis in COMPUTED:
-            raise self._wrong(
-                path,
+            message = (
                 f"{basis} is no price of a rent: what is owned is `buy:` or `stock:` of the plan, "
-                "at the costs of owned_tco",
-                ", ".join(bases),
+                "at the costs of owned_tco"
             )
+            raise self._wrong(path, message, ", ".join(bases))
         if basis not in bases:
-            near = did_you_mean(basis, bases)
-            raise self._wrong(path, f"unknown price basis {basis!r}{near}", ", ".join(bases))
+            message = f"unknown price basis {basis!r}{did_you_mean(basis, bases)}"
+            raise self._wrong(path, message, ", ".join(bases))
 
-    def _class(self, at: KeyPath, row: Any) -> DemandClass:
+    def _class(self, at: KeyPath, row: DemandClass) -> DemandClass:
         for name in row.models:
             try:
-                resolve_model(name)
+                model = resolve_model(name)
             except InputError as error:
+                named_by = "models" if row.named.get("models") else "model"
                 accepted = error.accepted or "a model"
-                raise self._wrong((*at, row.named_by), error.message, accepted) from None
-            for pool in () if resolve_model(name).experts else POOL_AXES:
-                if max(getattr(row, pool).get("expert_parallel", (1,))) > 1:
+                raise self._wrong((*at, named_by), error.message, accepted) from None
+            for pool, axes in () if model.experts else row.pools.items():
+                if max(axes.get("expert_parallel", (1,))) > 1:
                     path = (*at, pool, "expert_parallel")
                     raise self._wrong(path, f"{name} has no experts", "no such line")
-        traffic = replace(row.traffic or self._trace(at, row), growth=row.growth)
-        least = min(traffic.mean_per_s(q) for q in (0, self.written.quarters - 1))
+        if "trace" in row.stated:
+            row = replace(row, traffic=self._trace(at, row))
+        least = min(row.traffic.mean_per_s(q) for q in (0, self.written.quarters - 1))
         if least < LEAST_PER_S:
             raise self._wrong(
                 at,
                 f"a demand of {least:.3g} requests/s is too little for a fleet",
                 f"{LEAST_PER_S:g} requests/s or more in every quarter; 2B tokens are two billion",
             )
-        return DemandClass(
-            name=row.name,
-            models=row.models,
-            traffic=traffic,
-            ttft_s=row.ttft,
-            tpot_s=row.tpot,
-            most_loss=row.predicted_loss_at_most or float("inf"),
-            weight_dtypes=tuple(dict.fromkeys(row.weight_dtype or ())),
-            kv_dtypes=tuple(dict.fromkeys(row.kv_dtype or ())),
-            percentile=row.percentile,
-            draft_tokens=self._drafts(at, row),
-            redundant_experts=self._copies(at, row),
-            details=row.details,
-            pools={pool: getattr(row, pool) for pool in POOL_AXES},
-        )
-
-    def _drafts(self, at: KeyPath, row: Any) -> tuple[int, ...]:
-        """Raises InputError where nothing says what share of drafted tokens is accepted."""
-        found = tuple(dict.fromkeys(row.draft_tokens or ()))
+        copies = self.document.data["demand"][at[1]].get("redundant_experts") is not None
         for name in row.models:
-            if any(found) and "acceptance" not in row.details and not resolve_model(name).drafts:
+            model = resolve_model(name)
+            if any(row.draft_tokens) and "acceptance" not in row.details and not model.drafts:
                 message = f"no figure for {name}: what share of drafted tokens is accepted"
                 raise self._wrong((*at, "draft_tokens"), message, "acceptance, too")
-        return found
+            if copies and not model.experts:
+                path = (*at, "redundant_experts")
+                raise self._wrong(path, f"{name} has no experts", "no such line")
+        return row
 
-    def _copies(self, at: KeyPath, row: Any) -> tuple[int, ...]:
-        """Raises InputError for copies of experts of a model that has none."""
-        for name in row.models if row.redundant_experts is not None else ():
-            if not resolve_model(name).experts:
-                field = (*at, "redundant_experts")
-                raise self._wrong(field, f"{name} has no experts", "no such line")
-        return tuple(dict.fromkeys(row.redundant_experts or ()))
-
-    def _trace(self, at: KeyPath, row: Any) -> Traffic:
+    def _trace(self, at: KeyPath, row: DemandClass) -> Traffic:
         """What a trace says of a class: the peak is its busiest window. Lengths are kept apart for
         a percentile, which the longest prompts decide."""
-        taken = {*FROM_TRACE} & {*self.document.data["demand"][at[1]]}
-        if taken:
-            raise self._wrong((*at, min(taken)), "a trace says it", "one of the two")
-        window_s, window = row.window
-        groups = row.lengths or (1 if row.percentile is None else GROUPS[row.percentile])
-        path = Path(self.document.file).parent / row.trace
+        twice = {*FROM_TRACE} & {*self.document.data["demand"][at[1]]}
+        if twice:
+            raise self._wrong((*at, min(twice)), "a trace says it", "one of the two")
+        file, share, (window_s, window) = (row.stated[n] for n in ("trace", "windows", "window"))
+        groups = row.stated.get("lengths") or GROUPS[row.percentile or 50]
+        path = Path(self.document.file).parent / file
         try:
-            found = traffic_of(read_trace(path), window_s, row.windows, groups)
+            found = traffic_of(read_trace(path), window_s, share, groups)
         except InputError as error:
             if error.file is not None:
                 raise
             accepted = error.accepted or "a time"
             raise self._wrong((*at, "window"), error.message, accepted) from None
         sized = f"busiest {window} of it"
-        if row.windows < 1.0:
-            busy = found.peak_per_s(0)
-            sized = f"{busy:.4g} in the {window} that {row.windows:.4g} do not exceed"
-        return replace(found, source=f"{row.trace}: {found.requests_per_s:.4g} requests/s, {sized}")
+        if share < 1.0:
+            sized = f"{found.peak_per_s(0):.4g} in the {window} that {share:.4g} do not exceed"
+        source = f"{file}: {found.requests_per_s:.4g} requests/s, {sized}"
+        return replace(found, source=source, growth=row.growth_per_quarter)
 
-    def _chip(self, at: KeyPath, row: Any) -> FleetChip:
+    def _chip(self, at: KeyPath, row: FleetChip) -> FleetChip:
         try:
             self.catalog.require(row.chip)
         except InputError as error:
             raise self._wrong((*at, "chip"), error.message, error.accepted or "a chip") from None
-        server = self._server(at, row)
+        server = row.server or server_of(self.catalog, row.chip)
+        if not row.server and server > LARGEST_DOMAIN:
+            message = f"{row.chip} stands in a domain of {server} chips, which is not bought whole"
+            raise self._wrong(at, message, "`server: N`, the fewest chips that are had at once")
         mine = next((one for one in self.written.stock if one.chip == row.chip), None)
         stock, sale = (0, None) if mine is None else (mine.chips, mine.sale)
         if stock % server:
-            raise self._wrong(
-                ("stock",), f"{stock} chips are no whole servers of {server}", f"{server} x n"
-            )
-        watts, words = self._power(at, row.chip)
+            message = f"{stock} chips are no whole servers of {server}"
+            raise self._wrong(("stock",), message, f"{server} x n")
+        if (lack := lacks_power(self.catalog, row.chip, self.costs)) is not None:
+            raise self._wrong(at, lack, f"`costs: {{chips: {{{row.chip}: {{power: 1.2 kW}}}}}}`")
+        power, server_w, watts = power_at_meter(self.catalog, row.chip, self.costs)
+        words = power.text
+        if watts != power.value:
+            words += f" x {server_w / power.value:g} (server)" if server_w != power.value else ""
+            words += f" x {watts / server_w:g} (facility)"
         owned = None
         if stock or row.buy:
-            lack = lacks_for_owning(self.catalog, row.chip, self.costs)
-            if lack is not None:
+            if (lack := lacks_for_owning(self.catalog, row.chip, self.costs)) is not None:
                 accepted = "`costs:` of the plan with it, or --costs FILE"
                 raise self._wrong(("stock",) if stock else (*at, "buy"), lack, accepted)
             owned = owning(self.catalog, row.chip, self.costs)
@@ -281,50 +261,38 @@ class _Reader:
         if not per_rack:
             per_rack, rack = rack_of(server)
         if per_rack % server:
-            raise self._wrong(
-                (*at, "chips_per_rack"), f"read {per_rack}", f"whole servers of {server} chips"
-            )
-        offers = self._offers(at, row, owned, stock)
-        return FleetChip(
-            row.chip, server, watts, words, per_rack, rack, stock, offers, row.classes, owned, sale
+            accepted = f"whole servers of {server} chips"
+            raise self._wrong((*at, "chips_per_rack"), f"read {per_rack}", accepted)
+        return replace(
+            row,
+            server=server,
+            watts=watts,
+            power_words=f"{words}, {_source(power)}",
+            chips_per_rack=per_rack,
+            rack_words=rack,
+            stock=stock,
+            offers=self._offers(at, row, owned, stock),
+            owning=owned,
+            sale_usd=sale,
         )
 
-    def _server(self, at: KeyPath, row: Any) -> int:
-        if row.server is not None:
-            return row.server
-        server = server_of(self.catalog, row.chip)
-        if server > LARGEST_DOMAIN:
-            raise self._wrong(
-                at,
-                f"{row.chip} stands in a domain of {server} chips, which is not bought whole",
-                "`server: N`, the fewest chips that are had at once",
-            )
-        return server
-
-    def _power(self, at: KeyPath, chip: str) -> tuple[float, str]:
-        """Watts at the meter per chip, and what they rest on."""
-        lack = lacks_power(self.catalog, chip, self.costs)
-        if lack is not None:
-            raise self._wrong(at, lack, f"`costs: {{chips: {{{chip}: {{power: 1.2 kW}}}}}}`")
-        cost, server_w, watts = power_at_meter(self.catalog, chip, self.costs)
-        words = cost.text
-        if watts != cost.value:
-            words += f" x {server_w / cost.value:g} (server)" if server_w != cost.value else ""
-            words += f" x {watts / server_w:g} (facility)"
-        return watts, f"{words}, {_source(cost)}"
-
-    def _offers(self, at: KeyPath, row: Any, owned: Owning | None, stock: int) -> tuple[Offer, ...]:
+    def _offers(
+        self, at: KeyPath, row: FleetChip, owned: Owning | None, stock: int
+    ) -> tuple[Offer, ...]:
         listed = isinstance(self.document.data["chips"][at[1]].get("rent"), list)
-        rents = row.rent or ()
-        path = (*at, "rent")
+        rents, path, basis = row.rent or (), (*at, "rent"), self.written.price_basis
         if not rents and row.buy is None and not stock:
-            rents, path = [NO_TERMS], at
-        elif row.rent is None:
-            self._no_rent(row.chip)
+            rents, path = (Rent(),), at
+        elif row.rent is None and basis not in COMPUTED:
+            price = self.catalog.prices.select(basis).get(row.chip)
+            if price is not None:
+                self.assumed.append(
+                    f"{row.chip} is owned or bought alone: `rent: {{}}` of its line offers it at "
+                    f"{price.usd_per_chip_hour:.4g} USD/h, too"
+                )
         offers = []
         for i, one in enumerate(rents):
-            here = (*path, i) if listed else path
-            offers += self._breaks(here, one, self._rent(here, row.chip, one))
+            offers += self._rent((*path, i) if listed else path, row.chip, one)
         if row.buy is not None and owned is not None:
             offers.append(self._buy((*at, "buy"), row.chip, row.buy, owned))
         labels = [offer.label for offer in offers]
@@ -333,87 +301,64 @@ class _Reader:
                 raise self._wrong((*path, i), f"{label} is offered twice", "each basis once")
         return tuple(offers)
 
-    def _breaks(self, at: KeyPath, one: Any, offer: Offer) -> list[Offer]:
+    def _rent(self, at: KeyPath, chip: str, one: Rent) -> list[Offer]:
         """A rent and, where it may be broken, the same for each shorter time that the plan may hold
         it, the fee spread over that time."""
-        if one.back is None:
-            return [offer]
-        if one.chips_per_quarter is not None:
-            said, accepted = "beside chips_per_quarter, which counts each alone", "one of the two"
-            raise self._wrong((*at, "break"), said, accepted)
-        if one.back.after_quarters >= offer.term_quarters:
-            said = f"read {one.back.after_quarters}: the term is {offer.term_quarters} quarters"
-            raise self._wrong((*at, "break", "after_quarters"), said, "fewer than the term")
-        held = range(one.back.after_quarters, offer.term_quarters)
-        longest = max(self.written.quarters, one.back.after_quarters)
-        return [
-            offer,
-            *(
-                replace(
-                    offer,
-                    label=f"{offer.label}, back after {_count(time, 'quarter')}",
-                    usd=offer.usd * (1.0 + one.back.fee_quarters / time),
-                    words=f"{offer.words}, and {one.back.fee_quarters:g} quarters of it to break",
-                    term_quarters=time,
-                    breaks=offer.label,
-                )
-                for time in held
-                if time <= longest
-            ),
-        ]
-
-    def _no_rent(self, chip: str) -> None:
-        """Says that a chip that is owned or bought is not rented beside, where it has a price."""
-        basis = self.written.price_basis
-        rents = {} if basis in COMPUTED else self.catalog.prices.select(basis)
-        if chip in rents:
-            usd = rents[chip].usd_per_chip_hour
-            self.assumed.append(
-                f"{chip} is owned or bought alone: `rent: {{}}` of its line offers it at "
-                f"{usd:.4g} USD/h, too"
-            )
-
-    def _rent(self, at: KeyPath, chip: str, one: Any) -> Offer:
-        basis = one.basis or self.written.price_basis
+        basis, quarters = one.basis or self.written.price_basis, self.written.quarters
         if one.price is not None:
             usd, text = one.price
             words = f"{text} (the plan's own{f': {one.source}' if one.source else ''})"
-            name = one.basis or "own price"
+            label = f"{chip}, rent on {one.basis}" if one.basis else f"{chip}, rent"
         else:
             self._rent_basis((*at, "basis"), basis)
             price = self.catalog.prices.select(basis).get(chip)
             if price is None:
                 has = sorted({row.basis for row in self.catalog.prices.rows if row.chip == chip})
-                raise self._wrong(
-                    at,
-                    f"{chip} has no price on the basis {basis}",
-                    "`rent: {price: 2 USD/h}` of your own"
-                    + (f"; it has {', '.join(has)}" if has else ""),
-                )
+                accepted = "`rent: {price: 2 USD/h}` of your own"
+                accepted += f"; it has {', '.join(has)}" if has else ""
+                raise self._wrong(at, f"{chip} has no price on the basis {basis}", accepted)
             usd = price.usd_per_chip_hour
             words = f"{usd:.4g} USD/h ({basis}, {price.rule})"
-            name = basis
+            label = f"{chip}, rent on {basis}"
         term = one.term_quarters or TERMS.get(basis)
         if term is None:
             raise self._wrong(at, f"the term of {basis} is not known", "`term_quarters: N`")
-        return Offer(
-            chip,
-            RENT,
-            f"{chip}, rent on {name}" if name != "own price" else f"{chip}, rent",
-            usd,
-            words,
+        offer = Offer(
+            *(chip, RENT, label, usd, words),
             term_quarters=term,
             basis="" if one.price is not None else basis,
             on_site=one.site == "own",
             **self._terms(at, one),
         )
+        if one.back is None:
+            return [offer]
+        after, fee = one.back.after_quarters, one.back.fee_quarters
+        if one.chips_per_quarter < math.inf:
+            message = "beside chips_per_quarter, which counts each alone"
+            raise self._wrong((*at, "break"), message, "one of the two")
+        if after >= term:
+            message = f"read {after}: the term is {term} quarters"
+            raise self._wrong((*at, "break", "after_quarters"), message, "fewer than the term")
+        return [
+            offer,
+            *(
+                replace(
+                    offer,
+                    label=f"{label}, back after {time} quarter{'s' * (time != 1)}",
+                    usd=usd * (1.0 + fee / time),
+                    words=f"{words}, and {fee:g} quarters of it to break",
+                    term_quarters=time,
+                    breaks=label,
+                )
+                for time in range(after, min(term, max(quarters, after) + 1))
+            ),
+        ]
 
-    def _buy(self, at: KeyPath, chip: str, one: Any, owned: Owning) -> Offer:
+    def _buy(self, at: KeyPath, chip: str, one: Buy, owned: Owning) -> Offer:
         life, price = self.costs.inputs["life"], owned.price
         if life.value < HOUR * QUARTER_HOURS:
-            raise self._wrong(
-                at, f"what is bought lives {life.text}", "`life` of a quarter or more in the costs"
-            )
+            accepted = "`life` of a quarter or more in the costs"
+            raise self._wrong(at, f"what is bought lives {life.text}", accepted)
         server = owned.server_usd / price.value
         words = (
             f"{owned.capital_usd:,.0f} USD a chip: {price.text}"
@@ -421,54 +366,42 @@ class _Reader:
             + f" x {owned.capital_usd / owned.server_usd:g} (network), {_source(price)}"
         )
         return Offer(
-            chip,
-            BUY,
-            f"{chip}, bought",
-            owned.capital_usd,
-            words,
+            *(chip, BUY, f"{chip}, bought", owned.capital_usd, words),
             life_quarters=life.value / HOUR / QUARTER_HOURS,
             basis=OWNED,
             **self._terms(at, one),
         )
 
-    def _terms(self, at: KeyPath, one: Any) -> dict[str, Any]:
+    def _terms(self, at: KeyPath, one: Ordered) -> dict[str, Any]:
         """What rents and purchases say alike."""
-        if one.lead_quarters >= self.written.quarters:
-            raise self._wrong(
-                (*at, "lead_quarters"),
-                f"read {one.lead_quarters}: nothing arrives within the {self.written.quarters} "
-                "quarters",
-                f"at most {self.written.quarters - 1}, or more `quarters`",
-            )
-        chips = one.chips_per_quarter
-        return {
-            "lead_quarters": one.lead_quarters,
-            "chips_per_quarter": float("inf") if chips is None else float(chips),
-            "price_change": one.price_change_per_quarter,
-        }
+        lead, quarters = one.lead_quarters, self.written.quarters
+        if lead >= quarters:
+            message = f"read {lead}: nothing arrives within the {quarters} quarters"
+            accepted = f"at most {quarters - 1}, or more `quarters`"
+            raise self._wrong((*at, "lead_quarters"), message, accepted)
+        return {line.to: getattr(one, line.to) for line in Ordered.table.fields}
 
     def _smallest_server(self, plan: Plan) -> None:
-        """Raises InputError for a cap that not even one server of any chip meets."""
+        """Refuses a cap that not even one server of any chip meets."""
         limits = plan.limits
         here = all(offer.on_site for offer in plan.offers)
         power = {c.chip: c.watts * c.server for c in plan.chips if c.stock or c.offers}
-        rents = {
-            chip.chip: [offer.usd * chip.server for offer in chip.offers if offer.way == RENT]
+        usd = {
+            chip.chip: min((o.usd * chip.server for o in chip.offers if o.way == RENT), default=0.0)
             for chip in plan.chips
         }
-        usd = {name: min(rents[name], default=0.0) for name in rents}
         servers = {chip.chip: float(chip.server) for chip in plan.chips}
-        for field, limit, needs, dimension in (
+        for name, limit, needs, dimension in (
             ("power", limits.watts, power if here else {}, "W"),
             ("chips", limits.chips, servers, "count"),
             ("budget_per_hour", limits.usd_per_hour, usd, "usd/h"),
         ):
-            chip = min(needs, key=lambda name: needs[name], default=None)
+            chip = min(needs, key=needs.__getitem__, default=None)
             if chip is not None and limit < needs[chip]:
                 need = units.format(needs[chip], dimension, 4)
                 raise self._wrong(
-                    ("limits", field),
-                    f"read {self.document.data['limits'][field]!r}: below the smallest server, "
+                    ("limits", name),
+                    f"read {self.document.data['limits'][name]!r}: below the smallest server, "
                     f"{plan.chip(chip).server} x {chip}, which needs {need}",
                     f"{need} or more",
                 )

@@ -4,26 +4,28 @@ dollars per chip bought. A chip file may give rows of both itself. Bases never m
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache, cached_property
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from dse.data import hardware_dir, is_shipped
 from dse.errors import InputError
 from dse.record import record
-from dse.schema.dates import days, last_year
-from dse.schema.loader import Document, csv_rows, did_you_mean, nearest
+from dse.schema.dates import DATES, days, last_year, today
+from dse.schema.loader import ACCEPTED_CHIPS, csv_rows, did_you_mean, nearest, unknown
 from dse.schema.plausible import USD_PER_CHIP, USD_PER_HOUR
 from dse.schema.reader import (
     Date,
-    Field,
     Listed,
-    Mistakes,
     Number,
     Place,
+    Schema,
     Table,
     Text,
+    csv_table,
+    field,
     together,
 )
 
@@ -71,33 +73,96 @@ PRICE_TIERS = {
 SUPERSEDED = "superseded"
 
 
+_BASIS = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
+_NO_NAMES = ("null", "none", "nan")
+
+
+@cache
+def _known_bases() -> tuple[str, ...]:
+    return tuple({*PRICE_TIERS, *load_prices().bases()})
+
+
+def _misspelt(basis: str) -> str:
+    """The known basis that a name of one's own is probably a slip of, or nothing. A longer name, or
+    one with another number (rental_5yr), is meant."""
+
+    def digits(text: str) -> str:
+        return re.sub("[^0-9]", "", text)
+
+    near = "" if basis in _known_bases() else "".join(nearest(basis, _known_bases()))
+    meant = near in basis or basis in near or digits(near) != digits(basis)
+    return "" if meant else near
+
+
 @record
-class PriceRow:
+class Basis:
+    """The name of a basis, a known one or one's own; a computed one is none of a price that is
+    written, unless someone else says so."""
+
+    computed: bool = False
+
+    def read(self, written: Any, at: Place) -> str | None:
+        basis = Text(1).read(written, at)
+        if basis is None:
+            return None
+        if basis in COMPUTED and self.computed:
+            return basis
+        if basis in COMPUTED:
+            accepted = "on_demand or any name of your own; what owning costs goes into --costs"
+            return at.wrong(f"read {basis!r}: that basis is computed", accepted)
+        if not _BASIS.fullmatch(basis) or basis.lower() in _NO_NAMES:
+            return at.wrong(f"read {basis!r:.60}: no name of a basis", "a name such as on_demand")
+        if not is_shipped(at.mistakes.document.file) and (near := _misspelt(basis)):
+            at.doubt(f"read {basis!r}: no known basis; did you mean {near}?")
+        return basis
+
+
+def _usd(usual: tuple[float, float]) -> Number:
+    return Number(above=0, below=1e12, says="dollars above zero, such as 2.5", usual=usual)
+
+
+class PriceRow(Schema, kw_only=True):
     """One published price; `line` is where the file says it."""
 
-    chip: str
-    basis: str
-    usd_per_chip_hour: float
-    provider: str
-    date: str
-    source: str
-    note: str
-    line: int
+    chip: str = field(Text(1))
+    basis: str = field(Basis(), meaning="on_demand, rental_3yr, ...")
+    usd_per_chip_hour: float = field(_usd(USD_PER_HOUR), meaning="dollars")
+    provider: str = field(Text(), default="", meaning="who asks it")
+    date: str = field(Date(priced=True), meaning="when", example="2026-11")
+    source: str = field(Text(1), meaning="where it is published")
+    note: str = field(Text(), default="", meaning="what else is to know")
+    line: int = 0
 
 
-@record
-class PurchaseRow:
+class PurchaseRow(Schema, kw_only=True):
     """One published price of a chip, bought or built; `kind` says which: a list price, a street
     price, the share of a system, an estimate of what it costs to make."""
 
-    chip: str
-    kind: str
-    usd_per_chip: float
-    provider: str
-    date: str
-    source: str
-    note: str
-    line: int
+    chip: str = field(Text(1))
+    kind: str = field(Text(1), meaning="purchase_street, msrp, purchase_system, ...")
+    usd_per_chip: float = field(_usd(USD_PER_CHIP), meaning="dollars")
+    provider: str = field(Text(), default="", meaning="who asks it")
+    date: str = field(Date(priced=True), meaning="when", example="2026-11")
+    source: str = field(Text(1), meaning="where it is published")
+    note: str = field(Text(), default="", meaning="what else is to know")
+    line: int = 0
+
+
+class Rows(Listed):
+    """The rows of one chip, as its file may give them, each with its line."""
+
+    def read(self, written: Any, at: Place) -> tuple[Any, ...] | None:
+        found, document = super().read(written, at), at.mistakes.document
+        chip = str(document.data.get("id"))
+        return found and tuple(
+            replace(row, chip=chip, line=document.line((*at.path, k)) or 0)
+            for k, row in enumerate(found)
+            if row is not None
+        )
+
+
+PRICES = Rows(Table(*PriceRow.table.fields[1:], make=partial(PriceRow, chip="")))
+PURCHASES = Rows(Table(*PurchaseRow.table.fields[1:], make=partial(PurchaseRow, chip="")))
 
 
 @record
@@ -164,90 +229,6 @@ class PriceTable:
         return {chip: _price(rows) for chip, rows in kept.items() if rows}
 
 
-_BASIS = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
-_NO_NAMES = ("null", "none", "nan")
-
-
-@cache
-def _known_bases() -> tuple[str, ...]:
-    return tuple({*PRICE_TIERS, *load_prices().bases()})
-
-
-def _misspelt(basis: str) -> str:
-    """The known basis that a name of one's own is probably a slip of, or nothing. A longer name, or
-    one with another number (rental_5yr), is meant."""
-
-    def digits(text: str) -> str:
-        return re.sub("[^0-9]", "", text)
-
-    near = "" if basis in _known_bases() else "".join(nearest(basis, _known_bases()))
-    meant = near in basis or basis in near or digits(near) != digits(basis)
-    return "" if meant else near
-
-
-@record
-class Basis:
-    """The name of a basis, a known one or one's own; a computed one is none of a price that is
-    written, unless someone else says so."""
-
-    computed: bool = False
-
-    def read(self, written: Any, at: Place) -> str | None:
-        basis = Text(1).read(written, at)
-        if basis is None:
-            return None
-        if basis in COMPUTED and self.computed:
-            return basis
-        if basis in COMPUTED:
-            accepted = "on_demand or any name of your own; what owning costs goes into --costs"
-            return at.wrong(f"read {basis!r}: that basis is computed", accepted)
-        if not _BASIS.fullmatch(basis) or basis.lower() in _NO_NAMES:
-            return at.wrong(f"read {basis!r:.60}: no name of a basis", "a name such as on_demand")
-        if not is_shipped(at.mistakes.document.file) and (near := _misspelt(basis)):
-            at.doubt(f"read {basis!r}: no known basis; did you mean {near}?")
-        return basis
-
-
-def _usd(usual: tuple[float, float]) -> Number:
-    return Number(above=0, below=1e12, says="dollars above zero, such as 2.5", usual=usual)
-
-
-_WHERE = (
-    Field("provider", Text(), "", meaning="who asks it"),
-    Field("date", Date(priced=True), meaning="when", example="2026-11"),
-    Field("source", Text(1), meaning="where it is published"),
-    Field("note", Text(), "", meaning="what else is to know"),
-)
-# The rows of one chip, as its file may give them.
-PRICES = Table(
-    Field("basis", Basis(), meaning="on_demand, rental_3yr, ..."),
-    Field("usd_per_chip_hour", _usd(USD_PER_HOUR), meaning="dollars"),
-    *_WHERE,
-)
-PURCHASES = Table(
-    Field("kind", Text(1), meaning="purchase_street, msrp, purchase_system, ..."),
-    Field("usd_per_chip", _usd(USD_PER_CHIP), meaning="dollars"),
-    *_WHERE,
-)
-
-
-def rows_of_file(
-    document: Document, mistakes: Mistakes
-) -> tuple[tuple[PriceRow, ...], tuple[PurchaseRow, ...]]:
-    """The prices that a chip file gives of its chip: per hour, and bought."""
-
-    def rows(name: str, table: Table[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        written = document.data.get(name, ())
-        found = Listed(table).read(written, Place(mistakes, (name,))) or ()
-        for k, row in enumerate(found):
-            if row is not None:
-                line = document.line((name, k)) or 0
-                yield {"chip": str(document.data.get("id")), **row, "line": line}
-
-    hours = tuple(PriceRow(**row) for row in rows("prices", PRICES))
-    return hours, tuple(PurchaseRow(**row) for row in rows("purchases", PURCHASES))
-
-
 def counted(rows: Iterable[PriceRow]) -> list[PriceRow]:
     """Of the rows of one chip and basis those that a price rests on: of a provider the newest, and
     none that is superseded. A provider that raises its price is not averaged with what it asked
@@ -291,37 +272,80 @@ def _price(rows: list[PriceRow]) -> Price:
 def load_prices(path: Path | str | None = None) -> PriceTable:
     """Reads a price file (the shipped one by default). Raises InputError with file and line."""
     file = Path(path) if path is not None else hardware_dir() / "prices.csv"
-    return PriceTable(str(file), tuple(PriceRow(**row) for row in _rows(file, PRICES)))
+    return PriceTable(str(file), _rows(file, PriceRow))
 
 
 def load_purchases(path: Path | str | None = None) -> tuple[PurchaseRow, ...]:
     """Reads a file of purchase prices (the shipped one by default). Raises InputError with file
     and line."""
     file = Path(path) if path is not None else hardware_dir() / "purchases.csv"
-    return tuple(PurchaseRow(**row) for row in _rows(file, PURCHASES))
+    return _rows(file, PurchaseRow)
 
 
-def _rows(path: Path, one: Table[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Every row of a CSV file whose columns are the chip and the fields of a table. An empty cell
-    is a field that is left out."""
-    file, reader = str(path), csv_rows(path)
-    table = Table(Field("chip", Text(1)), *one.fields)
+RowT = TypeVar("RowT", PriceRow, PurchaseRow)
+
+
+def _rows(path: Path, kind: type[RowT]) -> tuple[RowT, ...]:
+    """Every row of a CSV file whose columns are the fields of its rows."""
+    file, reader, names = str(path), csv_rows(path), kind.table.names
     header = next(reader, [])
-    if tuple(header) != table.names:
-        said = f"read the columns {', '.join(header)}" if header else "empty"
-        raise InputError(said, file=file, line=1, accepted=",".join(table.names))
-    found, errors = [], []
-    for line, cells in enumerate(reader, start=2):
-        if not cells:
-            continue
-        mistakes = Mistakes(Document(file, {}, {(): line}))
-        if len(cells) != len(header):
-            mistakes.add((), f"read {len(cells)} cells", f"{len(header)} cells")
-        written = {name: cell for name, cell in zip(header, cells, strict=False) if cell.strip()}
-        row = None if mistakes.errors else table.read(written, Place(mistakes))
-        errors += mistakes.errors
-        if row is not None:
-            found.append({**row, "line": line})
+    if tuple(header) != names:
+        message = f"read the columns {', '.join(header)}" if header else "empty"
+        raise InputError(message, file=file, line=1, accepted=",".join(names))
+    rows, errors = csv_table(Table(*kind.table.fields), reader, header, file)
     if errors:
         raise together(errors)
-    return found
+    return tuple(kind(**row, line=line) for line, row in rows)
+
+
+# Prices of the user's own before the shipped ones, and the day as of which prices are meant.
+
+OWN = "own price"  # how the note of a row from a file of the user's own begins
+
+
+def last_day(date: str, field: str = "--as-of") -> str:
+    """2025-Q2 -> 2025-06-30: the last day of that date, as text. Raises InputError."""
+    found = days(date)
+    if found is None:
+        raise InputError(f"read {date!r}: not a date", field=field, accepted=DATES)
+    return found[1]
+
+
+def with_own_prices(
+    rows: tuple[PriceRow, ...],
+    purchases: tuple[PurchaseRow, ...],
+    files: Sequence[str],
+    as_of: str | None,
+    chips: Iterable[str],
+) -> tuple[tuple[PriceRow, ...], tuple[PurchaseRow, ...]]:
+    """Shipped prices that were known as of the date, then the user's own: a chip's rows on a basis
+    take the place of the shipped ones. Own rows count whatever their date.
+
+    A date that is a year or a month counts from its first day. Raises InputError for a file that is
+    wrong and for an `as_of` in the future.
+    """
+    if as_of is not None:
+        end = last_day(as_of)
+        now = max(today(), *(first_day(row.date) for row in rows))
+        if first_day(as_of) > now:
+            raise InputError(
+                f"read {as_of!r}: prices of the future are not known",
+                field="--as-of",
+                accepted=f"{now} or earlier",
+            )
+        rows = tuple(row for row in rows if first_day(row.date) <= end)
+        purchases = tuple(row for row in purchases if first_day(row.date) <= end)
+    known = tuple(chips)
+    for file in files:
+        mine = tuple(_checked(row, file, known) for row in load_prices(file).rows)
+        taken = {(row.chip, row.basis) for row in mine}
+        rows = (*(row for row in rows if (row.chip, row.basis) not in taken), *mine)
+    return rows, purchases
+
+
+def _checked(row: PriceRow, file: str, chips: tuple[str, ...]) -> PriceRow:
+    if row.chip not in chips:
+        place = {"file": file, "line": row.line, "field": "chip"}
+        raise unknown("unknown chip", row.chip, chips, ACCEPTED_CHIPS, **place)
+    note = f"{OWN} of {Path(file).name}" + (f": {row.note}" if row.note else "")
+    return replace(row, note=note)

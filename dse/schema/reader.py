@@ -1,9 +1,16 @@
-"""One reader for every mapping that a person writes: a table of fields says what may stand in it.
+"""One reader for every mapping that a person writes.
 
 A kind reads one value: text, a number in a range, a quantity with its unit, a word of a list, a
-list, a table of further fields. A `Field` gives a kind its name, whether it may be left out, and
-what it means; a `Table` of fields reads a mapping and makes an object of the values. Every mistake
-is noted with its file, line and field, what was read, and what is accepted.
+list, further fields. A file, or a part of one, is a class whose fields say what may stand in it:
+
+    class Overlap(Schema):
+        tokens: int = field(Whole(above=0), default=2048, meaning="of a rank, from which it is on")
+        wait_s: float = field(Quantity("s"), written="wait", meaning="for the network")
+
+    Overlap.load("overlap.yaml").wait_s
+
+Where fields follow from other data, a `Table` of them reads a mapping. Every mistake is noted with
+its file, line and field, what was read, and what is accepted.
 """
 
 from __future__ import annotations
@@ -12,14 +19,18 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from dataclasses import field as made_anew
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, dataclass_transform
 
 from dse import units
 from dse.data import is_shipped
 from dse.errors import Doubt, InputError, InputErrors
 from dse.record import record
 from dse.schema.dates import DATES, days, in_future, last_year
-from dse.schema.loader import Document, KeyPath, did_you_mean, nearest
+from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml, nearest
 from dse.schema.plausible import unusual
 
 T = TypeVar("T")
@@ -30,7 +41,8 @@ _PERCENT = re.compile(r"\s*([-+]?[0-9]*\.?[0-9]+)\s*%\s*")
 
 
 class Refused(InputError):
-    """What a check refuses; `path` is where, as seen from the value that is checked."""
+    """What a check refuses; `path` is where, as seen from the value that is checked. `{}` in the
+    message is the text that stands there."""
 
     def __init__(self, message: str, accepted: str, *path: str | int) -> None:
         super().__init__(message, accepted=accepted)
@@ -97,7 +109,10 @@ class Place:
         try:
             return check()
         except Refused as error:
-            self.mistakes.add((*self.path, *error.path), error.message, error.accepted)
+            path = (*self.path, *error.path)
+            written = self.mistakes.document.written(path) if "{}" in error.message else None
+            message = error.message.replace("{}", repr(str(written)))
+            self.mistakes.add(path, message, error.accepted)
         except InputError as error:
             self.mistakes.place((*self.path, *([error.field] if error.field else ())), error)
         return None
@@ -111,12 +126,15 @@ class Kind(Protocol):
 
 REQUIRED: Any = object()
 OPTIONAL: Any = object()  # no value where the field is left out
+ALIKE: Any = object()
 
 
 @record
 class Field:
-    """One field of a table: `to` is the name of its value (its own), `default` the value where it
-    is left out, REQUIRED or OPTIONAL; one whose default is None may be null."""
+    """One field of a mapping: `to` is the name of its value (its own), `default` the value where it
+    is left out, REQUIRED or OPTIONAL; one whose default is None, or that is `null`, may be
+    null. Fields that are `gathered` are values by name of one mapping `to`, without those that are
+    None."""
 
     name: str
     kind: Kind
@@ -124,6 +142,8 @@ class Field:
     to: str = ""
     meaning: str = ""
     example: str = ""
+    gathered: bool = False
+    null: bool = False
 
 
 class Table(Generic[T]):
@@ -154,28 +174,124 @@ class Table(Generic[T]):
             why = self.elsewhere.get(name)
             hint = did_you_mean(name, self.names)
             at.at(name).wrong(f"{name!r} {why}" if why else f"unknown field {name!r}{hint}", known)
-        values = {}
+        values: dict[str, Any] = {one.to: {} for one in self.fields if one.gathered}
         for field in self.fields:
             name = field.name
             if name not in written or (written[name] is None and field.default is REQUIRED):
-                if field.default is REQUIRED:
-                    # An unknown field that is near says it all.
-                    if not any(name in nearest(other, self.names) for other in unknown):
-                        at.at(name).wrong("missing field", f"{name!r}, among {known}")
+                value = field.default
+                # An unknown field that is near says it all.
+                near = (name in nearest(other, self.names) for other in unknown)
+                if value is REQUIRED and not any(near):
+                    at.at(name).wrong("missing field", f"{name!r}, among {known}")
+                if value is REQUIRED or value is OPTIONAL:
                     continue
-                if field.default is not OPTIONAL:
-                    values[field.to or name] = field.default
-            elif written[name] is None and field.default is None:
-                values[field.to or name] = None
+            elif written[name] is None and (field.null or field.default is None):
+                value = field.default
             else:
-                values[field.to or name] = field.kind.read(written[name], at.at(name))
+                value = field.kind.read(written[name], at.at(name))
+            if not field.gathered:
+                values[field.to or name] = value
+            elif value is not None:
+                values[field.to][name] = value
         if len(noted) > before:
             return None
         return at.call(lambda: self.make(**values))
 
     def of(self, written: Mapping[str, Any]) -> T:
-        """The object of a mapping that stands in no file. Raises InputError with the field."""
         return read(self, Document("", written, {}))
+
+
+def field(
+    kind: Kind,
+    *,
+    default: Any = REQUIRED,
+    left_out: Any = ALIKE,
+    null: bool = False,
+    written: str = "",
+    meaning: str = "",
+    example: str = "",
+) -> Any:
+    """A field of a `Schema`; `written` is its name in the file, where that is not its own. The
+    `default` is that of a program and of a file; a file that leaves it out has `left_out`, where
+    that is given. One that is `null` may be null, as one whose default is None."""
+    in_file = default if left_out is ALIKE else left_out
+    return Given(Field(written, kind, in_file, "", meaning, example, null=null), default)
+
+
+@record
+class Given:
+    """What `field` says of an attribute."""
+
+    field: Field
+    default: Any
+
+
+@record
+class Gathered:
+    """What `gathered` says of an attribute."""
+
+    fields: tuple[Field, ...]
+    default: Mapping[str, Any]
+
+
+def gathered(*fields: Field, default: Mapping[str, Any]) -> Any:
+    """Fields of the file whose values by name are one mapping; in a program it is `default`."""
+    return Gathered(fields, default)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field, gathered))
+class Schema:
+    """A mapping that a person writes, and the record of what it says. Each `field` is read from the
+    file; other annotated attributes are not, and a program fills them in. `says` is what a value
+    that is no mapping should be, `elsewhere` has fields that do not stand here, with the reason.
+    `kw_only` is for type checkers: a field that is needed follows one that is not."""
+
+    table: ClassVar[Table[Any]]
+    says: ClassVar[str] = ""
+    elsewhere: ClassVar[Mapping[str, str]] = {}
+
+    def __init_subclass__(cls, kw_only: bool = False) -> None:
+        fields = {one.name: one for one in cls.table.fields} if hasattr(cls, "table") else {}
+        for name in cls.__annotations__:
+            given = vars(cls).get(name)
+            if isinstance(given, Gathered):
+                fields |= {one.name: replace(one, to=name, gathered=True) for one in given.fields}
+                setattr(cls, name, made_anew(default_factory=partial(dict, given.default)))
+            elif isinstance(given, Given):
+                written, default = given.field.name or name, given.default
+                fields[written] = replace(given.field, name=written, to=name)
+                if default is REQUIRED:
+                    delattr(cls, name)
+                elif isinstance(default, dict):
+                    setattr(cls, name, made_anew(default_factory=dict))
+                else:
+                    setattr(cls, name, None if default is OPTIONAL else default)
+        record(cls)
+        cls.table = Table(*fields.values(), make=cls._made, says=cls.says, elsewhere=cls.elsewhere)
+
+    @classmethod
+    def _made(cls, **values: Any) -> Self:
+        made = cls(**values)
+        return made.check() or made
+
+    def check(self) -> Self | None:
+        """Raises Refused, or an InputError with the field, for values that do not go together; may
+        give the object that is meant in place of this one."""
+
+    @classmethod
+    def read(cls, written: Any, at: Place) -> Self | None:
+        """What a mapping says; None where something is wrong, which is noted."""
+        return cls.table.read(written, at)
+
+    @classmethod
+    def of(cls, written: Mapping[str, Any]) -> Self:
+        """Of a mapping that stands in no file. Raises InputError with the field."""
+        return read(cls, Document("", written, {}))
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Of a YAML file. Raises InputError with the line and field of every mistake."""
+        return read(cls, load_yaml(path))
 
 
 def read(kind: Kind, document: Document, path: KeyPath = (), written: Any = REQUIRED) -> Any:
@@ -185,6 +301,26 @@ def read(kind: Kind, document: Document, path: KeyPath = (), written: Any = REQU
     value = kind.read(document.data if written is REQUIRED else written, Place(mistakes, path))
     mistakes.finish()
     return value
+
+
+def csv_table(
+    table: Table[T], rows: Iterable[Sequence[str]], header: Sequence[str], file: str
+) -> tuple[list[tuple[int, T]], list[InputError]]:
+    """(line, what it says) of the rows of a CSV file below its header, and every mistake. An empty
+    cell is a field that is left out."""
+    found, errors = [], []
+    for line, cells in enumerate(rows, start=2):
+        if not any(cell.strip() for cell in cells):
+            continue
+        mistakes = Mistakes(Document(file, {}, {(): line}))
+        if len(cells) != len(header):
+            mistakes.add((), f"read {len(cells)} cells", f"{len(header)} cells")
+        named = zip(header, cells, strict=False)
+        written = {name: cell.strip() for name, cell in named if cell.strip()}
+        row = None if mistakes.errors else table.read(written, Place(mistakes))
+        errors += mistakes.errors
+        found += [] if row is None else [(line, row)]
+    return found, errors
 
 
 def each(error: InputError) -> list[InputError]:
@@ -314,8 +450,8 @@ class Number:
 
     def doubt(self, value: float, written: Any, at: Place) -> None:
         """Says where a value is unusual."""
-        if said := unusual(value, self.usual, "{:g}".format):
-            at.doubt(f"read {brief(written)}{said}")
+        if message := unusual(value, self.usual, "{:g}".format):
+            at.doubt(f"read {brief(written)}{message}")
 
     def allows(self, value: float) -> bool:
         return (
@@ -335,8 +471,8 @@ class Number:
             ("less than", self.below),
             ("less than or equal to", self.most),
         )
-        said = [f"{how} {bound:,g}" for how, bound in bounds if bound is not None]
-        return " ".join([self.noun, *([" and ".join(said)] if said else [])])
+        message = [f"{how} {bound:,g}" for how, bound in bounds if bound is not None]
+        return " ".join([self.noun, *([" and ".join(message)] if message else [])])
 
     @property
     def noun(self) -> str:
@@ -407,14 +543,14 @@ class Quantity:
             return None
         if self.accepted and not (value > 0.0 and self.least <= value <= self.most):
             return at.refuse(text, self.accepted)
-        if said := unusual(value, self.usual, lambda one: units.format(one, self.dimension)):
-            at.doubt(f"read {text!r}{said}")
+        if message := unusual(value, self.usual, lambda one: units.format(one, self.dimension)):
+            at.doubt(f"read {text!r}{message}")
         return value
 
 
 @record
 class WithText:
-    """(value, text as written) of a kind."""
+    """(value, text as written) of a kind, for messages."""
 
     kind: Kind
 
@@ -496,3 +632,9 @@ class Then:
         if len(at.mistakes.errors) > before:
             return None
         return at.call(lambda: self.make(value))
+
+
+# Tokens that a model may be trained on.
+TRAINING_TOKENS = Then(
+    WithText(Quantity("tokens", "more than zero")), lambda read: units.check_training_tokens(*read)
+)

@@ -4,50 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from dse.data import search_spaces_dir
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.axes import AXES
 from dse.schema.catalog import Catalog
-from dse.schema.loader import did_you_mean, load_yaml
+from dse.schema.loader import did_you_mean, load_yaml, named_file
 from dse.schema.model import Model
 from dse.schema.model_catalog import resolve_model
-from dse.schema.reader import ByName, Field, Listed, Raw, Refused, Table, Text, Word, read
+from dse.schema.reader import (
+    ByName,
+    Field,
+    Listed,
+    Raw,
+    Refused,
+    Schema,
+    Table,
+    Text,
+    Word,
+    field,
+    read,
+)
 from dse.schema.study import Study, load_study
 
 KINDS = ("spec", "measured", "claimed", "estimated", "assumed")
 
 
-@record
-class Known:
+class Known(Schema):
     """One thing that was given before the shape was chosen."""
 
-    what: str
-    value: str
-    kind: str
-    source: str = ""
-    date: str = ""
-    note: str = ""
+    what: str = field(Text())
+    value: str = field(Text())
+    kind: str = field(Word(KINDS))
+    source: str = field(Text(), default="")
+    date: str = field(Text(), default="")
+    note: str = field(Text(), default="")
+
+    def check(self) -> None:
+        if self.kind == "assumed" and not self.note:
+            raise Refused("assumed without a reason", "a note that says why")
+        if self.kind != "assumed" and not (self.source and self.date):
+            raise Refused("no source or no date", "source and date, or kind: assumed with a note")
 
 
-@record
-class Held:
+class Held(Schema):
     """Values of model axes that the designers had settled on beforehand."""
 
-    axes: dict[str, tuple[bool | int | str, ...]]
-    reason: str
-    source: str = ""
-
-
-def _known(**found: Any) -> Known:
-    known = Known(**found)
-    if known.kind == "assumed" and not known.note:
-        raise Refused("assumed without a reason", "a note that says why")
-    if known.kind != "assumed" and not (known.source and known.date):
-        raise Refused("no source or no date", "source and date, or kind: assumed with a note")
-    return known
+    axes: Mapping[str, tuple[bool | int | str, ...]] = field(ByName(Listed(Raw())))
+    reason: str = field(Text())
+    source: str = field(Text(), default="")
 
 
 CASE = Table(
@@ -55,32 +61,8 @@ CASE = Table(
     Field("title", Text()),
     Field("space", Text(), meaning="path of a space file, as seen from here"),
     Field("expert", Text(), meaning="the published design"),
-    Field(
-        "known",
-        Listed(
-            Table(
-                Field("what", Text()),
-                Field("value", Text()),
-                Field("kind", Word(KINDS)),
-                Field("source", Text(), ""),
-                Field("date", Text(), ""),
-                Field("note", Text(), ""),
-                make=_known,
-            )
-        ),
-        meaning="what was given before the shape was chosen",
-    ),
-    Field(
-        "hold",
-        Table(
-            Field("axes", ByName(Listed(Raw()))),
-            Field("reason", Text()),
-            Field("source", Text(), ""),
-            make=Held,
-        ),
-        None,
-        meaning="axes that the designers had settled on",
-    ),
+    Field("known", Listed(Known), meaning="what was given before the shape was chosen"),
+    Field("hold", Held, None, meaning="axes that the designers had settled on"),
 )
 
 
@@ -107,16 +89,7 @@ def shipped_cases() -> dict[str, Path]:
 
 def resolve_case(text: str) -> Path:
     """A shipped name or the path of a case file. Raises InputError with near spellings."""
-    shipped = shipped_cases()
-    if text in shipped:
-        return shipped[text]
-    if Path(text).is_file():
-        return Path(text)
-    raise InputError(
-        f"no case of the name {text!r}, and no such file{did_you_mean(text, shipped)}",
-        field="case",
-        accepted=f"{', '.join(shipped)}, or the path of a case file",
-    )
+    return named_file(text, "case", shipped_cases())
 
 
 def load_case(path: Path | str, law: str | None = None, catalog: Catalog | None = None) -> Case:
@@ -125,34 +98,30 @@ def load_case(path: Path | str, law: str | None = None, catalog: Catalog | None 
     design was not trained on the space's tokens."""
     document = load_yaml(path)
     frame = read(CASE, document)
-    beside = Path(path).parent / frame["space"]
+    beside, hold = Path(path).parent / frame["space"], frame["hold"]
     if not beside.is_file():
-        raise document.error(
-            ("space",), f"no such file: {frame['space']}", "a path as seen from here"
-        )
+        message = f"no such file: {frame['space']}"
+        raise document.error(("space",), message, "a path as seen from here")
     study = load_study(beside, catalog, law)
+    at = "expert"
     try:
         expert = resolve_model(frame["expert"])
-    except InputError as error:
-        raise document.error(("expert",), error.message, error.accepted) from None
-    try:
+        at = "space"
         _share_corpus(study, expert)
     except InputError as error:
-        raise document.error(("space",), error.message, error.accepted) from None
-    held = frame["hold"].axes if frame["hold"] else {}
-    names = [axis.name for axis in study.model_axes]
-    for name in held:
-        if name not in names:
-            hint = did_you_mean(name, names)
-            raise document.error(
-                ("hold", "axes", name), f"no axis of the space{hint}", ", ".join(names)
-            )
-        axis = next(axis for axis in study.model_axes if axis.name == name)
-        if axis.ratio_of is not None:
+        raise document.error((at,), error.message, error.accepted) from None
+    axes = {axis.name: axis for axis in study.model_axes}
+    held = hold.axes if hold else {}
+    for name, values in held.items():
+        if name not in axes:
+            message = f"no axis of the space{did_you_mean(name, axes)}"
+            raise document.error(("hold", "axes", name), message, ", ".join(axes))
+        if axes[name].ratio_of is not None:
             raise document.error(("hold", "axes", name), "a ratio", "an axis with listed values")
-        if unknown := [value for value in held[name] if value not in axis.values]:
-            accepted = ", ".join(map(str, axis.values))
+        if unknown := [value for value in values if value not in axes[name].values]:
+            accepted = ", ".join(map(str, axes[name].values))
             raise document.error(("hold", "axes", name), f"read {unknown[0]!r}", accepted)
+    source = f" ({hold.source})" if hold and hold.source else ""
     return Case(
         name=frame["name"],
         title=frame["title"],
@@ -160,7 +129,7 @@ def load_case(path: Path | str, law: str | None = None, catalog: Catalog | None 
         expert=expert,
         known=frame["known"],
         held={name: tuple(_code(name, v) for v in values) for name, values in held.items()},
-        why_held=_why(frame["hold"]),
+        why_held=f"{hold.reason}{source}" if hold else "",
         path=Path(path),
     )
 
@@ -190,9 +159,3 @@ def _share_corpus(study: Study, expert: Model) -> None:
 def _code(axis: str, value: bool | int | str) -> float:
     """The number that stands for a value in a space."""
     return float(AXES[axis].names.index(value)) if isinstance(value, str) else float(value)
-
-
-def _why(hold: Any) -> str:
-    if hold is None:
-        return ""
-    return f"{hold.reason} ({hold.source})" if hold.source else hold.reason

@@ -3,27 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from types import MappingProxyType
 
 from dse.errors import InputError
-from dse.record import record
 from dse.schema.energy import by_one
 from dse.schema.figure import Figure, Figured, Value
-from dse.schema.loader import load_yaml
-from dse.schema.reader import Field, Listed, Table, Text, Then, read
+from dse.schema.reader import Field, Listed, Schema, Text, Then, field, gathered
 
 FILE = "reliability.yaml"
+# Of a chip between interruptions; shipped ones are 7,440 to 50,677 hours.
+_BETWEEN = Value("s", zero=False, least=3600.0, most=3600.0 * 1e7)
+_INTERRUPTIONS = Figured(
+    _BETWEEN,
+    Field("chips", Listed(Text(), 1)),
+    name="interruptions",
+    make=lambda one, chips: (one, chips),
+)
 
 
-@record
-class Reliability:
+class Reliability(Schema):
     """`interruptions` by chip id: chip-seconds between two of them. `figures`: `restart` (seconds
     from an interruption to the first step after it, without the work that was lost) and
     `checkpoint_bandwidth_per_chip` (bytes/s of storage for each chip of the cluster)."""
 
-    interruptions: Mapping[str, Figure]
-    figures: Mapping[str, Figure]
+    interruptions: Mapping[str, Figure] = field(Then(Listed(_INTERRUPTIONS), by_one("chips")))
+    figures: Mapping[str, Figure] = gathered(
+        Field("other_interruptions", Figured(_BETWEEN), meaning="the same of every other chip"),
+        Field(
+            "restart",
+            Figured(Value("s", most=86400.0)),
+            meaning="from an interruption to the first step after it",
+        ),
+        Field(
+            "checkpoint_bandwidth_per_chip",
+            Figured(Value("bytes/s", least=1e6, most=1e11)),
+            meaning="of storage",
+        ),
+        default={},
+    )
 
     def between(self, chip: str) -> Figure:
         """Chip-seconds between interruptions of a chip: its own figure, else the assumed one."""
@@ -36,39 +52,4 @@ class Reliability:
         return self.figures[name]
 
 
-NO_RELIABILITY = Reliability(MappingProxyType({}), MappingProxyType({}))
-
-
-def _reliability(interruptions: Mapping[str, Figure], **figures: Figure) -> Reliability:
-    return Reliability(interruptions, MappingProxyType(figures))
-
-
-# Of a chip between interruptions; shipped ones are 7,440 to 50,677 hours.
-_BETWEEN = Value("s", zero=False, least=3600.0, most=3600.0 * 1e7)
-_INTERRUPTIONS = Figured(
-    _BETWEEN,
-    Field("chips", Listed(Text(), 1)),
-    name="interruptions",
-    make=lambda one, chips: (one, chips),
-)
-RELIABILITY = Table(
-    Field("interruptions", Then(Listed(_INTERRUPTIONS), by_one("chips"))),
-    Field("other_interruptions", Figured(_BETWEEN), meaning="the same of every other chip"),
-    Field(
-        "restart",
-        Figured(Value("s", most=86400.0)),
-        meaning="from an interruption to the first step after it",
-    ),
-    Field(
-        "checkpoint_bandwidth_per_chip",
-        Figured(Value("bytes/s", least=1e6, most=1e11)),
-        meaning="of storage",
-    ),
-    make=_reliability,
-)
-
-
-def load_reliability(path: Path | str) -> Reliability:
-    """Raises InputError with the line and field of a mistake: an unknown unit, a chip that stands
-    twice."""
-    return read(RELIABILITY, load_yaml(path))
+NO_RELIABILITY = Reliability({})

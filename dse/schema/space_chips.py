@@ -25,13 +25,19 @@ _DEGREES = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 SYSTEMS = "systems"
 
 
-def named_files(document: Document) -> tuple[str, ...]:
-    """The chip files that exist of those that a space names, as seen from the space file."""
+def _named(document: Document) -> dict[str, str]:
+    """The full paths of the chip files that a space names, as seen from its file, by what is
+    written."""
     deployment = document.data.get("deployment")
     parts = _parts(deployment).values() if isinstance(deployment, Mapping) else ()
-    named = [item for part in parts for item in named_chips(part)]
-    files = [_beside(document, item) for item in named if _is_file(item)]
-    return tuple(file for file in dict.fromkeys(files) if Path(file).is_file())
+    items = [item for part in parts for item in named_chips(part) if isinstance(item, str)]
+    folder = Path(document.file).parent
+    return {item: full_path(folder / item) for item in items if is_chip_file(item)}
+
+
+def named_files(document: Document) -> tuple[str, ...]:
+    """The chip files that exist of those that a space names."""
+    return tuple(file for file in dict.fromkeys(_named(document).values()) if Path(file).is_file())
 
 
 def with_systems(document: Document, mistakes: Mistakes) -> tuple[Document, tuple[str, ...]]:
@@ -58,11 +64,8 @@ def with_systems(document: Document, mistakes: Mistakes) -> tuple[Document, tupl
             mistakes.add((*at, k), "no chip", "{name: 8 B200, chip: b200_sxm, chips: 8}")
             continue
         if chip in names:
-            message, accepted = (
-                f"{chip} stands in two systems",
-                "one with both values: chips: [8, 16]",
-            )
-            mistakes.add((*at, k, "chip"), message, accepted)
+            accepted = "one with both values: chips: [8, 16]"
+            mistakes.add((*at, k, "chip"), f"{chip} stands in two systems", accepted)
         name = str(written.get("name", chip))
         if name in names.values():
             mistakes.add((*at, k, "name"), f"{name!r} is the name of two systems", "two names")
@@ -86,31 +89,17 @@ def with_systems(document: Document, mistakes: Mistakes) -> tuple[Document, tupl
     made = {"chip": list(names), **_by_system(of.get("", {})), **rest}
     for pool in POOL_AXES:
         if pool in of or pool in rest:
-            made[pool] = _pool_of_systems(pool, of.get(pool, {}), rest.get(pool, {}), mistakes)
+            made[pool] = below = rest.get(pool, {})
+            if isinstance(below, Mapping) and "chip" in {**of.get(pool, {}), **below}:
+                message = "beside systems: a pool is on the chips of its system"
+                mistakes.add(("deployment", pool, "chip"), message, f"{pool} without chip")
+            if isinstance(below, Mapping):
+                made[pool] = {**_by_system(of.get(pool, {})), **below}
     return replace(document, data={**document.data, "deployment": made}), tuple(names.values())
 
 
 def _by_system(of: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {name: {"values_by": "chip", "of": values} for name, values in of.items()}
-
-
-def _pool_of_systems(
-    pool: str, of: Mapping[str, Mapping[str, Any]], below: Any, mistakes: Mistakes
-) -> Any:
-    """The axes of a pool of every system, and those that stand below the systems."""
-    if not isinstance(below, Mapping):
-        return below
-    if "chip" in {**of, **below}:
-        message = "beside systems: a pool is on the chips of its system"
-        mistakes.add(("deployment", pool, "chip"), message, f"{pool} without chip")
-    return {**_by_system(of), **below}
-
-
-def _by_id(axis: Any, ids: Mapping[Any, Any]) -> Any:
-    """An axis whose values by chip are named by the path of a file, by the id of that chip."""
-    if not isinstance(axis, Mapping) or not isinstance(axis.get("of"), Mapping):
-        return axis
-    return {**axis, "of": {ids.get(chip, chip): value for chip, value in axis["of"].items()}}
 
 
 def _parts(deployment: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -128,70 +117,29 @@ def named_chips(deployment: Mapping[str, Any]) -> list[Any]:
     return list(raw) if isinstance(raw, list) else [raw]
 
 
-def _is_file(item: object) -> bool:
-    return isinstance(item, str) and is_chip_file(item)
-
-
-def _beside(document: Document, item: str) -> str:
-    """A path as seen from the space file."""
-    return full_path(Path(document.file).parent / item)
-
-
 def own_chips(
     document: Document, catalog: Catalog, mistakes: Mistakes
 ) -> tuple[Document, tuple[str, ...]]:
-    """The file with the ids of chips that it names by the path of their file, as seen from the
-    space file, and these paths."""
-    deployment = document.data.get("deployment")
-    if not isinstance(deployment, Mapping):
-        return document, ()
-    files: dict[str, str] = {}
-    changed = dict(deployment)
-    ids: dict[Any, Any] = {}
-    for pool, part in _parts(deployment).items():
-        if pool and "chip" not in part:  # on the chips of the deployment
-            changed[pool] = {name: _by_id(axis, ids) for name, axis in part.items()}
-            continue
-        made = _with_ids(part, files, document, catalog, mistakes)
-        if made:
-            changed = {**changed, pool: made} if pool else {**changed, **made}
-        if made and not pool:
-            ids = dict(zip(named_chips(part), named_chips(made), strict=True))
-    if not files:
-        return document, ()
-    data = {**document.data, "deployment": changed}
-    return replace(document, data=data), tuple(dict.fromkeys(files.values()))
-
-
-def _with_ids(
-    part: Mapping[str, Any],
-    files: dict[str, str],
-    document: Document,
-    catalog: Catalog,
-    mistakes: Mistakes,
-) -> dict[str, Any]:
-    """A deployment, or a pool, with the ids of the chips that it names by file, which are added to
-    `files`."""
-    written, items = part.get("chip"), named_chips(part)
-    named = [item for item in items if _is_file(item)]
-    for item in named:
-        file = files[item] = _beside(document, item)
+    """The file with the ids of chips that it names by the path of their file, and these paths."""
+    files, ids = _named(document), dict[str, str]()
+    for item, file in files.items():
         own = mistakes.attempt(
             lambda file=file: read_own_chip(file, efficiency=catalog.source.efficiency)
         )
-        items = [own.chip.id if own and one is item else one for one in items]
-    if not named:
-        return {}
-    chips = {**written, "values": items} if isinstance(written, Mapping) else items
-    ids = dict(zip(named_chips(part), items, strict=True))
-    return {**{name: _by_id(axis, ids) for name, axis in part.items()}, "chip": chips}
+        ids[item] = own.chip.id if own else item
 
+    def renamed(written: Any) -> Any:
+        if isinstance(written, Mapping):
+            return {renamed(key): renamed(value) for key, value in written.items()}
+        if isinstance(written, list):
+            return [renamed(item) for item in written]
+        return ids.get(written, written) if isinstance(written, str) else written
 
-def with_files(catalog: Catalog, chip_files: tuple[str, ...], mistakes: Mistakes) -> Catalog:
-    """The catalog with the chip files of the space; without them where one is wrong."""
-    if mistakes.errors:
-        return catalog
-    return mistakes.attempt(lambda: catalog.with_files(chip_files)) or catalog
+    if not files:
+        return document, ()
+    deployment = renamed(document.data["deployment"])
+    data = {**document.data, "deployment": deployment}
+    return replace(document, data=data), tuple(dict.fromkeys(files.values()))
 
 
 def _largest_instance(document: Document, chip: str) -> float:

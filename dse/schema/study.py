@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, replace
+from dataclasses import field as made_anew
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from dse import units
 from dse.data import hardware_dir, search_spaces_dir
 from dse.errors import InputError, InputErrors
 from dse.files import read_bytes
@@ -21,45 +21,42 @@ from dse.schema.catalog import Catalog, Source
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import Costs, check_chips, read_costs
 from dse.schema.load import DEMAND, Demand, check_idle_once
-from dse.schema.loader import Document, KeyPath, Lazy, did_you_mean, load_yaml
+from dse.schema.loader import Document, KeyPath, Lazy, did_you_mean, load_yaml, named_file
 from dse.schema.loss_runs import LossRuns, load_loss_runs
 from dse.schema.metrics import METRICS, Limit, metric, parse_constraint
 from dse.schema.model_catalog import resolve_model
 from dse.schema.rack import Rack, load_rack, resolve_rack
 from dse.schema.reader import (
     OPTIONAL,
-    Field,
+    TRAINING_TOKENS,
     Flag,
     Listed,
     Mistakes,
     Place,
     Quantity,
     Raw,
-    Table,
+    Schema,
     Text,
-    Then,
-    WithText,
+    field,
 )
 from dse.schema.space_chips import (
     named_chips,
     named_files,
     own_chips,
     why_not,
-    with_files,
     with_systems,
 )
-from dse.schema.training_run import TRAINING, TrainingTerms
+from dse.schema.training_run import TrainingTerms
 from dse.schema.training_section import (
-    LIFETIME,
+    ALWAYS,
+    SECTIONS,
     LifetimeTerms,
     check_training,
-    check_training_metrics,
 )
 from dse.schema.views import View, read_views
-from dse.schema.wishes import ALIKE, EXACT, Resolution, Wish, read_resolution, read_wish
+from dse.schema.wishes import EXACT, Resolution, Wish, read_resolution, read_wish
 from dse.schema.workloads import (
-    WEIGHTED,
-    WORKLOAD,
+    WeightedWorkload,
     WorkloadSpec,
     check_acceptance,
     has_metric,
@@ -86,9 +83,10 @@ class ObjectiveSpec:
     resolution: Resolution = EXACT
 
 
-@record
-class Study:
+class Study(Schema, kw_only=True):
     """One space file.
+
+    The axes, objectives, limits and other parts that refer to each other are read one by one.
 
     `model` is a catalog id or the path of a configuration file, and `model_axes` is then empty;
     else it is None and one of `training_compute` (FLOP) and `training_tokens` is given. Axes and
@@ -111,96 +109,72 @@ class Study:
     the fingerprint does not hold them.
     """
 
-    name: str
-    title: str
-    description: str
-    workloads: tuple[WorkloadSpec, ...]
-    price_basis: str
-    training_compute: float | None
-    training_tokens: float | None
-    model: str | None
-    model_axes: tuple[Axis, ...]
-    deployment_axes: tuple[Axis, ...]
-    objectives: tuple[ObjectiveSpec, ...]
-    constraints: tuple[Limit, ...]
-    left_out: tuple[str, ...]
-    why_left_out: Mapping[str, str]
-    chip_files: tuple[str, ...]
-    fingerprint: str
-    path: Path
-    rack: Rack | None = None
-    quality_law: str = DEFAULT
-    loss_runs: LossRuns | None = None
-    unique_tokens: float = UNIQUE_TOKENS
-    allow_extrapolation: bool = False
-    training: TrainingTerms | None = None
-    lifetime: LifetimeTerms | None = None
-    views: tuple[View, ...] = ()
-    costs: Costs | None = None
-    demand: Demand | None = None
-    wish: Wish = ALIKE
-    systems: Mapping[str, str] = field(default_factory=dict)
+    name: str = field(Text(1, 100))
+    title: str = field(Text(), default="")
+    description: str = field(Text(), default="")
+    workload: WorkloadSpec | None = field(WorkloadSpec, default=None, meaning="what is served")
+    workloads: tuple[WorkloadSpec, ...] = field(
+        Listed(WeightedWorkload), default=None, meaning="several, with weights"
+    )
+    price_basis: str = field(Text(), meaning="what a chip-hour costs: rental_3yr, on_demand, ...")
+    costs: Costs | None = field(
+        Raw(), default=None, meaning="in place of lines of hardware/costs.yaml"
+    )
+    demand: Demand | None = field(
+        DEMAND, default=None, meaning="average and peak that points are priced for"
+    )
+    training_compute: float | None = field(
+        Quantity("flop", "more than zero"), default=OPTIONAL, example="1e24 FLOP"
+    )
+    training_tokens: float | None = field(
+        TRAINING_TOKENS, default=OPTIONAL, meaning="in place of the compute", example="15T"
+    )
+    quality_law: str = field(Raw(), default=DEFAULT, meaning="the law that predicts the loss")
+    loss_runs: LossRuns | None = field(
+        Text(), default=None, meaning="a file of your own training runs, which move the law"
+    )
+    unique_tokens: float = field(
+        TRAINING_TOKENS,
+        default=UNIQUE_TOKENS,
+        meaning="the text there is: a search trains on no more, and repeats teach less",
+        example="40T",
+    )
+    allow_extrapolation: bool = field(
+        Flag(), default=False, meaning="search shapes outside what published models measure"
+    )
+    rack: Rack | None = field(Text(), default=None, meaning="of a hypothetical scale-up domain")
+    training: TrainingTerms | None = field(
+        TrainingTerms, default=None, meaning="how every shape is trained"
+    )
+    lifetime: LifetimeTerms | None = field(
+        LifetimeTerms, default=None, meaning="how much it then serves"
+    )
+    model: str | None = field(Raw(), meaning="a model, or axes of its shape")
+    deployment: Any = field(Raw(), meaning="axes of its deployment")
+    objectives: tuple[ObjectiveSpec, ...] = field(Raw(), meaning="metric: minimize or maximize")
+    resolution: Any = field(
+        Raw(), default=None, meaning="what counts for nothing; 0: the exact front"
+    )
+    wish: Wish = field(Raw(), default=None, meaning="what the design to start from is chosen by")
+    constraints: tuple[Limit, ...] = field(Raw(), default=(), meaning="limits on metrics")
+    views: tuple[View, ...] = field(Raw(), default=(), meaning="questions beside the front")
+    model_axes: tuple[Axis, ...] = ()
+    deployment_axes: tuple[Axis, ...] = ()
+    left_out: tuple[str, ...] = ()
+    why_left_out: Mapping[str, str] = made_anew(default_factory=dict)
+    chip_files: tuple[str, ...] = ()
+    fingerprint: str = ""
+    path: Path = Path()
+    systems: Mapping[str, str] = made_anew(default_factory=dict)
 
     @property
     def axes(self) -> tuple[Axis, ...]:
         return self.model_axes + self.deployment_axes
 
 
-def _training_tokens(read: tuple[float, str]) -> float:
-    return units.check_training_tokens(*read)
-
-
-# The frame; axes, objectives and constraints have readers of their own.
-SPACE = Table(
-    Field("name", Text(1, 100)),
-    Field("title", Text(), ""),
-    Field("description", Text(), ""),
-    Field("workload", WORKLOAD, None, meaning="what is served"),
-    Field("workloads", Listed(WEIGHTED), None, meaning="several, with weights"),
-    Field("price_basis", Text(), meaning="what a chip-hour costs: rental_3yr, on_demand, ..."),
-    Field("costs", Raw(), None, meaning="in place of lines of hardware/costs.yaml"),
-    Field("demand", DEMAND, None, meaning="average and peak that points are priced for"),
-    Field("training_compute", Quantity("flop", "more than zero"), OPTIONAL, example="1e24 FLOP"),
-    Field(
-        "training_tokens",
-        Then(WithText(Quantity("tokens", "more than zero")), _training_tokens),
-        OPTIONAL,
-        meaning="in place of the compute",
-        example="15T",
-    ),
-    Field("quality_law", Raw(), DEFAULT, meaning="the law that predicts the loss"),
-    Field(
-        "loss_runs", Text(), None, meaning="a file of your own training runs, which move the law"
-    ),
-    Field(
-        "unique_tokens",
-        Then(WithText(Quantity("tokens", "more than zero")), _training_tokens),
-        UNIQUE_TOKENS,
-        meaning="the text there is: a search trains on no more, and repeats teach less",
-        example="40T",
-    ),
-    Field(
-        "allow_extrapolation",
-        Flag(),
-        False,
-        meaning="search shapes outside what published models measure",
-    ),
-    Field("rack", Text(), None, meaning="of a hypothetical scale-up domain"),
-    Field("training", TRAINING, None, meaning="how every shape is trained"),
-    Field("lifetime", LIFETIME, None, meaning="how much it then serves"),
-    Field("model", Raw(), meaning="a model, or axes of its shape"),
-    Field("deployment", Raw(), meaning="axes of its deployment"),
-    Field("objectives", Raw(), meaning="metric: minimize or maximize"),
-    Field("resolution", Raw(), None, meaning="what counts for nothing; 0: the exact front"),
-    Field("wish", Raw(), None, meaning="what the design to start from is chosen by"),
-    Field("constraints", Raw(), (), meaning="limits on metrics"),
-    Field("views", Raw(), (), meaning="questions beside the front"),
-)
-
-
 def shipped_spaces() -> dict[str, Path]:
     """The space files that come with the project, by name."""
-    return _yaml_files(search_spaces_dir())
+    return {path.stem: path for path in sorted(search_spaces_dir().glob("*.yaml"))}
 
 
 def chip_files_of(space: Space) -> tuple[str, ...]:
@@ -220,17 +194,7 @@ def _document(space: Space) -> Document:
 
 def resolve_space(text: str) -> Path:
     """A shipped name or the path of a space file. Raises InputError with near spellings."""
-    shipped = shipped_spaces()
-    if text in shipped:
-        return shipped[text]
-    path = Path(text)
-    if path.is_file():
-        return path
-    raise InputError(
-        f"no space of the name {text!r}, and no such file{did_you_mean(text, shipped)}",
-        field="space",
-        accepted=f"{', '.join(shipped)}, or the path of a space file",
-    )
+    return named_file(text, "space", shipped_spaces())
 
 
 def load_space(space: Space, *, catalog: Catalog | None = None) -> Study:
@@ -258,12 +222,13 @@ def load_study(
     """
     document = _document(space)
     mistakes = Mistakes(document)
-    catalog = catalog or Source(hardware_dir()).read()
+    known = catalog or Source(hardware_dir()).read()
     document, systems = with_systems(document, mistakes)
-    document, chip_files = own_chips(document, catalog, mistakes)
-    catalog = with_files(catalog, chip_files, mistakes)
-    frame: dict[str, Any] | None = SPACE.read(document.data, Place(mistakes))
-    given = frame or dict.fromkeys(SPACE.names)
+    document, chip_files = own_chips(document, known, mistakes)
+    catalog = None if mistakes.errors else mistakes.attempt(lambda: known.with_files(chip_files))
+    catalog = catalog or known
+    frame = Study.read(document.data, Place(mistakes))
+    given = vars(frame) if frame else dict.fromkeys(Study.table.names)
     basis = document.data.get("price_basis")
     costs = _costs(document, basis, catalog, mistakes)
     rack = _rack(given["rack"], document, mistakes) if frame else None
@@ -279,17 +244,25 @@ def load_study(
     if isinstance(model, str):
         model = _fixed_model(model, document, mistakes)
     training = _training(document, given, mistakes)
-    law = _law(law, document, mistakes)
-    runs = _loss_runs(loss_runs, given["loss_runs"], document, mistakes)
+    if law is not None:
+        law = find_law(law).name
+    else:
+        written = document.data.get("quality_law", DEFAULT)
+        named = mistakes.attempt(lambda: find_law(written, None), ("quality_law",))
+        law = named.name if named else DEFAULT
+    runs = load_loss_runs(loss_runs) if loss_runs is not None else None
+    if runs is None and given["loss_runs"] is not None:
+        file = Path(document.file).parent / given["loss_runs"]
+        runs = mistakes.attempt(lambda: load_loss_runs(file), ("loss_runs",))
     life = given["lifetime"]
     trained = check_training(given["training"], life, basis, catalog, costs, mistakes)
-    demand = _demand(given["demand"], costs, mistakes)
+    if (demand := given["demand"]) is not None and costs is not None:
+        at = Place(mistakes, ("demand",))
+        at.call(lambda: check_idle_once(costs.value("utilisation")))
     one, several = given["workload"], given["workloads"]
     files = [*([one] if one else []), *(several or ())] if frame else None
     servings = [file.serving for file in files or ()]
     objectives = _objectives(document, servings, mistakes)
-    if frame:
-        check_training_metrics(document, mistakes)
     written = document.data.get("constraints", [])
     constraints = _constraints(written, ("constraints",), servings, mistakes)
     for k, load in enumerate(several or ()):
@@ -307,12 +280,9 @@ def load_study(
     drafted = any(rule_of(axis.name) is AXES["draft_tokens"] for axis in axes)
     if drafted and workloads:
         check_acceptance(workloads, model if isinstance(model, str) else None, mistakes)
-    if modules and not any(
-        (drafted or "draft_tokens" in load.details) and "draft_share" not in load.details
-        for load in workloads
-    ):
+    if modules and not any(drafted or "draft_tokens" in load.details for load in workloads):
         message = "no effect: no workload drafts with a module"
-        accepted = "draft_tokens and acceptance in the workload, without draft_share"
+        accepted = "draft_tokens and acceptance in the workload"
         mistakes.add(("model", "num_nextn_predict_layers"), message, accepted)
     if any(axis.name == POOLS for axis in axes):
         _check_pools(document, servings, mistakes)
@@ -325,7 +295,7 @@ def load_study(
         **workload_content(workloads),
         "price_basis": basis,
         "training": training,
-        "model": _model_digest(fixed),
+        "model": None if fixed is None else _digest_of_model(Path(fixed)),
         "axes": [_content(axis) for axis in axes],
         "objectives": [[o.metric, o.direction] for o in objectives],
         "constraints": [
@@ -341,9 +311,9 @@ def load_study(
         content["quality_law"] = law
     if runs is not None:
         content["loss_runs"] = runs.digest
-    if frame["unique_tokens"] != UNIQUE_TOKENS:
-        content["unique_tokens"] = frame["unique_tokens"]
-    if frame["allow_extrapolation"]:
+    if frame.unique_tokens != UNIQUE_TOKENS:
+        content["unique_tokens"] = frame.unique_tokens
+    if frame.allow_extrapolation:
         content["allow_extrapolation"] = True
     if rack is not None:
         content["rack"] = _digest(Path(rack.file))
@@ -351,12 +321,9 @@ def load_study(
         content["trained_on"] = asdict(trained)
     if life is not None:
         content["lifetime"] = asdict(life)
-    return Study(
-        name=frame["name"],
-        title=frame["title"],
-        description=frame["description"],
+    return replace(
+        frame,
         workloads=workloads,
-        price_basis=frame["price_basis"],
         training_compute=training[0],
         training_tokens=training[1],
         model=fixed,
@@ -372,10 +339,7 @@ def load_study(
         rack=rack,
         quality_law=law,
         loss_runs=runs,
-        unique_tokens=frame["unique_tokens"],
-        allow_extrapolation=frame["allow_extrapolation"],
         training=trained,
-        lifetime=life,
         views=views,
         wish=wish,
         costs=costs,
@@ -394,27 +358,6 @@ def _check_pools(document: Document, servings: Sequence[str], mistakes: Mistakes
             mistakes.add((key,), "beside prefill and decode pools", f"a space without {key}")
 
 
-def _law(asked: str | None, document: Document, mistakes: Mistakes) -> str:
-    """The name of the quality law: the one asked for, else that of the file."""
-    if asked is not None:
-        return find_law(asked).name
-    written = document.data.get("quality_law", DEFAULT)
-    found = mistakes.attempt(lambda: find_law(written, None), ("quality_law",))
-    return found.name if found else DEFAULT
-
-
-def _loss_runs(
-    asked: Path | str | None, written: str | None, document: Document, mistakes: Mistakes
-) -> LossRuns | None:
-    """The runs of the file asked for, else of that which the space names."""
-    if asked is not None:
-        return load_loss_runs(asked)
-    if written is None:
-        return None
-    file = Path(document.file).parent / written
-    return mistakes.attempt(lambda: load_loss_runs(file), ("loss_runs",))
-
-
 def _rack(written: str | None, document: Document, mistakes: Mistakes) -> Rack | None:
     """The rack of a hypothetical scale-up domain: both are given, or neither."""
     deployment = document.data.get("deployment")
@@ -428,10 +371,6 @@ def _rack(written: str | None, document: Document, mistakes: Mistakes) -> Rack |
         mistakes.add(("rack",), "a rack without scale_up_domain", "the axis scale_up_domain, too")
     beside = Path(document.file).parent
     return mistakes.attempt(lambda: load_rack(resolve_rack(written, beside)), ("rack",))
-
-
-def _yaml_files(folder: Path) -> dict[str, Path]:
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
 def _costs(document: Document, basis: object, catalog: Catalog, mistakes: Mistakes) -> Costs | None:
@@ -452,14 +391,6 @@ def _costs(document: Document, basis: object, catalog: Catalog, mistakes: Mistak
     return mistakes.attempt(read) or catalog.costs
 
 
-def _demand(demand: Demand | None, costs: Costs | None, mistakes: Mistakes) -> Demand | None:
-    """The demand that the points of the front are priced for as well, where one is written."""
-    if demand is not None and costs is not None:
-        at = Place(mistakes, ("demand",))
-        at.call(lambda: check_idle_once(costs.value("utilisation")))
-    return demand
-
-
 def _fixed_model(text: str, document: Document, mistakes: Mistakes) -> str:
     """A catalog id as it is, a path as seen from the space file."""
     beside = Path(document.file).parent / text
@@ -468,12 +399,10 @@ def _fixed_model(text: str, document: Document, mistakes: Mistakes) -> str:
     return found
 
 
-def _model_digest(model: str | None) -> str | None:
+def _digest_of_model(path: Path) -> str:
     """Of a file, what is in it; of a catalog id, the id."""
-    if model is None:
-        return None
-    path = Path(model) / "config.json" if Path(model).is_dir() else Path(model)
-    return _digest(path) if path.is_file() else model.lower()
+    file = path / "config.json" if path.is_dir() else path
+    return _digest(file) if file.is_file() else str(path).lower()
 
 
 def _digest(path: Path) -> str:
@@ -492,9 +421,9 @@ def _training(
                 mistakes.add((field,), "the axis training_tokens says it already", "one of the two")
         return None, None
     if all(given) or not (any(given) or isinstance(document.data.get("model"), str)):
-        said = "both training_compute and" if all(given) else "neither training_compute nor"
+        message = "both training_compute and" if all(given) else "neither training_compute nor"
         accepted = "one of training_compute: 1e24 FLOP and training_tokens: 15T"
-        mistakes.add((), f"{said} training_tokens", accepted)
+        mistakes.add((), f"{message} training_tokens", accepted)
     return found.get("training_compute"), found.get("training_tokens")
 
 
@@ -512,7 +441,7 @@ def _objectives(
     found = {}
     for name, direction in written.items():
         path = ("objectives", str(name))
-        mistakes.attempt(lambda name=name: _check_serving(name, servings), path)
+        mistakes.attempt(lambda name=name: _check_metric(name, servings, document), path)
         if direction not in _DIRECTIONS:
             hint = did_you_mean(direction, _DIRECTIONS)
             mistakes.add(path, f"read {direction!r}{hint}", " or ".join(_DIRECTIONS))
@@ -524,20 +453,18 @@ def _objectives(
     return tuple(replace(found[name], resolution=steps[name]) for name in names)
 
 
-def _check_serving(name: Any, servings: Sequence[str]) -> None:
-    """Raises InputError for a metric that does not exist, or that none of the servings has."""
+def _check_metric(name: Any, servings: Sequence[str], document: Document) -> None:
+    """Raises InputError for a metric that does not exist, that none of the servings has, or of
+    training or life without its section."""
     metric(name)
     if servings and not any(has_metric(serving, name) for serving in servings):
         raise InputError(
             f"{name} means nothing with serving {' and '.join(dict.fromkeys(servings))}",
             accepted="a metric that the serving has, see docs/spaces.md",
         )
-
-
-def _served(text: Any, servings: Sequence[str]) -> Limit:
-    constraint = parse_constraint(text)
-    _check_serving(constraint.metric, servings)
-    return constraint
+    for prefix, section in SECTIONS.items():
+        if name.startswith(prefix) and name not in ALWAYS and section not in document.data:
+            raise InputError(f"{name} without {section}:", accepted=f"the section {section}:")
 
 
 def _constraints(
@@ -549,8 +476,11 @@ def _constraints(
     found: list[Limit] = []
     for position, text in enumerate(written):
         path = (*at, position)
-        constraint = mistakes.attempt(lambda text=text: _served(text, servings), path)
-        if constraint is None:
+        try:
+            constraint = parse_constraint(text)
+            _check_metric(constraint.metric, servings, mistakes.document)
+        except InputError as error:
+            mistakes.place(path, error)
             continue
         if said := constraint.unusual:
             Place(mistakes, path).doubt(said)

@@ -21,8 +21,6 @@ TOPOLOGIES: tuple[str, ...] = get_args(Topology)
 # each other passes through the host's memory.
 THROUGH_HOST = "through_host"
 ON_PCIE = ("pcie", THROUGH_HOST)
-Distribution = Literal["exponential", "normal", "pareto"]  # of delays: `dse.physics.jitter`
-DISTRIBUTIONS: tuple[str, ...] = get_args(Distribution)
 # What software adds to a hop of a network between domains, where its level gives no `software`:
 # claimed, "based on observations" (github:ai-dynamo/aiconfigurator systems/*.yaml@095f58a,
 # p2p_latency). With 5 us a hop it gives 30 us for an all-reduce between two boxes of one chip,
@@ -47,20 +45,19 @@ class FabricLevel:
     between two neighbours of a mesh, torus or dragonfly; `latency_s` is one hop.
 
     `in_network_reduction`: its switches add what passes through them (NVLink SHARP). Delays of mean
-    `jitter_s` follow `jitter_distribution`. Between domains `software_s` comes on top of each hop,
-    collectives reach the share `reached` of the bandwidth, and `ramp` is what messages cost that
-    are too long for the latency alone and too short for the bandwidth (`dse.schema.efficiency`);
-    inside the first level all three are in the chip's efficiency file.
+    `jitter_s` are exponential (`dse.physics.jitter`). Between domains `software_s` comes on top of
+    each hop, collectives reach the share `reached` of the bandwidth, and `ramp` is what messages
+    cost that are too long for the latency alone and too short for the bandwidth
+    (`dse.schema.efficiency`); inside the first level all three are in the chip's efficiency file.
     """
 
     name: str
     topology: Topology
-    size: int | None
-    bytes_per_s_per_direction: float
-    bytes_per_s_per_pair: float | None
-    latency_s: float
-    jitter_s: float
-    jitter_distribution: Distribution = "exponential"
+    size: int | None = None
+    bytes_per_s_per_direction: float = math.nan
+    bytes_per_s_per_pair: float | None = None
+    latency_s: float = 0.0
+    jitter_s: float = 0.0
     in_network_reduction: bool = False
     software_s: float = SCALE_OUT_SOFTWARE_S
     reached: float = SCALE_OUT_FRACTION
@@ -96,31 +93,12 @@ _SHARE = Value("count", most=1.0, accepted="above 0, at most 1")
 
 def _level(name: str, **found: Figure | None) -> tuple[FabricLevel, list[Figure]]:
     """A level and its figures as "NVLink latency"."""
-    own = {field: one.named(f"{name} {field}") for field, one in found.items() if one is not None}
-
-    def number(field: str, default: float) -> float:
-        return own[field].value if field in own else default
-
-    def word(field: str, default: Any) -> Any:
-        return own[field].text if field in own else default
-
-    level = FabricLevel(
-        name=name,
-        topology=word("topology", TOPOLOGIES[0]),
-        size=int(own["size"].value) if "size" in own else None,
-        bytes_per_s_per_direction=number("bandwidth_per_direction", math.nan),
-        bytes_per_s_per_pair=own["bandwidth_per_pair"].value
-        if "bandwidth_per_pair" in own
-        else None,
-        latency_s=number("latency", 0.0),
-        jitter_s=number("jitter", 0.0),
-        jitter_distribution=word("jitter_distribution", DISTRIBUTIONS[0]),
-        in_network_reduction=word("in_network_reduction", "none") != "none",
-        software_s=number("software", SCALE_OUT_SOFTWARE_S),
-        reached=number("reached", SCALE_OUT_FRACTION),
-        ramp=number("ramp", SCALE_OUT_RAMP),
-    )
-    return level, list(own.values())
+    own = {field: one for field, one in found.items() if one is not None}
+    values: dict[str, Any] = {n: f.text if f.unit == "text" else f.value for n, f in own.items()}
+    if "size" in values:
+        values["size"] = int(values["size"])
+    values["in_network_reduction"] = values.get("in_network_reduction", "none") != "none"
+    return FabricLevel(name, **values), [one.named(f"{name} {one.name}") for one in own.values()]
 
 
 _LEVEL = Table(
@@ -136,24 +114,25 @@ _LEVEL = Table(
         "bandwidth_per_direction",
         Figured("bytes/s"),
         None,
+        to="bytes_per_s_per_direction",
         meaning="what one chip sends, over all its links",
     ),
     Field(
         "bandwidth_per_pair",
         Figured("bytes/s"),
         None,
+        to="bytes_per_s_per_pair",
         meaning="one link between two neighbours of a mesh, torus or dragonfly",
     ),
-    Field("latency", Figured("s"), meaning="of one hop"),
-    Field("jitter", Figured("s"), meaning="mean delay of a hop"),
-    Field("jitter_distribution", Figured(Value("text", DISTRIBUTIONS)), None),
+    Field("latency", Figured("s"), to="latency_s", meaning="of one hop"),
+    Field("jitter", Figured("s"), to="jitter_s", meaning="mean delay of a hop"),
     Field(
         "in_network_reduction",
         Figured(Value("text", ("none", "supported"))),
         None,
         meaning="whether the switches add what passes through them",
     ),
-    Field("software", Figured("s"), None, meaning="what software adds to a hop"),
+    Field("software", Figured("s"), None, to="software_s", meaning="what software adds to a hop"),
     Field("reached", Figured(_SHARE), None, meaning="share of the bandwidth in a collective"),
     Field("ramp", Figured("count"), None, meaning="cost of messages between latency and bandwidth"),
     make=_level,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from dse import units
@@ -12,9 +11,9 @@ from dse.errors import InputError
 from dse.record import record
 from dse.schema.chip import Chip, Memory
 from dse.schema.figure import Figure, Figured, Value
-from dse.schema.loader import did_you_mean, load_yaml
+from dse.schema.loader import did_you_mean
 from dse.schema.plausible import BEHIND
-from dse.schema.reader import Field, Table, read
+from dse.schema.reader import REQUIRED, Field, Schema, Table, field, gathered
 
 FILE = "tiers.yaml"
 # In the order of their codes (`CandidateBatch.offload_tier`). `attached` is a second memory of the
@@ -37,21 +36,8 @@ class Tier:
     assumed: tuple[str, ...]
 
 
-@record
-class TierDefaults:
-    """The figures of `hardware/tiers.yaml` by tier and name, empty without that file; `reached` is
-    the share of a tier's bandwidth that copies reach."""
-
-    figures: Mapping[str, Mapping[str, Figure]]
-    reached: float
-    reason: str
-
-
-NO_TIERS = TierDefaults({}, 1.0, "")
-
-
-def _behind(dimension: str) -> Value:
-    return Value(dimension, least=BEHIND[0], most=BEHIND[1])
+def _behind(dimension: str) -> Figured:
+    return Figured(Value(dimension, least=BEHIND[0], most=BEHIND[1]))
 
 
 def _tier(name: str) -> Table[dict[str, Figure]]:
@@ -61,38 +47,39 @@ def _tier(name: str) -> Table[dict[str, Figure]]:
         return {key: one.named(f"{name} {key}") for key, one in found.items() if one is not None}
 
     return Table(
-        Field("capacity", Figured(_behind("bytes")), meaning="for one chip"),
-        Field("bandwidth", Figured(_behind("bytes/s")), meaning="for one chip"),
-        Field(
-            "link",
-            Figured(_behind("bytes/s")),
-            None,
-            meaning="that the chip reaches it over",
-        ),
+        Field("capacity", _behind("bytes"), meaning="for one chip"),
+        Field("bandwidth", _behind("bytes/s"), meaning="for one chip"),
+        Field("link", _behind("bytes/s"), None, meaning="that the chip reaches it over"),
         make=figures,
     )
 
 
-def _defaults(reached: Figure, **figures: dict[str, Figure]) -> TierDefaults:
-    reason = f"copies reach {reached.text} of a tier's bandwidth ({reached.kind})"
-    return TierDefaults(figures, reached.value, reason)
+class TierDefaults(Schema):
+    """The figures of `hardware/tiers.yaml` by tier and name, empty without that file; of a tier's
+    bandwidth, copies reach the share `reached_of`."""
 
-
-DEFAULTS = Table(
-    Field(
-        "reached",
+    reached_of: Figure | None = field(
         Figured(Value("count", most=1.0, accepted="above 0, at most 1")),
+        default=None,
+        left_out=REQUIRED,
+        written="reached",
         meaning="share of a tier's bandwidth that copies reach",
-    ),
-    Field("host", _tier("host")),
-    Field("flash", _tier("flash")),
-    make=_defaults,
-)
+    )
+    figures: Mapping[str, Mapping[str, Figure]] = gathered(
+        Field("host", _tier("host")), Field("flash", _tier("flash")), default={}
+    )
+
+    @property
+    def reached(self) -> float:
+        return self.reached_of.value if self.reached_of else 1.0
+
+    @property
+    def reason(self) -> str:
+        one = self.reached_of
+        return f"copies reach {one.text} of a tier's bandwidth ({one.kind})" if one else ""
 
 
-def load_tiers(path: Path) -> TierDefaults:
-    """Raises InputError with the line and field of every mistake."""
-    return read(DEFAULTS, load_yaml(path))
+NO_TIERS = TierDefaults()
 
 
 def tiers_of(chip: Chip, defaults: TierDefaults) -> dict[str, Tier]:

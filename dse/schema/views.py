@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dse.record import record
 from dse.schema.axes import Axis
 from dse.schema.loader import did_you_mean
-from dse.schema.reader import Field, Flag, Listed, Mistakes, Place, Raw, Refused, Table
+from dse.schema.reader import Flag, Listed, Mistakes, Place, Raw, Refused, Schema, field
 
 QUALITY = "predicted_loss"
 COSTS = (
@@ -27,14 +26,19 @@ COSTS = (
 _EXAMPLE = "- by: sparse"
 
 
-@record
-class View:
+class View(Schema):
     """Compares the values of the axis `by`; `map` is empty or the two axes, rows then columns, over
     which the least price is drawn for each value. With `every_law` under all quality laws."""
 
-    by: str
-    map: tuple[str, ...] = ()
-    every_law: bool = False
+    says = f"`{_EXAMPLE}`, and map where it is wanted"
+
+    by: str = field(Raw(), meaning="the axis whose values are compared", example="sparse")
+    map: tuple[str, ...] = field(
+        Listed(Raw(), 2, 2, says="two axes: map: [hidden_size, num_experts]"),
+        default=(),
+        meaning="two axes over which each value is drawn",
+    )
+    every_law: bool = field(Flag(), default=False, meaning="under all quality laws")
 
 
 def read_views(
@@ -51,7 +55,7 @@ def read_views(
         message = "a view is the least price at a predicted loss"
         mistakes.add(("views",), message, f"objectives {QUALITY} and one of {', '.join(COSTS)}")
     known = {axis.name for axis in axes if axis.ratio_of is None and len(axis.values) > 1}
-    found = ((VIEW.read(one, Place(mistakes, ("views", k))), k) for k, one in enumerate(written))
+    found = ((View.read(one, Place(mistakes, ("views", k))), k) for k, one in enumerate(written))
     good = [(view, Place(mistakes, ("views", k))) for view, k in found if view is not None]
     for view, at in good:
         at.call(lambda view=view: _check(view, sorted(known)))
@@ -72,17 +76,3 @@ def _check(view: View, known: Sequence[str]) -> None:
     names = (view.by, *view.map)
     if len(set(names)) < len(names):
         raise Refused(f"an axis twice: {', '.join(names)}", "different axes")
-
-
-VIEW = Table(
-    Field("by", Raw(), meaning="the axis whose values are compared", example="sparse"),
-    Field(
-        "map",
-        Listed(Raw(), 2, 2, says="two axes: map: [hidden_size, num_experts]"),
-        (),
-        meaning="two axes over which each value is drawn",
-    ),
-    Field("every_law", Flag(), False, meaning="under all quality laws"),
-    make=View,
-    says=f"`{_EXAMPLE}`, and map where it is wanted",
-)

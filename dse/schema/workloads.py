@@ -4,56 +4,80 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from dse.errors import InputError
-from dse.record import record
 from dse.schema.backend import TUNINGS
 from dse.schema.catalog import Catalog
 from dse.schema.loader import Document, did_you_mean
 from dse.schema.model_catalog import resolve_model
-from dse.schema.reader import Field, Mistakes, Number, Raw, Table, Text, Whole, Word
+from dse.schema.reader import (
+    Field,
+    Mistakes,
+    Number,
+    Raw,
+    Schema,
+    Text,
+    Whole,
+    Word,
+    field,
+    gathered,
+)
 
 # What a backend is called where none is meant in particular.
 CURRENT_BACKEND = "generic"
 
 
 Serving = Literal["continuous", "static", "offline", "poisson"]
-# What a workload may say besides, and None where it does not.
-DETAILS = (
-    "requests_per_second",
-    "draft_tokens",
-    "acceptance",
-    "draft_share",
-    "prefix_hit_rate",
-    "network_overlap",
-    "max_running_requests",
-    "tuning",
+# How requests are served, said alike of a workload of a space and of a class of a plan.
+SERVED = (
+    Field("acceptance", Number(0, 1), None, meaning="of a drafted token"),
+    Field("prefix_hit_rate", Number(0, below=1), None, meaning="share of the prompt cached"),
+    Field("network_overlap", Number(0, 1), None, meaning="collectives behind arithmetic"),
+    Field("max_running_requests", Whole(1, 10**6), None, meaning="at once on an attention rank"),
+    Field("tuning", Word(TUNINGS), None, meaning="how the serving software was launched"),
 )
+_DETAILS = (
+    Field("requests_per_second", Number(above=0, most=1e9), None, meaning="of serving poisson"),
+    Field("draft_tokens", Whole(1, 64), None, meaning="drafted for one step"),
+    *SERVED,
+)
+# What a workload may say besides, and None where it does not.
+DETAILS = tuple(one.name for one in _DETAILS)
 
 
-@record
-class WorkloadSpec:
+class WorkloadSpec(Schema, kw_only=True):
     """What a study's requests are: tokens of one, how they arrive, and the id of the serving
     backend; how much of them comes in all is its `schema.load.Demand`. Of several
     workloads, each has a name, and `weight` is its share of the requests: they sum to 1, and are
     those of the rates where requests arrive at random. `details`
     holds what was written of DETAILS."""
 
-    prompt_tokens: int
-    output_tokens: int
-    serving: Serving
-    backend: str
+    title: str = field(Text(), default="")
+    prompt_tokens: int = field(Whole(above=0, most=10**8), meaning="of one request")
+    output_tokens: int = field(Whole(above=0, most=10**8), meaning="of one request")
+    serving: Serving = field(Word(get_args(Serving)), meaning="how requests arrive")
+    backend: str = field(Text(), default="current", meaning="id of a file of hardware/backends")
+    details: Mapping[str, Any] = gathered(*_DETAILS, default={})
     name: str = ""
-    weight: float = 1.0
-    details: Mapping[str, Any] = field(default_factory=dict)
+    weight: float | None = 1.0
+    constraints: Any = ()
 
     def row(self) -> dict[str, Any]:
         """As study.json holds it (`dse.problem.loads`)."""
-        plain = asdict(self)
-        details = plain.pop("details")
-        return {**plain, **details}
+        names = ("prompt_tokens", "output_tokens", "serving", "backend", "name", "weight")
+        return {name: getattr(self, name) for name in names} | dict(self.details)
+
+
+class WeightedWorkload(WorkloadSpec, kw_only=True):
+    """One of several. Where requests arrive at a rate, it gives the weight."""
+
+    name: str = field(Text(1, 40))
+    weight: float | None = field(
+        Number(1e-9, 1e9), default=None, meaning="its share of the requests"
+    )
+    constraints: Any = field(Raw(), default=(), meaning="limits on this workload alone")
 
 
 # Metrics of requests that arrive at random.
@@ -77,68 +101,19 @@ def check_details(serving: str, details: Mapping[str, Any], *, drafting: bool = 
             field="requests_per_second",
             accepted="both serving poisson and a rate, or neither",
         )
-    drafts = {"draft_tokens", "acceptance", "draft_share"} & set(details)
+    drafts = {"draft_tokens", "acceptance"} & set(details)
     if drafting and "draft_tokens" in drafts:
         raise InputError(
             "the deployment says it, too",
             field="draft_tokens",
             accepted="draft_tokens in the workload or in the deployment",
         )
-    if drafts and not drafting and not drafts >= {"draft_tokens", "acceptance"}:
+    if drafts and not drafting and len(drafts) < 2:
         raise InputError(
             f"read {', '.join(sorted(drafts))} alone",
             field="draft_tokens",
-            accepted="draft_tokens and acceptance together; draft_share with them",
+            accepted="draft_tokens and acceptance together",
         )
-
-
-@record
-class WorkloadFile:
-    """One workload as a space file says it; only one of several has a `name`."""
-
-    prompt_tokens: int
-    output_tokens: int
-    serving: Serving
-    backend: str
-    details: Mapping[str, Any]
-    name: str = ""
-    weight: float | None = None
-    constraints: Any = ()
-
-
-def _workload(title: str, **found: Any) -> WorkloadFile:
-    details = {name: value for name in DETAILS if (value := found.pop(name)) is not None}
-    return WorkloadFile(**found, details=details)
-
-
-# How requests are served, said alike of a workload of a space and of a class of a plan.
-SERVED = (
-    Field("acceptance", Number(0, 1), None, meaning="of a drafted token"),
-    Field("draft_share", Number(0, 10), None, meaning="cost of a draft over that of a step"),
-    Field("prefix_hit_rate", Number(0, below=1), None, meaning="share of the prompt cached"),
-    Field("network_overlap", Number(0, 1), None, meaning="collectives behind arithmetic"),
-    Field("max_running_requests", Whole(1, 10**6), None, meaning="at once on an attention rank"),
-    Field("tuning", Word(TUNINGS), None, meaning="how the serving software was launched"),
-)
-_WORKLOAD = (
-    Field("title", Text(), ""),
-    Field("prompt_tokens", Whole(above=0, most=10**8), meaning="of one request"),
-    Field("output_tokens", Whole(above=0, most=10**8), meaning="of one request"),
-    Field("serving", Word(get_args(Serving)), meaning="how requests arrive"),
-    Field("backend", Text(), "current", meaning="id of a file of hardware/backends"),
-    Field("requests_per_second", Number(above=0, most=1e9), None, meaning="of serving poisson"),
-    Field("draft_tokens", Whole(1, 64), None, meaning="drafted for one step"),
-    *SERVED,
-)
-WORKLOAD = Table(*_WORKLOAD, make=_workload)
-# One of several. Where requests arrive at a rate, it gives the weight.
-WEIGHTED = Table(
-    *_WORKLOAD,
-    Field("name", Text(1, 40)),
-    Field("weight", Number(1e-9, 1e9), None, meaning="its share of the requests"),
-    Field("constraints", Raw(), (), meaning="limits on this workload alone"),
-    make=_workload,
-)
 
 
 def is_open(document: Document) -> bool:
@@ -150,10 +125,7 @@ def is_open(document: Document) -> bool:
 
 
 def read_workloads(
-    files: Sequence[WorkloadFile] | None,
-    document: Document,
-    catalog: Catalog,
-    mistakes: Mistakes,
+    files: Sequence[WorkloadSpec] | None, document: Document, catalog: Catalog, mistakes: Mistakes
 ) -> tuple[WorkloadSpec, ...]:
     """The workloads of a space, weights scaled to a sum of 1. What is wrong goes to `mistakes`;
     `files` is None where the file could not be read as a whole."""
@@ -182,16 +154,15 @@ def read_workloads(
             mistakes.add((*path, "backend"), message, "one backend: one deployment serves them all")
         if name in (spec.name for spec in specs):
             mistakes.add((*path, "name"), f"{name!r} is the name of two workloads", "two names")
-        lengths, details = (file.prompt_tokens, file.output_tokens), file.details
         try:
-            check_details(file.serving, details, drafting=drafting)
+            check_details(file.serving, file.details, drafting=drafting)
         except InputError as error:
             mistakes.add((*path, str(error.field)), error.message, str(error.accepted))
         held = deployment.get("concurrency")
         if file.serving == "poisson" and held != 1:
             message = "requests arrive at a rate: their number in flight follows"
             mistakes.add(("deployment", "concurrency"), message, "concurrency: 1")
-        specs.append(WorkloadSpec(*lengths, file.serving, backend, name, weights[k], details))
+        specs.append(replace(file, backend=backend, weight=weights[k]))
     return tuple(specs)
 
 
@@ -205,7 +176,7 @@ def check_acceptance(
         mistakes.add(("deployment", "draft_tokens"), message, "acceptance in the workload")
 
 
-def _shares(files: Sequence[WorkloadFile], mistakes: Mistakes) -> list[float]:
+def _shares(files: Sequence[WorkloadSpec], mistakes: Mistakes) -> list[float]:
     """The share of the requests of each: its rate over that of all where they arrive at random,
     else its weight over the sum. Weights beside rates must agree with them."""
     several = [file for file in files if file.name]
@@ -214,8 +185,8 @@ def _shares(files: Sequence[WorkloadFile], mistakes: Mistakes) -> list[float]:
     poisson = [file.serving == "poisson" for file in several]
     if any(poisson) and not all(poisson):
         k = poisson.index(False)
-        said = f"{several[k].name!r} is {several[k].serving}, another workload poisson"
-        mistakes.add(("workloads", k, "serving"), said, "poisson for all workloads or for none")
+        message = f"{several[k].name!r} is {several[k].serving}, another workload poisson"
+        mistakes.add(("workloads", k, "serving"), message, "poisson for all workloads or for none")
     written = [file.weight or 0.0 for file in several]
     if not all(poisson):
         for k, weight in enumerate(written):
@@ -226,9 +197,9 @@ def _shares(files: Sequence[WorkloadFile], mistakes: Mistakes) -> list[float]:
     shares = _over_their_sum([file.details.get("requests_per_second", 0.0) for file in several])
     for k, (weight, share) in enumerate(zip(_over_their_sum(written), shares, strict=True)):
         if any(written) and not math.isclose(weight, share, rel_tol=1e-3):
-            said = f"weight is {weight:.4g} of all, its rate {share:.4g} of the requests"
+            message = f"weight is {weight:.4g} of all, its rate {share:.4g} of the requests"
             accepted = "no weight: it follows from requests_per_second"
-            mistakes.add(("workloads", k, "weight"), said, accepted)
+            mistakes.add(("workloads", k, "weight"), message, accepted)
     return shares
 
 

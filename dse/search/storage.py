@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 DIALECTS = ("postgresql", "mysql", "sqlite")
 # What SQLAlchemy imports for each, and what installs it.
 DRIVERS = {
-    "postgresql": ("postgresql+psycopg", "pip install 'dse[postgres]'"),
-    "mysql": ("mysql+pymysql", "pip install 'dse[mysql]'"),
+    "postgresql": ("postgresql+psycopg", "pip install 'psycopg[binary]'"),
+    "mysql": ("mysql+pymysql", "pip install pymysql"),
 }
 SQLITE_WAIT_S = 60
 TRIES = 10

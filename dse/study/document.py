@@ -26,6 +26,7 @@ from dse.problem.describe import (
 from dse.problem.evaluate import Metrics
 from dse.problem.loads import one_load
 from dse.problem.objective import PhysicsProblem
+from dse.problem.own_law import describe_own_law
 from dse.problem.pools import RULES as POOL_RULES
 from dse.problem.quality import fit_ranges
 from dse.problem.racks import study_rack
@@ -46,7 +47,6 @@ from dse.study.decide import decide
 from dse.study.demand import training_document
 from dse.study.drawn import Drawn, Errors
 from dse.study.landmarks import QUALITY, compute_multiples, landmarks
-from dse.study.next_run import describe_loss_runs
 from dse.study.prices import price_evidence, price_parts, price_rows
 from dse.study.robust import front_probability
 from dse.study.unseen import unseen
@@ -184,7 +184,7 @@ def describe(
         **({EFFICIENCY_FILES: list(laws)} if (laws := catalog.source.efficiency) else {}),
         "quality_law": law.name,
         **({"unique_tokens": unique} if (unique := study.unique_tokens) != UNIQUE_TOKENS else {}),
-        **describe_loss_runs(problem, front.F, front.index, items),
+        **({"loss_runs": describe_own_law(problem.own_law)} if problem.own_law else {}),
         "law": {
             "name": law.title,
             "sources": list(law.sources),

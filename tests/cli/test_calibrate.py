@@ -106,7 +106,7 @@ def test_without_pytorch(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     said = dse("calibrate")
     assert said.code == 2
-    assert said.err == "dse: dse calibrate needs PyTorch: pip install 'dse[calibrate]'\n"
+    assert said.err == "dse: dse calibrate needs PyTorch: pip install torch\n"
 
 
 POINT = ("--model", "llama-3-8b", "--chip", "h100_sxm", "--json")

@@ -162,20 +162,10 @@ def test_jitter_and_overlap_of_a_point():
     assert any("overlap of network and compute is as given" in text for text in hidden["assumed"])
 
 
-def test_a_heavy_tail_waits_longer():
-    times = [
-        dse(*POINT, "--jitter", "20us", "--jitter-distribution", name, "--json").json()["tpot_s"]
-        for name in ("normal", "exponential", "pareto")
-    ]
-    assert times == sorted(times)
-    assert len(set(times)) == 3
-
-
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
         (("--jitter", "20"), "its unit is missing"),
-        (("--jitter-distribution", "paretto"), "accepted: exponential, normal, pareto"),
         (("--network-overlap", "1.5"), "accepted: 0 to 1"),
     ],
 )

@@ -37,25 +37,6 @@ def test_explain_as_json_adds_up() -> None:
     assert low < document["joules_per_output_token"] < high
 
 
-def test_tokens_per_joule_against_the_batch() -> None:
-    said = dse("estimate", *POINT, "--energy-by-batch")
-    assert said.code == 0
-    assert "A joule makes most tokens at" in said.out
-    assert max(map(len, said.out.splitlines())) <= 100
-    table = dse("estimate", *POINT, "--energy-by-batch", "--json").json()["energy_by_batch"]
-    assert [row["concurrency"] for row in table[:4]] == [1, 2, 4, 8]
-    assert table[3]["tokens_per_joule"] > 5 * table[0]["tokens_per_joule"]
-    alone = dse("estimate", *POINT[:4], "--concurrency", 8, "--json").json()
-    assert table[3]["joules_per_output_token"] == alone["joules_per_output_token"]
-
-
-def test_requests_that_arrive_at_random_have_no_batch() -> None:
-    flags = ("--serving", "poisson", "--requests-per-second", 2)
-    said = dse("estimate", *POINT[:4], *flags, "--energy-by-batch")
-    assert said.code == 2
-    assert "--energy-by-batch" in said.err
-
-
 def test_a_power_cap_slows_and_is_said() -> None:
     full = dse("estimate", *POINT, "--json").json()
     capped = dse("estimate", *POINT, "--power-cap", "400W", "--json").json()

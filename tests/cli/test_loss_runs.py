@@ -43,7 +43,6 @@ def study(tmp_path_factory: pytest.TempPathFactory, dense: Path) -> Path:
     said = dse("run", folder / "space.yaml", "--out", folder / "study")
     assert said.code == 0, said.err
     assert "Moved to 5 runs" in said.out
-    assert "Run next: hidden" in said.out
     assert max(map(len, said.out.splitlines())) <= 100
     return folder / "study"
 
@@ -116,23 +115,10 @@ def test_a_space_names_the_line_of_its_file(tmp_path: Path):
 # -- a study -----------------------------------------------------------------------------------
 
 
-def test_the_study_says_which_run_to_do_next(study: Path):
+def test_the_study_says_what_the_runs_say(study: Path):
     found = both(study)[0]["loss_runs"]
-    following = found["next"]
-    choice, first = following["choice"], following["runs"][0]
-    assert choice["point"] != choice["rival"]
-    assert 0.0 < first["regret_saved"] <= choice["expected_regret"]
-    assert first["sd_after"] < choice["sd"]
-    saved = [one["regret_saved"] for one in following["runs"]]
-    assert saved == sorted(saved, reverse=True)
-    most = following["training_flops"]
-    assert all(one["training_flops"] <= most * (1.0 + 1e-9) for one in following["runs"])
-    # No run had experts, and the front has: the leverage is what is not known.
-    assert first["model"]["num_experts"] > 0
-    assert all(
-        5.0 <= one["training_tokens"] / one["active_parameters"] <= 1000.0
-        for one in following["runs"]
-    )
+    assert set(found) == {"file", "digest", "noise", "posterior", "runs"}
+    assert len(found["runs"]) == 5
 
 
 def test_a_point_again_is_the_point(study: Path):

@@ -77,7 +77,6 @@ def test_drafts_and_cached_prefixes_shorten_what_they_should() -> None:
         (POISSON[:2], "requests_per_second"),
         (("--requests-per-second", "3"), "requests_per_second"),
         (("--draft-tokens", "3"), "acceptance"),
-        (("--draft-share", "0.1"), "draft_share"),
         (("--acceptance", "1.5"), "--acceptance"),
         ((*POISSON, "3", "--concurrency", "4"), "--concurrency"),
     ],
@@ -207,7 +206,6 @@ def test_a_module_that_drafts_is_not_left_out() -> None:
     drafts = ("--draft-tokens", 1, "--acceptance", 0.8)
     left_out = "DeepSeek-V3: the multi-token-prediction module is left out"
     assert left_out in dse("estimate", *model).json()["assumed"]
-    assert left_out in dse("estimate", *model, *drafts, "--draft-share", 0.1).json()["assumed"]
     assumed = dse("estimate", *model, *drafts).json()["assumed"]
     assert left_out not in assumed
     assert any("a multi-token-prediction module of one mean layer" in text for text in assumed)
@@ -258,14 +256,14 @@ def test_each_stream_of_a_mix_says_its_rate_and_its_tail(tmp_path: Path) -> None
     loads = """workloads:
   - {name: chat, prompt_tokens: 1000, output_tokens: 250, serving: poisson, requests_per_second: 3}
   - {name: rag, prompt_tokens: 4000, output_tokens: 100, serving: poisson, requests_per_second: 1,
-     draft_tokens: 2, acceptance: 0.6, draft_share: 0.1}
+     draft_tokens: 2, acceptance: 0.6}
 """
     path = tmp_path / "streams.yaml"
     path.write_text(SPACE[:start] + loads + SPACE[end:], encoding="utf-8")
     assert dse("run", path, "--out", tmp_path / "out").code == 0
     chat, rag = dse("estimate", tmp_path / "out", 1, "--json").json()["workloads"]
     assert (chat["requests_per_second"], rag["requests_per_second"]) == (3, 1)
-    assert (rag["draft_tokens"], rag["acceptance"], rag["draft_share"]) == (2, 0.6, 0.1)
+    assert (rag["draft_tokens"], rag["acceptance"]) == (2, 0.6)
     for load in (chat, rag):
         assert load["ttft_s"] < load["ttft_p90_s"] < load["ttft_p99_s"]
         assert 0 < load["utilisation"] < 1

@@ -14,8 +14,8 @@ import yaml
 from dse.cli.options import DEPLOYED
 from dse.schema.axes import AXES
 from dse.schema.backend import TUNINGS
-from dse.schema.plan import NOT_OF_A_PLAN, PLAN
-from dse.schema.workloads import SERVED, WORKLOAD
+from dse.schema.plan import NOT_OF_A_PLAN, Plan
+from dse.schema.workloads import SERVED, WorkloadSpec
 from tests.cli.conftest import dse
 
 SPACE: dict[str, Any] = {
@@ -53,7 +53,7 @@ CLASS: dict[str, Any] = {
 
 def fleet_of(tmp_path: Path, *, code: int = 0, **more: Any) -> Any:
     """What `dse fleet` says of a plan of one class with further fields: its JSON, or its error."""
-    own = {name: more.pop(name) for name in list(more) if name in PLAN.names}
+    own = {name: more.pop(name) for name in list(more) if name in Plan.table.names}
     plan = {"name": "p", "title": "p", "quarters": 1, "price_basis": "rental_3yr", **own}
     plan |= {"demand": [CLASS | more], "chips": [{"chip": "h200_sxm"}]}
     path = tmp_path / "plan.yaml"
@@ -69,11 +69,11 @@ def rate(answer: Any) -> float:
 
 
 def test_every_field_of_a_deployment_is_one_of_a_plan_or_named_with_the_reason():
-    listed: Any = next(field.kind for field in PLAN.fields if field.name == "demand")
-    demand = listed.kind
-    here = {*PLAN.names, *demand.names, *demand.elsewhere, *NOT_OF_A_PLAN}
+    listed: Any = next(field.kind for field in Plan.table.fields if field.name == "demand")
+    demand = listed.kind.table
+    here = {*Plan.table.names, *demand.names, *demand.elsewhere, *NOT_OF_A_PLAN}
     there = {name for name, rule in AXES.items() if rule.section != "model"}
-    assert there | {*WORKLOAD.names} <= here
+    assert there | {*WorkloadSpec.table.names} <= here
 
 
 def taken(verb: str) -> set[str | None]:
@@ -137,9 +137,9 @@ def test_workers_of_the_pools_of_a_plan_are_those_that_it_names(tmp_path: Path):
 
 def test_whatif_and_scale_take_pools_of_their_own():
     model = ("--model", "llama-3-70b", "--chip", "h100_sxm")
-    pools = ("--disaggregated", "--prefill-tp", "4")
+    pools = ("--set", "disaggregated=true", "--set", "prefill_tp=4")
     one, two = (
-        json.loads(dse("whatif", *model, "--tp", "8", *more, "--json").out)["winner"]
+        json.loads(dse("whatif", *model, "--set", "tp=8", *more, "--json").out)["winner"]
         for more in ((), pools)
     )
     cost = "usd_per_million_total_tokens"
@@ -157,16 +157,17 @@ def test_whatif_and_scale_take_pools_of_their_own():
         steady = ("--demand", "1B/day", *LENGTHS[:4], "--percentile", "steady")
         more = steady if verb == "fleet" else ()
         tp, ep = ("--prefill-tp", "4"), ("--prefill-ep", "8")
-        if verb == "scale":
+        if verb != "fleet":
             tp, ep = ("--set", "prefill_tp=4"), ("--set", "prefill_ep=8")
         said = dse(verb, *model, *more, *tp)
         assert said.code == 2
         assert "--prefill-tp: given for one pool (accepted: also --disaggregated)" in said.err
-        said = dse(verb, *model, *more, *ep, "--disaggregated")
+        apart = ("--set", "disaggregated=true") if verb == "whatif" else ("--disaggregated",)
+        said = dse(verb, *model, *more, *ep, *apart)
         assert said.code == 2
         assert "--prefill-ep: " in said.err
         assert "no experts" in said.err
-    said = dse("whatif", *model, "--disaggregated", "--prefill-chip", "h100")
+    said = dse("whatif", *model, "--set", "disaggregated=true", "--set", "prefill_chip=h100")
     assert "--prefill-chip: read 'h100'; did you mean h100_sxm?" in said.err
 
 
@@ -235,16 +236,9 @@ def test_whatif_and_scale_take_them(tmp_path: Path):
     said = dse(
         "whatif",
         *asked,
-        "--max-running-requests",
-        "8",
-        "--tp",
-        "8",
-        "--dp",
-        "1",
-        "--ep",
-        "8",
-        "--draft-tokens",
-        "0,1",
+        *("--set", "max_running_requests=8"),
+        *("--set", "tp=8", "--set", "dp=1", "--set", "ep=8"),
+        *("--set", "draft_tokens=0,1"),
     )
     assert said.code == 0, said.err
     assert "1 drafted" in said.out

@@ -446,13 +446,23 @@ def asked_of(one: Candidate) -> DemandClass:
     caches = (one.cache,) if one.cache else ()
     traffic = Traffic((requests,), 1.0)
     return DemandClass(
-        "chat", (one.model,), traffic, 60.0, 1.0, weight_dtypes=formats, kv_dtypes=caches
+        name="chat",
+        models=(one.model,),
+        traffic=traffic,
+        ttft_s=60.0,
+        tpot_s=1.0,
+        weight_dtypes=formats,
+        kv_dtypes=caches,
     )
 
 
 def plan_of(one: Candidate, klass: DemandClass, chips: int, backend: str) -> Plan:
     chip = FleetChip(
-        one.chip, 8, 1e3, "", 32, "", 0, (Offer(one.chip, RENT, "rent", 1.0, "a test"),)
+        chip=one.chip,
+        server=8,
+        watts=1e3,
+        chips_per_rack=32,
+        offers=(Offer(one.chip, RENT, "rent", 1.0, "a test"),),
     )
     return Plan(
         name="t",

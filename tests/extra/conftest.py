@@ -137,7 +137,7 @@ def postgres_port() -> Iterator[int]:
     if initdb is None or postgres is None:
         pytest.skip("no PostgreSQL server here: sh tests/extra/install.sh installs Debian's")
     if importlib.util.find_spec("psycopg") is None:
-        pytest.skip("no driver for PostgreSQL here: pip install 'dse[postgres]'")
+        pytest.skip("no driver for PostgreSQL here: pip install '.[postgres]'")
     with postgres_server(initdb, postgres) as port:
         yield port
 
@@ -170,7 +170,7 @@ def mysql_url() -> Iterator[str]:
     if install is None or server is None:
         pytest.skip("no MySQL server here: sh tests/extra/install.sh installs Debian's MariaDB")
     if importlib.util.find_spec("pymysql") is None:
-        pytest.skip("no driver for MySQL here: pip install 'dse[mysql]'")
+        pytest.skip("no driver for MySQL here: pip install '.[mysql]'")
     import pymysql
 
     with mysql_server(install, server) as port:

@@ -55,7 +55,7 @@ def fetch(address: str) -> Any:
 @pytest.mark.parametrize("kind", ["journal", "sqlite"])
 def test_a_finished_study_opens_with_its_names(tmp_path: Path, kind: str):
     if importlib.util.find_spec("optuna_dashboard") is None:
-        pytest.skip("no optuna-dashboard here: pip install 'dse[dashboard]'")
+        pytest.skip("no optuna-dashboard here: pip install '.[dashboard]'")
     out = tmp_path / "out"
     storage = str(out / "journal.log") if kind == "journal" else f"sqlite:///{tmp_path / 'x.db'}"
     more = () if kind == "journal" else ("--storage", storage)

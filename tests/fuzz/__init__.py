@@ -17,6 +17,7 @@ import re
 from collections.abc import Sequence
 from contextlib import chdir
 from itertools import combinations
+from operator import attrgetter
 from pathlib import Path
 
 from dse.errors import DseError
@@ -46,9 +47,9 @@ def say(words: Sequence[str]) -> Said:
     """What a command says, or a reader that no command calls."""
     if "." not in words[0]:
         return dse(*words)
-    module, _, name = words[0].rpartition(".")
+    module, _, name = words[0].partition(":")
     try:
-        getattr(importlib.import_module(module), name)(Path(words[1]))
+        attrgetter(name)(importlib.import_module(module))(Path(words[1]))
     except DseError as error:
         return Said(error.exit_code, "", str(error))
     return Said(0, "", "")

@@ -11,6 +11,9 @@ import sys
 import sysconfig
 import venv
 import zipfile
+from email import message_from_string
+from email.message import Message
+from importlib.metadata import distribution
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,6 +30,10 @@ DEVELOPMENT = (
     "pyproject.toml",
     "reports/",
 )
+# The module of a distribution where the names differ; sqlalchemy comes with optuna,
+# markupsafe with jinja2, and torch is an extra.
+MODULES = {"pyyaml": "yaml"}
+BESIDE = {"dse", "sqlalchemy", "markupsafe", "torch"}
 
 
 def run(*arguments: object, folder: Path = Path("/")) -> subprocess.CompletedProcess[str]:
@@ -74,7 +81,7 @@ def dse(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_holds_the_package_its_data_and_nothing_else(wheel: Path):
     names = zipfile.ZipFile(wheel).namelist()
-    assert all(name.startswith(("dse/", "dse-")) for name in names)
+    assert all(name.startswith(("dse/", "dse_optimizer-")) for name in names)
     assert not [name for name in names if any(word in name for word in DEVELOPMENT)]
     inside = {name.removeprefix("dse/_data/") for name in names if name.startswith("dse/_data/")}
     for folder, pattern in (("hardware", "**/*.*"), ("search_spaces", "**/*.yaml")):
@@ -84,19 +91,39 @@ def test_the_wheel_holds_the_package_its_data_and_nothing_else(wheel: Path):
     assert {"hardware/prices.csv", "search_spaces/models.csv"} <= inside
     package = {str(path.relative_to(ROOT)) for path in (ROOT / "dse").glob("**/*.py")}
     assert package <= set(names)
-    assert "dse/render/templates/answer.html" in names
+    assert {"dse/render/templates/answer.html", "dse/py.typed"} <= set(names)
 
 
-# The module of a distribution where the names differ; sqlalchemy comes with optuna,
-# markupsafe with jinja2, and torch is an extra.
-MODULES = {"pyyaml": "yaml"}
-BESIDE = {"dse", "sqlalchemy", "markupsafe", "torch"}
+def metadata_of(wheel: Path) -> Message:
+    """Name, dependencies and extras of the package, as an installer reads them."""
+    archive = zipfile.ZipFile(wheel)
+    (metadata,) = (name for name in archive.namelist() if name.endswith("METADATA"))
+    return message_from_string(archive.read(metadata).decode())
+
+
+def test_the_package_says_what_it_is_and_names_the_licences_of_what_it_needs(wheel: Path):
+    metadata = metadata_of(wheel)
+    assert metadata["Name"] == "dse-optimizer"
+    assert metadata["License-Expression"] is None  # the owner has chosen none
+    assert "Typing :: Typed" in metadata.get_all("Classifier", [])
+    needed = {
+        re.split(r"[^\w-]", line)[0]
+        for line in metadata.get_all("Requires-Dist", [])
+        if "extra == 'dev'" not in line
+    }
+    page = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8")
+    listed = dict(re.findall(r"^\| ([\w-]+)[^|]* \| (?:all|`.*`) \| (.+) \|$", page, re.M))
+    assert {name.lower() for name in listed} == {name.lower() for name in needed}
+    for name, licence in listed.items():
+        if find_spec(MODULES.get(name.lower(), name.lower())) is not None:
+            stated = distribution(name).metadata["License-Expression"]
+            assert stated in (None, licence), name
 
 
 def test_every_import_is_declared(wheel: Path):
     archive = zipfile.ZipFile(wheel)
-    (metadata,) = (name for name in archive.namelist() if name.endswith("METADATA"))
-    needed = re.findall(r"^Requires-Dist: ([\w-]+)(?!.*;)", archive.read(metadata).decode(), re.M)
+    lines = metadata_of(wheel).get_all("Requires-Dist", [])
+    needed = [re.split(r"[^\w-]", line)[0] for line in lines if ";" not in line]
     known = {MODULES.get(name.lower(), name.lower()) for name in needed} | BESIDE
     imported = set()
     for name in archive.namelist():
@@ -146,3 +173,38 @@ def test_commands_from_the_root_folder(dse: Path, tmp_path: Path):
     assert (study / "report.html").stat().st_size > 1_000_000
     assert json.loads(run(dse, "estimate", study, "knee", "--json").stdout)["feasible"]
     assert run(dse, "run", study).stdout.strip().endswith(str(study / "report.html"))
+
+
+# What the README does, as a program of one's own; the comment says what a checker must see.
+CONSUMER = """\
+import dse
+
+catalog = dse.load_catalog(as_of="2026-10-01")  # Catalog
+point = dse.estimate("llama-3-70b", "h100_sxm", tp=8, catalog=catalog)  # PointAnswer
+study = dse.run("tiny", catalog=catalog, seed=1)  # Study
+front = study.front.to_pandas()  # DataFrame
+changed = dse.whatif(study, {"chip.h100_sxm.price": "-20%"})  # Answer
+page = changed.to_html("whatif.html")  # str
+plan = dse.fleet("dense-70b-billion-tokens", catalog=catalog).headline  # str
+dse.estimat("llama-3-70b", "h100_sxm")  # "estimat" is not a known attribute of module "dse"
+"""
+
+
+def test_a_program_that_uses_the_package_is_checked(dse: Path, tmp_path: Path):
+    """Of the wheel: names have types, none of them Any, and a misspelt one is an error."""
+    lines = CONSUMER.splitlines()
+    seen = [name for line in lines if (name := re.match(r"(\w+) =", line))]
+    program = tmp_path / "program.py"
+    program.write_text(CONSUMER + "".join(f"reveal_type({name[1]})\n" for name in seen))
+    checked = subprocess.run(
+        [sys.executable, "-m", "pyright", "--pythonpath", dse.parent / "python", program.name],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+    types = dict(re.findall(r'Type of "(\w+)" is "(.+)"', checked))
+    for name in seen:
+        assert types[name[1]] == name.string.split("# ")[1], checked
+    (error,) = re.findall(r"error: (.+?) \(", checked)
+    assert lines[-1].endswith(f"# {error}")

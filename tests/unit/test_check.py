@@ -200,7 +200,9 @@ def test_proposals_pass_the_rules_and_waste_less(name: str, chip: str, degrees: 
         for key, before, _, after in pairs:
             share = int(after) / int(before) - 1.0
             assert key in ("expert_parallel", "num_key_value_heads") or abs(share) <= 0.5
-        spread: dict[str, Any] = {"ep": sizes.pop("expert_parallel")} if "expert_parallel" in sizes else {}
+        spread: dict[str, Any] = (
+            {"ep": sizes.pop("expert_parallel")} if "expert_parallel" in sizes else {}
+        )
         alone = check(resized(shape, sizes), chip, **{**degrees, **spread})
         assert all(one["accepts"] for one in alone["software"])
         # The same numbers alone as among all neighbours.

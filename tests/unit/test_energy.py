@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dse import units
-from dse.accuracy.claims.evidence import energy
+from dse.accuracy.evidence import energy
 from dse.catalog import load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError
@@ -21,7 +21,7 @@ from dse.physics.workload import Workload
 from dse.problem.evaluate import Metrics, evaluate
 from dse.questions.estimate.energy import energy_breakdown
 from dse.schema.dtypes import CODE
-from dse.schema.energy import load_energy
+from dse.schema.energy import EnergyConstants
 from tests.helpers import CHIPS, deploy, run, workload
 from tools.fits.published_energy import published_energy
 
@@ -335,7 +335,7 @@ def test_mistakes_in_the_file_are_named(tmp_path: Path, old: str, new: str, name
     path = tmp_path / "energy.yaml"
     path.write_text(text.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(InputError) as caught:
-        load_energy(path)
+        EnergyConstants.load(path)
     assert named in str(caught.value)
     assert str(path) in str(caught.value)
 

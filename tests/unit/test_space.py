@@ -10,6 +10,7 @@ import pytest
 
 from dse.errors import InputError, InputErrors
 from dse.schema import dtypes
+from dse.schema.axes import AXES
 from dse.schema.metrics import METRICS, parse_constraint
 from dse.schema.study import Study, load_study, resolve_space
 from dse.space.space import Space
@@ -463,3 +464,7 @@ def test_wish(tmp_path: Path, written: str, weights: tuple, best: str, limits: l
     assert (found.wish.weights, found.wish.best) == (weights, best)
     assert [limit.text for limit in found.wish.limits] == limits
     assert found.fingerprint == read(tmp_path, DENSE).fingerprint
+
+
+def test_a_shape_is_trained_in_the_formats_that_a_configuration_may_name() -> None:
+    assert AXES["trained_in"].names == dtypes.TRAINABLE

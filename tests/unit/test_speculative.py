@@ -34,11 +34,11 @@ def test_bounds_of_expected_tokens() -> None:
     assert tokens_per_step(0, 0.8) == pytest.approx(1.0)
 
 
-def test_drafts_that_are_free_and_refused_only_cost_verification() -> None:
+def test_refused_drafts_only_cost_themselves_and_verification() -> None:
     plain = values(LOAD)["tpot_s"]
-    refused = values(replace(LOAD, speculation=Speculation(3, 0.0, 0.0)))["tpot_s"]
+    refused = values(replace(LOAD, speculation=Speculation(3, 0.0)))["tpot_s"]
     assert (refused >= plain).all()
-    assert refused[0] < 1.1 * plain[0]  # one request reads all weights anyway
+    assert refused[0] < 1.3 * plain[0]  # one request reads all weights anyway
 
 
 def test_accepted_drafts_help_small_batches_most() -> None:
@@ -61,11 +61,6 @@ def test_a_module_weighs_about_one_layer(model) -> None:
     assert 0.3 < more / (plain[weights][0] / batch.layers[0]) < 1.7
 
 
-def test_a_draft_model_that_costs_a_step_a_token_cannot_pay() -> None:
-    costly = values(replace(LOAD, speculation=Speculation(1, 0.99, 1.0)))["tpot_s"]
-    assert (costly > values(LOAD)["tpot_s"] * 0.99).all()
-
-
 def test_a_cached_prefix_saves_its_prefill_and_no_memory() -> None:
     cold, warm = values(LOAD), values(replace(LOAD, prefix_hit_rate=0.75))
     assert (warm["prefill_s"] < 0.4 * cold["prefill_s"]).all()
@@ -82,16 +77,8 @@ def test_the_rest_of_a_prompt_attends_to_what_is_cached() -> None:
     assert rest["prefill_s"][0] > 1.2 * short["prefill_s"][0]
 
 
-@pytest.mark.parametrize("output", [16, 64, 512])
-def test_free_and_perfect_drafts_never_cost_throughput(output: int) -> None:
-    plain = values(workload(2000, output))["output_tokens_per_s"]
-    for drafted in (1, 3, 8):
-        load = replace(workload(2000, output), speculation=Speculation(drafted, 1.0, 0.0))
-        assert (values(load)["output_tokens_per_s"] > 0.9 * plain).all(), drafted
-
-
 def test_drafts_are_an_operator_of_their_own() -> None:
-    load = replace(LOAD, speculation=Speculation(3, 0.8, 0.3))
+    load = replace(LOAD, speculation=Speculation(3, 0.8))
     batch = deploy("llama-3-70b", "h200_sxm", tensor_parallel=8, concurrency=8)
     ledger = run(batch, load).performance.detail.decode_ledger
     assert ledger.seconds[0] > run(batch, LOAD).performance.detail.decode_ledger.seconds[0]

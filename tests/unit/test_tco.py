@@ -17,9 +17,8 @@ from dse.problem.objective import on_terms, pose
 from dse.schema.costs import RULES, Costs, costs_of, load_costs
 from dse.schema.derive import derive
 from dse.schema.load import Demand, check_idle_once, read_demand
-from dse.schema.own_prices import last_day
 from dse.schema.owning import buyers_rows, lacks_for_owning
-from dse.schema.prices import PriceRow, PriceTable, PurchaseRow, first_day, load_prices
+from dse.schema.prices import PriceRow, PriceTable, PurchaseRow, first_day, last_day, load_prices
 from dse.schema.study import load_study, shipped_spaces
 
 CATALOG = load_catalog()
@@ -308,7 +307,9 @@ def test_rent_is_one_part_and_bases_have_near_names() -> None:
 
 
 def row(kind: str, usd: float, chip: str = "x") -> PurchaseRow:
-    return PurchaseRow(chip, kind, usd, "shop", "2026", "a page", "", 2)
+    return PurchaseRow(
+        chip=chip, kind=kind, usd_per_chip=usd, provider="shop", date="2026", source="a page"
+    )
 
 
 def test_the_street_price_comes_before_the_list_and_guesses_never_count() -> None:
@@ -497,7 +498,14 @@ def test_of_a_provider_the_newest_price_counts():
     what the raised one asked before counts as of then. Rows without a provider all count."""
 
     def row(provider: str, usd: float, date: str) -> PriceRow:
-        return PriceRow("a", "on_demand", usd, provider, date, "here", "", 0)
+        return PriceRow(
+            chip="a",
+            basis="on_demand",
+            usd_per_chip_hour=usd,
+            provider=provider,
+            date=date,
+            source="here",
+        )
 
     rows = (row("X", 3.0, "2026"), row("Y", 6.0, "2026-05"), row("X", 4.0, "2026-Q3"))
     assert PriceTable("", rows).select("on_demand")["a"].usd_per_chip_hour == 5.0

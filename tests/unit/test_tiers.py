@@ -20,7 +20,7 @@ from dse.problem.evaluate import Metrics
 from dse.problem.objective import pose
 from dse.schema.model_catalog import resolve_model
 from dse.schema.study import load_study
-from dse.schema.tiers import TIERS, find_tier, load_tiers, tiers_of
+from dse.schema.tiers import TIERS, TierDefaults, find_tier, tiers_of
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
 from dse.space.candidates import CandidateBatch
 from tests.helpers import run
@@ -271,7 +271,7 @@ def test_the_file_of_defaults_says_what_is_wrong(tmp_path: Path) -> None:
         path = tmp_path / "tiers.yaml"
         path.write_text(text.replace(wrong, right, 1), encoding="utf-8")
         with pytest.raises((InputError, InputErrors), match=said):
-            load_tiers(path)
+            TierDefaults.load(path)
 
 
 SPACE = """\

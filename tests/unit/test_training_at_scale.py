@@ -19,7 +19,7 @@ from dse.physics.training.stragglers import straggler_s
 from dse.problem.training.search import Trainer
 from dse.problem.training.trainer import shape_of, trainer_of
 from dse.schema.model_catalog import resolve_model
-from dse.schema.reliability import load_reliability
+from dse.schema.reliability import Reliability
 from dse.schema.training_run import training_terms
 from dse.space.deployments import Deployments
 
@@ -99,10 +99,10 @@ def test_reliability_file(tmp_path):
     file = tmp_path / "reliability.yaml"
     file.write_text(text)
     with pytest.raises(InputError, match=r"interruptions\[0\].chips: a stands twice"):
-        load_reliability(file)
+        Reliability.load(file)
     file.write_text(text.replace("[a, a]", "[a]"))
     with pytest.raises(InputError, match=r":4: restart.value: .*a size, not a time"):
-        load_reliability(file)
+        Reliability.load(file)
 
 
 def test_input_is_a_ceiling():

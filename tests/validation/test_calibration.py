@@ -25,7 +25,7 @@ from dse.errors import InputError
 from dse.physics.calibrated import BACKENDS, KERNELS
 from dse.physics.intervals import CLASSES
 from dse.physics.machines import Machines, calibrated_machines, compile_machines
-from dse.schema.calibration import FILE, KINDS, NONE, Calibration, load_calibration
+from dse.schema.calibration import FILE, KINDS, NONE, Calibration
 from dse.schema.dtypes import CODE, arithmetic
 from tools.fits import serving
 from tools.fits.kin import correlations
@@ -162,7 +162,7 @@ def test_factors_of_backends_multiply_fields_of_their_files() -> None:
 
 
 def test_the_shipped_file_is_within_the_room_of_its_factors() -> None:
-    calibration = load_calibration(SHIPPED)
+    calibration = Calibration.load(SHIPPED)
     assert set(calibration.factors) == {p.name for p in PARAMETERS}
     for parameter in KERNELS:
         if not parameter.name.startswith(("class_", "cdna3_")):
@@ -180,7 +180,7 @@ def test_a_wrong_calibration_file_is_refused(tmp_path: Path) -> None:
     text = SHIPPED.read_text(encoding="utf-8")
     path.write_text(text.replace("gemm.fixed: ", "gemm.fixed: much ", 1), encoding="utf-8")
     with pytest.raises(InputError, match=r"gemm\.fixed"):
-        load_calibration(path)
+        Calibration.load(path)
 
 
 # The fit

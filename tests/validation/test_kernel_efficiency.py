@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dse.blocks.moe import ROUTING_SKEW, busiest_rank, distinct_experts, most_distinct
 from dse.data import hardware_dir
-from dse.measure.fitting import fit
+from dse.measure.laws import fit
 from dse.physics.step import computed_rows
 from dse.schema.dtypes import arithmetic
 from dse.schema.efficiency import Collective, Efficiency, Law, load_efficiency
@@ -100,7 +100,7 @@ def test_rows_8_against_8192_per_backend_fits(chip):
     fits = pd.read_csv(DATA / "gemm_fits.csv")
     file, errors = CHIPS[chip], []
     for row in fits[fits.chip == chip].itertuples():
-        own = Law(row.eff_c, row.eff_b, row.t0_us * 1e-6, row.p, "fitted", "", None, None)
+        own = Law(row.eff_c, row.eff_b, row.t0_us * 1e-6, row.p, "fitted")
         for n, k in [(4096, 4096), (8192, 8192), (4096, 14336), (16384, 8192)]:
             miss = []
             for m in (8, 8192):
@@ -387,7 +387,7 @@ def test_more_work_never_takes_less_time_nor_beats_the_roofline(law, flops, move
 def test_fit_finds_the_constants_that_made_the_points():
     rng = np.random.default_rng(1)
     flops, moved = 10 ** rng.uniform(7, 14, 400), 10 ** rng.uniform(4, 10, 400)
-    truth = Law(0.7, 0.8, 5e-6, 2.0, "fitted", "", None, None)
+    truth = Law(0.7, 0.8, 5e-6, 2.0, "fitted")
     took = seconds(truth, flops, moved, 1e15, 3e12)
     took[:40] *= 3  # a tenth of the rows are off
     points = pd.DataFrame(

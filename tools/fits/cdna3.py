@@ -25,7 +25,7 @@ import pandas as pd
 from scipy.optimize import least_squares
 
 from dse.measure.files import Laws
-from dse.measure.fitting import law, link_law
+from dse.measure.laws import law, link_law
 from tools.fits.kernel_tables import PADDING_ROWS, activations
 
 TIMES = Path(__file__).with_name("cdna3_kernels.csv")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from dse.measure.fitting import law, link_law
+from dse.measure.laws import law, link_law
 
 # Families of the tables' dtypes; w4a16 and w4a8 rows are divided by the 16-bit peak there.
 DTYPE = {

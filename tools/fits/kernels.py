@@ -30,7 +30,7 @@ from dse.measure.files import (
     efficiency_text,
     through_host_text,
 )
-from dse.measure.fitting import fit
+from dse.measure.laws import fit
 from tools.fits import cdna3
 from tools.fits.kernel_tables import BUCKETS_OF, CHIPS, PADDING_ROWS, Chip, Tables
 

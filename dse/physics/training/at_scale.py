@@ -43,7 +43,6 @@ class Conditions:
     storage_bytes_per_s_per_chip: float
     checkpoint_interval_s: float | None = None
     straggler: float = 0.0
-    straggler_distribution: str = "normal"
     input_tokens_per_s: float = np.inf
     sites: float = 1.0
     site_split: str = "data"
@@ -84,9 +83,7 @@ def of_one_site(batch: TrainingBatch, conditions: Conditions) -> TrainingBatch:
 def at_scale(batch: TrainingBatch, metrics: TrainingMetrics, conditions: Conditions) -> Run:
     """(n,) runs around the steps of `metrics`, which are those of `of_one_site`."""
     chips, trained = batch.chips, _trained(of_one_site(batch, conditions), metrics)
-    slowest = straggler_s(
-        metrics.step_s, chips, conditions.straggler, conditions.straggler_distribution
-    )
+    slowest = straggler_s(metrics.step_s, chips, conditions.straggler)
     between = _between_sites(batch, metrics.step_s + slowest, trained, conditions)
     running = metrics.step_s + slowest + between
     delivered = np.full(len(chips), conditions.input_tokens_per_s)

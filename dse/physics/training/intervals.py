@@ -19,7 +19,7 @@ from dse.physics.intervals import UNKNOWN
 from dse.physics.machines import Machines
 from dse.physics.provenance import worst_block_law
 from dse.physics.training.plan import TrainingBatch
-from dse.schema.calibration import KINDS, load_calibration
+from dse.schema.calibration import KINDS, Calibration
 from dse.schema.training_stack import CALIBRATION
 from dse.space.candidates import Floats
 
@@ -35,7 +35,7 @@ Spread = Mapping[str, NDArray[np.float64]]  # class -> (kinds, 2): low, high of 
 def training_spread(path: Path | None = None) -> Spread:
     """Of the shipped file, or of `path`; a factor of two either way where there is none."""
     file = hardware_dir() / CALIBRATION if path is None else path
-    found = load_calibration(file).spread if file.exists() else {}
+    found = Calibration.load(file).spread if file.exists() else {}
     return {
         name: np.array([found.get(name, {}).get(kind, UNKNOWN) for kind in KINDS])
         for name in (RATE, RUN)
@@ -47,7 +47,7 @@ def usual_over_best() -> tuple[float, float, float]:
     """Chip-hours of published pre-training runs over those of the best plan that is found for them
     (`python -m tools.fits.public_runs`): mean, least and most; 1 where no figure is shipped."""
     file = hardware_dir() / CALIBRATION
-    found = load_calibration(file).factors if file.exists() else {}
+    found = Calibration.load(file).factors if file.exists() else {}
     mean, least, most = (found.get(name, 1.0) for name in USUAL)
     return mean, least, most
 

@@ -80,7 +80,6 @@ def _conditions(catalog: Catalog, terms: TrainingTerms) -> Conditions:
         else storage / terms.chips,
         checkpoint_interval_s=terms.checkpoint_interval_s,
         straggler=_or(terms.straggler, 0.0),
-        straggler_distribution=terms.straggler_distribution,
         input_tokens_per_s=_or(terms.input_tokens_per_s, math.inf),
         sites=float(terms.sites),
         site_split=terms.site_split,

@@ -219,6 +219,8 @@ def _document(catalog: Catalog, name: str) -> dict[str, Any]:
         "derived_from": spec.derived_from or None,
         "changes": list(spec.changes),
         "memories": [memory.kind for memory in spec.memories],
+        "memory_bytes": number(spec.capacity_bytes),
+        "memory_bytes_per_s": number(spec.memories[0].bytes_per_s),
         "capacity_kind": spec.capacity_kind,
         "tiers": [asdict(tier) for tier in tiers_of(spec, catalog.tiers).values()],
         "system": system.id,
@@ -349,7 +351,11 @@ def derive_chip(
     changes = list(own.chip.changes)
     rests = []
     if not any(one.startswith("price") for one in changes):
-        rests = [f"Prices are those of {chip}, assumed." if own.prices else "It has no price."]
+        rests = [
+            f"Prices are those of {chip}, assumed."
+            if own.document.data.get("prices")
+            else "It has no price."
+        ]
     return Answer(
         question="chip",
         title=own.chip.id,

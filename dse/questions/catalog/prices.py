@@ -15,8 +15,7 @@ from dse.economics.priced import price_parts, price_tables, rests_on
 from dse.economics.tco import usd_per_chip_hour, with_basis
 from dse.errors import InputError
 from dse.questions.compare.prices import change, moved, price_pairs, price_table
-from dse.schema.own_prices import last_day
-from dse.schema.prices import COMPUTED, PRICE_TIERS, PriceRow, first_day
+from dse.schema.prices import COMPUTED, PRICE_TIERS, PriceRow, first_day, last_day
 
 MEDIAN = (
     "A chip with several prices costs their median, of a provider the newest. It also moves where "

@@ -15,8 +15,8 @@ from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError
 from dse.schema.loader import Lazy, load_yaml
 from dse.schema.model_catalog import load_model, resolve_model
-from dse.schema.own_prices import last_day
 from dse.schema.plan_reader import shipped_plans
+from dse.schema.prices import last_day
 from dse.schema.rediscovery import case_of, load_case, resolve_case, shipped_cases
 from dse.schema.study import chip_files_of, load_study, resolve_space, shipped_spaces
 from dse.study.definition import space_file_of
@@ -120,24 +120,22 @@ def _compared(
         progress(f"{name}: {done:,} of {total:,} shapes served")
 
     if kind == "by chip":
-        from dse.questions.basket.answer import basket
-        from dse.questions.basket.present import basket_answer
+        from dse.questions.compare.basket import basket_answer
 
         study = load_study(resolve_space(str(what[0])), _for(what[0], catalog), law)
-        return basket_answer(basket(study, _for(what[0], catalog), count))
-    from dse.questions.rediscovery import rediscover
-    from dse.questions.rediscovery.present import design_answer, designs_answer
+        return basket_answer(study, _for(what[0], catalog), count)
+    from dse.questions.compare.designs import designs_answer, rediscover
 
     if kind == "model":
         space = _space_of(what[0])
         study = load_study(resolve_space(space), _for(space, catalog), law)
         case = case_of(study, load_model(what[1]))
-        return design_answer(rediscover(case, _for(space, catalog), count))
+        return designs_answer([rediscover(case, _for(space, catalog), count)])
     name = str(what[0]).removeprefix(f"{CASES}/")
     paths = list(shipped_cases().values()) if name == CASES else [resolve_case(name)]
     cases = [load_case(path, law, catalog) for path in paths]
     found = [rediscover(case, catalog, count) for case in cases]
-    return designs_answer(found) if name == CASES else design_answer(found[0])
+    return designs_answer(found)
 
 
 # What each kind of comparison is called in a message.

@@ -28,10 +28,8 @@ from dse.schema.deployed import Served, full
 from dse.schema.dtypes import known_dtypes
 from dse.schema.efficiency import load_efficiency
 from dse.schema.load import Demand, read_demand
-from dse.schema.loader import did_you_mean
 from dse.schema.model import Model, trained_on
 from dse.schema.model_catalog import load_model
-from dse.schema.system import DISTRIBUTIONS
 from dse.schema.tiers import find_tier
 from dse.schema.workloads import DETAILS, check_details
 from dse.space.batches import DOMAIN_AXIS, DRAFT_AXIS, EXPERT_AXES
@@ -70,7 +68,6 @@ def estimate(
     kv_offload: float | None = None,
     offload_tier: str | None = None,
     jitter: str | None = None,
-    jitter_distribution: str | None = None,
     power_cap: str | None = None,
     price_basis: str = "rental_3yr",
     average_load: str | None = None,
@@ -86,7 +83,6 @@ def estimate(
     prefill_workers: int = 1,
     decode_workers: int = 1,
     detail: bool = False,
-    energy_by_batch: bool = False,
     catalog: Catalog | None = None,
     **deployed: Unpack[Served],
 ) -> PointAnswer:
@@ -99,14 +95,14 @@ def estimate(
     `model` is a catalog id, the path of a config.json, or what such a file says; `chip` an id of
     the catalog (the shipped one by default) or the path of a chip file. In their place stand a
     study (what `dse.run` returned, or its folder) and a point of it: its number in front.csv, or
-    start, cheapest, fastest, best, knee; beside them `detail`, `energy_by_batch` and `law` may be
-    given. The other arguments are the options of `dse estimate` and mean the same; `settings` are
-    those of --set, and each of `workloads` has a name, a weight, prompt_tokens and output_tokens,
-    in place of the lengths.
+    start, cheapest, fastest, best, knee; beside them `detail` and `law` may be given. The other
+    arguments are the options of `dse estimate` and mean the same; `settings` are those of --set,
+    and each of `workloads` has a name, a weight, prompt_tokens and output_tokens, in place of the
+    lengths.
 
     With `serving="disaggregated"`, `chip` and the degrees are those of the decode pool, and those
     of the prefill pool begin with `prefill_`. `detail` adds where time, memory, money and energy
-    go, `energy_by_batch` the tokens per joule by requests in flight.
+    go.
 
     A point that is not feasible is an answer: `e.feasible` is False and `e.violations` says why.
     Raises InputError for what cannot be read.
@@ -123,11 +119,11 @@ def estimate(
         found = estimate_again(folder, str(chip), catalog, keep=True, law=law)
         if found.prefill is not None:
             return pools_answer(found)
-        return point_answer(found, detail=detail, by_batch=energy_by_batch)
+        return point_answer(found, detail=detail)
     if serving == "disaggregated":
         return pools_answer(_pools(catalog, flags))
     found = point_of(catalog, flags, keep=True)
-    return point_answer(found, detail=detail, by_batch=energy_by_batch)
+    return point_answer(found, detail=detail)
 
 
 # What an argument of `estimate` is that is not given.
@@ -143,7 +139,7 @@ DEFAULTS: Mapping[str, Any] = {
 
 def _refuse_beside_study(flags: Mapping[str, Any]) -> None:
     """Raises InputError for what a point of a study says by itself."""
-    taken = ("detail", "energy_by_batch", "law")
+    taken = ("detail", "law")
     for name, default in DEFAULTS.items():
         if name not in taken and flags[name] != default:
             raise InputError("a point of a study is given", field=name, accepted=", ".join(taken))
@@ -224,25 +220,16 @@ def _refuse_unused(catalog: Catalog, chip: str) -> None:
         )
 
 
-def jitter_of(jitter: str | None, distribution: str | None) -> tuple[float, str] | None:
-    """(seconds, distribution) of --jitter and --jitter-distribution, None where neither is given.
-    Raises InputError for a distribution that does not exist, or without a mean."""
-    if distribution is not None and distribution not in DISTRIBUTIONS:
-        raise InputError(
-            f"unknown distribution {distribution!r}{did_you_mean(distribution, DISTRIBUTIONS)}",
-            field="--jitter-distribution",
-            accepted=", ".join(DISTRIBUTIONS),
-        )
+def jitter_of(jitter: str | None) -> float | None:
+    """Mean seconds of --jitter, None where it is not given."""
     if jitter is None:
-        if distribution is not None:
-            raise InputError("--jitter is missing", accepted="a mean delay, such as --jitter 10us")
         return None
     mean_s = units.parse(jitter, "s", field="--jitter")
     if mean_s > MOST_JITTER_S:
         raise InputError(
             f"read {jitter!r}", field="--jitter", accepted="at most 1 s, such as 10 us"
         )
-    return mean_s, distribution or DISTRIBUTIONS[0]
+    return mean_s
 
 
 def point_of(
@@ -325,7 +312,7 @@ def point_of(
         price_basis=flags["price_basis"],
         power_cap_w=cap_w,
         keep=keep,
-        jitter=jitter_of(flags["jitter"], flags["jitter_distribution"]),
+        jitter=jitter_of(flags["jitter"]),
         backend_default=backend_default,
         rack=rack,
         law=law if own is None else own.law,

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from dse.answer.answer import Block, Cell, Column, Figure, Notes, Table
 from dse.answer.bars import memory_parts, share_bars
-from dse.answer.numbers import bytes_, plain, power, ratio, share, show, time
+from dse.answer.numbers import bytes_, plain, power, share, show, time
 from dse.physics.intervals import interval
 from dse.physics.ledger import Entry, Ledger
 from dse.problem.evaluate import MEMORY_PARTS, Metrics
-from dse.problem.words import SHORT
-from dse.questions.estimate.energy import BY_BATCH, energy_breakdown
+from dse.questions.estimate.energy import energy_breakdown
 from dse.questions.estimate.point import Estimate
 from dse.record import record
 from dse.schema.calibration import KINDS
@@ -144,32 +143,6 @@ def _energy_notes(found: Mapping[str, Any], joules: float) -> list[str]:
             "This is its own error, and it is cut off."
         )
     return [*notes, f"{show('tokens_per_joule', 1.0 / joules)} output tokens per joule."]
-
-
-def batch_table(rows: Sequence[Mapping[str, Any]]) -> Block:
-    """Tokens per joule against the number of requests in flight."""
-    if not rows:
-        return Notes("Energy by batch", ["Memory does not admit one request."])
-    first, best = rows[0], max(rows, key=lambda row: row["tokens_per_joule"] or 0.0)
-    notes = []
-    if first["tokens_per_joule"]:
-        gain = best["tokens_per_joule"] / first["tokens_per_joule"]
-        notes.append(
-            f"A joule makes most tokens at {best['concurrency']:,} in flight: {ratio(gain, 2)} "
-            f"those of {first['concurrency']}, because all of them share one reading of the "
-            f"weights. Beyond {rows[-1]['concurrency']:,} in flight, requests wait for memory."
-        )
-    return Table(
-        "energy by batch",
-        "Energy by requests in flight",
-        (
-            Column("concurrency", "in flight", "count"),
-            *(Column(name, SHORT[name], name) for name in BY_BATCH),
-            Column("bottleneck", "bound by"),
-        ),
-        rows,
-        notes=notes,
-    )
 
 
 MOST = 8  # operators of a decode step that stand alone in its picture

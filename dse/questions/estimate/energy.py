@@ -1,19 +1,14 @@
-"""Where the joules of one point go, and what a batch does to them."""
+"""Where the joules of one point go."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from dse.catalog import Catalog
 from dse.errors import InputError
-from dse.physics.serving import BOTTLENECKS
-from dse.problem.describe import number
 from dse.problem.evaluate import Metrics
-from dse.problem.mix import evaluate_mix
-from dse.questions.estimate.point import Estimate
 
 # Level -> what it is, in the order of a table: from the multiplier outwards.
 LEVELS = {
@@ -25,15 +20,6 @@ LEVELS = {
     "idle": "drawn with nothing to do",
 }
 MOVEMENT = ("on_chip", "memory", "links", "network")
-LARGEST_BATCH = 65_536
-BY_BATCH = (
-    "output_tokens_per_s_per_chip",
-    "tpot_s",
-    "watts_per_chip",
-    "joules_per_output_token",
-    "tokens_per_joule",
-    "energy_data_movement_share",
-)
 
 
 def energy_breakdown(metrics: Metrics, i: int) -> dict[str, Any] | None:
@@ -81,37 +67,6 @@ def energy_breakdown(metrics: Metrics, i: int) -> dict[str, Any] | None:
         },
         "beyond_the_power": float(energy.beyond[i]),
     }
-
-
-def energy_by_batch(answer: Estimate) -> list[dict[str, Any]]:
-    """The point with 1, 2, 4, ... requests in flight, up to the first number that memory does not
-    admit at once: what each token costs in joules. Raises InputError where requests in flight are
-    not held."""
-    for share in answer.mix:
-        if share.workload.serving not in ("continuous", "static"):
-            raise InputError(
-                f"{share.workload.serving} serving holds no number of requests in flight",
-                field="--energy-by-batch",
-                accepted="--serving continuous or static",
-            )
-    counts = np.exp2(np.arange(int(np.log2(LARGEST_BATCH)) + 1))
-    rows = np.zeros(len(counts), dtype=np.intp)
-    batch = replace(answer.batch[rows], concurrency=counts)
-    metrics = evaluate_mix(batch, answer.mix, answer.machines)
-    table = []
-    for i, count in enumerate(counts):
-        one, _ = metrics.heaviest(i)
-        static = one is metrics and answer.mix[0].workload.serving == "static"
-        if static and metrics.violations["memory_capacity"][i] > 0.0:
-            break
-        if metrics.values["running_requests"][i] < count:
-            break
-        table.append(
-            {"concurrency": int(count)}
-            | {name: number(metrics.values[name][i]) for name in BY_BATCH}
-            | {"bottleneck": BOTTLENECKS[one.performance.detail.bottleneck[i]]}
-        )
-    return table
 
 
 def check_power_cap(catalog: Catalog, chip: str, cap_w: float) -> None:

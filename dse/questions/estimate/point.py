@@ -71,7 +71,7 @@ class Estimate:
     limits: tuple[Limit, ...]
     assumed: tuple[str, ...]
     power_cap_w: float | None = None
-    jitter: tuple[float, str] | None = None
+    jitter: float | None = None
     price: Breakdown | None = None
     load: Load | None = None
     prefill: Estimate | None = None  # the prefill pool, where this is the decode pool alone
@@ -91,7 +91,7 @@ class Estimate:
             cap["power_cap_w"] = self.power_cap_w
         if self.jitter is None:
             return cap
-        return cap | {"jitter_s": self.jitter[0], "jitter_distribution": self.jitter[1]}
+        return cap | {"jitter_s": self.jitter}
 
     def as_json(self, objectives: tuple[str, ...] = ()) -> dict[str, Any]:
         """The document of `dse estimate --json`: the metrics, the `objectives` of a study among
@@ -130,7 +130,7 @@ def estimate(
     limits: tuple[Limit, ...] = (),
     power_cap_w: float | None = None,
     keep: bool = False,
-    jitter: tuple[float, str] | None = None,
+    jitter: float | None = None,
     backend_default: bool = False,
     rack: Rack | None = None,
     law: str | Law = DEFAULT,
@@ -159,7 +159,7 @@ def estimate(
     if jitter is not None:
         from dse.physics.jitter import with_jitter
 
-        machines = with_jitter(machines, *jitter)
+        machines = with_jitter(machines, jitter)
     axes = axes_of(deployment)
     kv = kv_dtype or model.kv_dtype or "bf16"
     batch = batch_of([model], np.zeros(1, dtype=np.intp), [weight_dtype], [kv], axes)
@@ -175,7 +175,7 @@ def estimate(
         name = catalog.chip(chip).backend
         assumed.append(f"backend {name}, the default of {chip}: no --backend was given")
     if jitter is not None:
-        assumed.insert(0, f"{jitter[1]} delays of {jitter[0] * 1e6:g} us in collectives, as given")
+        assumed.insert(0, f"exponential delays of {jitter * 1e6:g} us in collectives, as given")
     running = running_words(
         batch, mix, metrics, lambda other, load: evaluate_mix(other, load, machines, law=law)
     )
@@ -277,7 +277,7 @@ def assumptions(
     sentences += [f"{chip}: no figure for {name}" for name in spec.missing]
     sentences += [f"{system.id}: no figure for {name}" for name in system.missing]
     sentences += price_assumptions(catalog, chip, price_basis)
-    drafts = any(_drafts(share.workload) for share in mix)
+    drafts = any(share.workload.speculation is not None for share in mix)
     texts = _drafting(model.assumed) if drafts else model.assumed
     sentences += [f"{model.name}: {text}" for text in texts]
     if model.training_tokens is None:
@@ -355,11 +355,6 @@ def measured_here(laws: Efficiency, chip: str, kind: str) -> list[str]:
     return sentences
 
 
-def _drafts(load: Workload) -> bool:
-    """Whether a multi-token-prediction module drafts."""
-    return load.speculation is not None and load.speculation.draft_share is None
-
-
 def _drafting(texts: Sequence[str]) -> list[str]:
     """What a model that drafts with such a module assumes: not that this is left out."""
     texts = [text.replace("the multi-token-prediction module and ", "") for text in texts]
@@ -379,9 +374,10 @@ def _unmeasured(mix: Mix, modules: int | None) -> list[str]:
     if any(load.speculation is not None for load in loads):
         parts.append("speculative decoding")
         sentences.append("the acceptance of drafted tokens is as given: nothing predicts it")
-    if any(_drafts(load) for load in loads) and modules == 0:
+    drafted = any(load.speculation is not None for load in loads)
+    if drafted and modules == 0:
         sentences.append("the model has no multi-token-prediction module: nothing is drafted")
-    elif any(_drafts(load) for load in loads):
+    elif drafted:
         has = ", whether or not it has one" if modules is None else ""
         sentences.append(
             "drafts are those of a multi-token-prediction module of one mean layer of the model, "

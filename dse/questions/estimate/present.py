@@ -26,7 +26,6 @@ from dse.problem.words import (
     violation_words,
 )
 from dse.questions.estimate.detail import where_figures
-from dse.questions.estimate.energy import energy_by_batch
 from dse.questions.estimate.point import Estimate
 from dse.record import record
 from dse.schema.metrics import EVERY
@@ -78,9 +77,9 @@ class PointAnswer(Answer):
         return None if found is None else (found[0], found[1])
 
 
-def point_answer(found: Estimate, *, detail: bool = False, by_batch: bool = False) -> PointAnswer:
+def point_answer(found: Estimate, *, detail: bool = False) -> PointAnswer:
     """The answer of one point that kept its entries. `detail` adds where time, memory, money and
-    energy go, `by_batch` tokens per joule by requests in flight."""
+    energy go."""
     estimated = found.as_json()
     document = dict(estimated)
     first, *rest = _lead(estimated)
@@ -94,11 +93,6 @@ def point_answer(found: Estimate, *, detail: bool = False, by_batch: bool = Fals
         more, made = detail_blocks(found, estimated)
         document |= more
         blocks += made
-    if by_batch:
-        from dse.questions.estimate.detail import batch_table
-
-        document["energy_by_batch"] = energy_by_batch(found)
-        blocks.append(batch_table(document["energy_by_batch"]))
     if "price" in estimated:
         blocks += price_tables(estimated["price"])
     if "at_average_load" in estimated:

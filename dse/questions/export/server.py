@@ -287,7 +287,7 @@ def _drafted(answer: Estimate, model: Model, loads: Sequence[Workload], stack: S
     drafts = [drafts_of(answer.batch, load.speculation) for load in loads]
     tokens = max((int(one.tokens[0]) for one in drafts if one is not None), default=0)
     own = model.prediction_layers or model.drafted_by == MTP
-    if tokens and (not own or any(one is not None and one.share is not None for one in drafts)):
+    if tokens and not own:
         reason = "needs the draft model of speculative decoding, which no point names"
         raise refused(stack, reason, "--draft-tokens")
     return tokens

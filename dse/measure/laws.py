@@ -1,0 +1,246 @@
+"""The fit of one law to points of (flops, bytes, seconds), and of one collective to messages; how
+far a law is off on shapes that it never saw, and what misaligned sizes cost.
+
+The shipped efficiency files (`tools.fits.kernels`) and those of `dse calibrate` come from
+these functions alike. The law of every operator:
+
+    seconds = ((flops / (compute * peak))^p + (bytes / (memory * bandwidth))^p)^(1/p) + fixed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import least_squares
+
+from dse.measure.work import HEADS, SIZES, STREAMS, Point
+
+FOLDS = 5
+FEWEST = 6  # points of a fit of four constants
+COLUMNS = (
+    "operator", "dtype", "role", "axis", "m", "n", "k", *HEADS, "elements", "flops", "bytes",
+    "seconds", "spread", "samples",
+)  # fmt: skip
+# Time of a misaligned size over that of its neighbours, above which the table calls it a cliff.
+CLIFF = 1.15
+OPERATIONS = ("all_reduce", "all_gather", "all_to_all")
+TOP_LATENCY_US = {"cuda": 300.0, "cpu": 10_000.0}
+WIRE = {"all_reduce": 2.0, "all_gather": 1.0, "all_to_all": 1.0}  # times (n - 1) / n of the bytes
+
+
+def law(flops, moved, peak, bandwidth, constants):
+    """Seconds (n,) of the law in the module docstring; constants: compute, memory, fixed us, p."""
+    compute, memory, fixed_us, p = constants
+    parts = p * np.log(flops / (compute * peak)), p * np.log(moved / (memory * bandwidth))
+    return np.exp(np.logaddexp(*parts) / p) + fixed_us * 1e-6
+
+
+def fit(
+    points: pd.DataFrame, peak: float, bandwidth: float, top_p: float = 8.0, top_us: float = 300.0
+) -> dict:
+    """Least robust log error with compute, memory <= 1, 0 <= fixed <= `top_us`, 1 <= p <= `top_p`.
+
+    `error` is the weighted median over the points of |predicted / seconds - 1|, joined in
+    quadrature with the median miss of the per-backend fit that a condensed point was read from.
+    """
+    flops, moved, seconds, miss = points[["flops", "bytes", "seconds", "miss"]].to_numpy(float).T
+    kinds = points.groupby("backend").measured.transform("nunique")
+    total = points.groupby(["backend", "measured"]).rows.transform("sum")
+    weight = (points.rows / total / kinds).to_numpy(float)
+
+    def predict(x):
+        return law(flops, moved, peak, bandwidth, x)
+
+    solutions = [
+        least_squares(
+            lambda x: np.sqrt(weight) * np.log(predict(x) / seconds),
+            (0.5, 0.7, 8.0, min(p, (1 + top_p) / 2)),
+            bounds=((0.01, 0.01, 0, 1), (1, 1, top_us, top_p)),
+            loss="soft_l1",
+            f_scale=0.05 * np.sqrt(weight.mean()),
+            x_scale=(0.5, 0.5, 5, 1),
+        )
+        for p in (1.2, 2.5, 5.0)
+    ]
+    best = min(solutions, key=lambda s: round(s.cost, 9)).x
+    x = [float(f"{value:.3g}") for value in best]
+    error = median(np.hypot(predict(x) / seconds - 1, miss), weight)
+    keys = dict(zip(("compute", "memory", "fixed", "p"), x, strict=True))
+    note = ", ".join(sorted(set(points.backend + " " + points.version)))
+    return {**keys, "kind": "fitted", "error": round(error, 3), "note": note}
+
+
+def median(values: np.ndarray, weight: np.ndarray) -> float:
+    """Weighted median of (n,) values."""
+    order = np.argsort(values, kind="stable")
+    share = np.cumsum(weight[order])
+    return float(values[order][np.searchsorted(share, share[-1] / 2)])
+
+
+def link_law(size, wire_s, seconds, miss=0.0, top_us=300.0) -> dict:
+    """Constants of seconds = latency + transfer + ramp sqrt(latency transfer), where transfer =
+    wire_s / fraction, (n,) each, and their median error.
+
+    Messages up to 1 MiB (decode), above 32 MiB (prefill) and between count one third each.
+    """
+    group = pd.Series(np.digitize(size, (1.1 * 2**20, 1.1 * 2**25)))
+    weight = (1 / group.groupby(group).transform("size")).to_numpy()
+
+    def predict(x):
+        latency, transfer = x[0] * 1e-6, wire_s / x[1]
+        return latency + transfer + x[2] * np.sqrt(latency * transfer)
+
+    best = least_squares(
+        lambda x: np.sqrt(weight) * np.log(predict(x) / seconds),
+        (5.0, 0.6, 0.5),
+        bounds=((0, 0.01, 0), (top_us, 1.2, 4)),
+        loss="soft_l1",
+        f_scale=0.1 * np.sqrt(weight.mean()),
+        x_scale=(5.0, 0.2, 0.5),
+    ).x
+    latency, fraction, ramp = (float(f"{value:.3g}") for value in best)
+    ramp = round(ramp, 3)
+    error = median(np.hypot(predict((latency, fraction, ramp)) / seconds - 1, miss), weight)
+    return {"latency": latency, "fraction": fraction, "ramp": ramp, "error": round(error, 3)}
+
+
+def table(points: Sequence[Point]) -> pd.DataFrame:
+    """One row a point: `seconds` is the median of the samples, `spread` the distance between their
+    quartiles over it."""
+    rows = []
+    for point in points:
+        work, samples = point.work, np.array(point.samples)
+        low, middle, high = np.quantile(samples, (0.25, 0.5, 0.75))
+        sizes = dict(zip(SIZES[work.operator], work.sizes, strict=True))
+        rows.append(
+            {
+                "operator": work.operator, "dtype": work.dtype, "role": work.role,
+                "axis": work.axis, **sizes, "flops": work.flops, "bytes": work.bytes,
+                "seconds": middle, "spread": (high - low) / middle, "samples": len(samples),
+            }
+        )  # fmt: skip
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    sizes = [name for name in COLUMNS[4:13] if name in frame]
+    frame[sizes] = frame[sizes].astype("Int64")
+    return frame
+
+
+def reached(points: pd.DataFrame) -> tuple[dict[str, float], dict[str, float]]:
+    """(best operations a second of a GEMM by format, bytes a second by kernel of the memory)."""
+    gemms = points[points.operator == "gemm"]
+    rates = {
+        dtype: float((rows.flops / rows.seconds).max())
+        for dtype in dict.fromkeys(gemms.dtype)
+        for rows in (gemms[gemms.dtype == dtype],)
+    }
+    memory = points[points.operator.isin(tuple(STREAMS))]
+    return rates, dict(zip(memory.operator, memory.bytes / memory.seconds, strict=True))
+
+
+def fits(
+    points: pd.DataFrame,
+    peaks: Mapping[str, float],
+    bandwidth: float,
+    software: str,
+    top_us: float = 300.0,
+) -> list[dict[str, Any]]:
+    """A fit of each operator and format with enough points on its grid: `operator, dtype,
+    timed_shapes, law` (`dse.measure.files`), `fit_error` and `held_out_error`, medians of the miss
+    as a fraction; the second on shapes that the fit was made without. Bandwidth in bytes/s."""
+    found = []
+    grid = points[points.role == "grid"]
+    for (operator, dtype), rows in grid.groupby(["operator", "dtype"], sort=False):
+        if operator in STREAMS or len(rows) < FEWEST or dtype not in peaks:
+            continue
+        ready = rows.assign(rows=1.0, measured=True, miss=0.0, backend="", version=software)
+        constants = fit(ready, peaks[str(dtype)], bandwidth, top_us=top_us)
+        constants["fixed"] = 0.0 if constants["fixed"] < 1e-3 else constants["fixed"]
+        held_out = _held_out(ready, peaks[str(dtype)], bandwidth, top_us)
+        note = f"{len(rows)} points measured here, {software}"
+        if held_out is not None:
+            note += f"; off by {held_out:.3f} (median) on shapes left out of the fit"
+        found.append(
+            {
+                "operator": str(operator), "dtype": str(dtype), "timed_shapes": len(rows),
+                "law": constants | {"note": note}, "fit_error": constants["error"],
+                "held_out_error": held_out, "sample_spread": round(float(rows.spread.median()), 3),
+            }
+        )  # fmt: skip
+    return found
+
+
+def _held_out(points: pd.DataFrame, peak: float, bandwidth: float, top_us: float) -> float | None:
+    """Median miss over all points, each predicted by the fit to the other folds; a fold holds whole
+    shapes (weights, or heads), so that none is known from other row counts."""
+    keys = ["n", "k"] if points.operator.iloc[0] == "gemm" else ["heads", "kv_heads", "head_dim"]
+    shape = points.groupby(keys).ngroup().to_numpy()
+    count = shape.max() + 1
+    if count < 3:
+        return None
+    misses = []
+    for fold in range(min(FOLDS, count)):
+        out = shape % min(FOLDS, count) == fold
+        if (~out).sum() < FEWEST:
+            return None
+        x = fit(points[~out], peak, bandwidth, top_us=top_us)
+        constants = tuple(x[name] for name in ("compute", "memory", "fixed", "p"))
+        rows = points[out]
+        predicted = law(rows.flops.to_numpy(), rows.bytes.to_numpy(), peak, bandwidth, constants)
+        misses.append(np.abs(predicted / rows.seconds.to_numpy() - 1))
+    return round(float(np.median(np.concatenate(misses))), 3)
+
+
+def penalties(points: pd.DataFrame) -> list[dict[str, Any]]:
+    """Time of each misaligned size over the straight line between its aligned neighbours, over the
+    `shapes` that were compared: `operator, dtype, misaligned_axis, misaligned_size, aligned_below,
+    aligned_above`, `time_ratio` (the median, and the `lowest_` and `highest_`), `sample_spread`
+    (that of the three sizes), `alignment` (the largest power of two that divides the size), `cliff`
+    (longer by CLIFF, by more than the samples spread, and for every shape)."""
+    compared: Any = points[points.role != "grid"].to_dict("records")
+    rows = []
+    # Works of a comparison stand together: below, size, above.
+    for below, odd, above in zip(compared, compared[1:], compared[2:], strict=False):
+        if odd["role"] == "misaligned":
+            low, size, high = (int(row[odd["axis"]]) for row in (below, odd, above))
+            slope = (above["seconds"] - below["seconds"]) / (high - low)
+            ratio = odd["seconds"] / (below["seconds"] + (size - low) * slope)
+            noise = max(row["spread"] for row in (below, odd, above))
+            key = (odd["operator"], odd["dtype"], odd["axis"], size, low, high)
+            rows.append((*key, ratio, noise))
+    names = ["operator", "dtype", "misaligned_axis", "misaligned_size", "aligned_below"]
+    names.append("aligned_above")
+    groups = pd.DataFrame(rows, columns=[*names, "ratio", "noise"]).groupby(names, sort=False)
+    found = groups.agg(
+        time_ratio=("ratio", "median"),
+        lowest_time_ratio=("ratio", "min"),
+        highest_time_ratio=("ratio", "max"),
+        sample_spread=("noise", "median"),
+        shapes=("ratio", "size"),
+    ).reset_index()
+    size, above_noise = found["misaligned_size"], (1.0 + found["sample_spread"]).clip(lower=CLIFF)
+    found["alignment"] = size & -size
+    found["cliff"] = (found["time_ratio"] > above_noise) & (found["lowest_time_ratio"] > 1.0)
+    return [{str(k): v for k, v in row.items()} for row in found.round(3).to_dict("records")]
+
+
+def links(rows: pd.DataFrame, link: float, kind: str) -> dict[str, dict[int, dict]]:
+    """Constants of each collective by number of devices; `link`: bytes a second and direction."""
+    out: dict[str, dict[int, dict]] = {}
+    for operation in OPERATIONS:
+        for n in sorted(set(rows.devices)):
+            part = rows[(rows.operation == operation) & (rows.devices == n)]
+            size = part.bytes.to_numpy(float)
+            wire_s = WIRE[operation] * (n - 1) / n * size / link
+            out.setdefault(operation, {})[n] = link_law(
+                size, wire_s, part.seconds.to_numpy(), top_us=TOP_LATENCY_US[kind]
+            )
+    return out
+
+
+def best_rate(rows: pd.DataFrame) -> float:
+    """Most wire bytes a second of any measured collective."""
+    wire = rows.operation.map(WIRE) * (rows.devices - 1) / rows.devices * rows.bytes
+    return float((wire / rows.seconds).max())

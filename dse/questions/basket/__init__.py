@@ -1,1 +1,0 @@
-"""One shape for several chips."""
