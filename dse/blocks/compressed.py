@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from dse.blocks import indexer
 from dse.blocks.attention import paged, seen_by_decode, seen_by_prompt
-from dse.blocks.kind import Attention
-from dse.blocks.operators import ACTIVATION_BYTES, Block, Floats, Operators, Product, Ranks, Role
+from dse.blocks.kind import Attention, project
+from dse.blocks.operators import ACTIVATION_BYTES, Block, Floats, Operators, Ranks, Role
 
 
 def _ratio(block: Block) -> Floats:
@@ -120,14 +120,11 @@ class Compressed(Attention):
         down, query, first, second = self._projections(deployed, block)
         latent, per_latent = block["head_dim"], _ratio(block)
 
-        def gemm(role: Role, label: str, sizes: tuple[Floats, Floats]) -> None:
-            step.gemm(Product(role, label, count, "attention", rows, *sizes))
-
         step.elementwise(Role.NORM, "attention norm", count, 3.0 * rows * step.hidden_size)
-        gemm(Role.PROJECTION, "query and KV down-projection", down)
+        project(step, Role.PROJECTION, "query and KV down-projection", count, down)
         norms = "latent norms, gated sums, rotary embedding"
         step.elementwise(Role.LATENT_NORM, norms, count, 4.0 * rows * down[0])
-        gemm(Role.LATENT_UP, "query up-projection", query)
+        project(step, Role.LATENT_UP, "query up-projection", count, query)
         indexer.add_scores(step, block, block["q_lora_rank"], per_latent)
 
         near = seen_by_prompt(step.prompt_tokens, block["window"])
@@ -149,8 +146,8 @@ class Compressed(Attention):
             prompt_filled=filled,
             decode_filled=filled,
         )
-        gemm(Role.OUTPUT, "attention output, within groups", first)
-        gemm(Role.PROJECTION, "attention output projection", second)
+        project(step, Role.OUTPUT, "attention output, within groups", count, first)
+        project(step, Role.PROJECTION, "attention output projection", count, second)
         step.tensor_all_reduce("attention all-reduce", count)
 
 

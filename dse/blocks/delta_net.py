@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dse.blocks.kind import State
-from dse.blocks.operators import Block, Floats, Operators, Product, Ranks, Role
+from dse.blocks.kind import State, project
+from dse.blocks.operators import Block, Floats, Operators, Ranks, Role
 
 CHUNK = 64.0  # tokens a chunk of the prompt (flash-linear-attention's kernels)
 
@@ -89,13 +89,10 @@ class DeltaNet(State):
         _, value_heads = self._heads(deployed, block)
         inward, decay, gate, out = self._projections(deployed, block)
 
-        def gemm(label: str, times: Floats, sizes: tuple[Floats, Floats]) -> None:
-            step.gemm(Product(Role.PROJECTION, label, times, "attention", rows, *sizes))
-
         step.elementwise(Role.NORM, "attention norm", count, 3.0 * rows * step.hidden_size)
-        gemm("linear attention projections", count, inward)
-        gemm("decay up-projection", count * (decay[1] > 0.0), decay)
-        gemm("gate up-projection", count * (gate[1] > 0.0), gate)
+        project(step, Role.PROJECTION, "linear attention projections", count, inward)
+        for label, sizes in (("decay up-projection", decay), ("gate up-projection", gate)):
+            project(step, Role.PROJECTION, label, count * (sizes[1] > 0.0), sizes)
         self.convolve(step, count * (block["conv_width"] > 0.0), 2.0 * keys + values)
         # A token: the state decayed, read with its key, corrected and read with its query. A chunk:
         # products of queries, keys and values among its tokens (arXiv 2412.06464, section 3.3).
@@ -111,8 +108,7 @@ class DeltaNet(State):
             prefill_flops=6.0 * state + within,
         )
         step.elementwise(Role.ELEMENTWISE, "gated norm", count, 3.0 * rows * values)
-        label = "attention output projection"
-        step.gemm(Product(Role.OUTPUT, label, count, "attention", rows, *out))
+        project(step, Role.OUTPUT, "attention output projection", count, out)
         step.tensor_all_reduce("attention all-reduce", count)
 
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from dse.blocks import indexer
 from dse.blocks.attention import cached, decode_reads, paged, prompt_reads
-from dse.blocks.kind import Attention
-from dse.blocks.operators import ACTIVATION_BYTES, Block, Floats, Operators, Product, Ranks, Role
+from dse.blocks.kind import Attention, project
+from dse.blocks.operators import ACTIVATION_BYTES, Block, Floats, Operators, Ranks, Role
 
 
 def _pair(block: Block) -> Floats:
@@ -141,8 +141,7 @@ class Gqa(Attention):
         computed, filled = deployed.heads(block, "pair", block["head_dim"], block["v_head_dim"])
 
         step.elementwise(Role.NORM, "attention norm", count, 3.0 * rows * hidden)
-        label = "query-key-value projection"
-        step.gemm(Product(Role.PROJECTION, label, count, "attention", rows, qkv, hidden))
+        project(step, Role.PROJECTION, "query-key-value projection", count, (qkv, hidden))
         label = "rotary embedding, cache write"
         step.elementwise(Role.ELEMENTWISE, label, count, 2.0 * rows * qkv)
 
@@ -161,8 +160,7 @@ class Gqa(Attention):
             decode_filled=filled,
             head=computed / 2.0,
         )
-        label = "attention output projection"
-        step.gemm(Product(Role.OUTPUT, label, count, "attention", rows, hidden, out))
+        project(step, Role.OUTPUT, "attention output projection", count, (hidden, out))
         step.tensor_all_reduce("attention all-reduce", count)
 
 

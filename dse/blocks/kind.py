@@ -17,6 +17,7 @@ from dse.blocks.operators import (
     Floats,
     Mixing,
     Operators,
+    Product,
     Ranks,
     Role,
 )
@@ -117,6 +118,13 @@ class Kind(ABC):
     def reaching_layers(self, block: Block) -> Floats:
         """As `full_layers`, those that see the tokens before as sums of several included."""
         return self.full_layers(block)
+
+
+def project(
+    step: Operators, role: Role, label: str, times: Floats, sizes: tuple[Floats, Floats]
+) -> None:
+    """`times` products of every token with a weight of attention of (columns, rows), (n,) each."""
+    step.gemm(Product(role, label, times, "attention", step.rows, *sizes))
 
 
 class NoAttention(Kind):

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from dse.blocks.kind import State
-from dse.blocks.operators import Block, Floats, Operators, Product, Ranks, Role
+from dse.blocks.kind import State, project
+from dse.blocks.operators import Block, Floats, Operators, Ranks, Role
 
 CHUNK = 256.0  # tokens a chunk of the prompt (mamba_ssm's default)
 
@@ -75,15 +75,12 @@ class Mamba(State):
         inward, small, step_up, out = self._projections(deployed, block)
         state = inner * block["state_size"]
 
-        def gemm(label: str, times: Floats, sizes: tuple[Floats, Floats]) -> None:
-            step.gemm(Product(Role.PROJECTION, label, times, "attention", rows, *sizes))
-
         step.elementwise(Role.NORM, "state space norm", count, 3.0 * rows * step.hidden_size)
-        gemm("state space projections", count, inward)
+        project(step, Role.PROJECTION, "state space projections", count, inward)
         self.convolve(step, count, inner + shared)
         has_rank = count * (first > 0.0)
-        gemm("time step, B and C", has_rank, small)
-        gemm("time step up-projection", has_rank, step_up)
+        project(step, Role.PROJECTION, "time step, B and C", has_rank, small)
+        project(step, Role.PROJECTION, "time step up-projection", has_rank, step_up)
         # Mamba-2 in chunks: C B^T a group, its product with the inputs, the states in and out
         # (arXiv 2405.21060, section 6). Mamba-1 scans, 9 operations an element of the state.
         chunked = 4.0 * state + CHUNK * (shared + 2.0 * inner)
@@ -97,8 +94,7 @@ class Mamba(State):
             prefill_flops=np.where(first > 0.0, 9.0 * state, chunked),
         )
         step.elementwise(Role.ELEMENTWISE, "gated norm", count, 3.0 * rows * inner)
-        label = "state space output projection"
-        step.gemm(Product(Role.OUTPUT, label, count, "attention", rows, *out))
+        project(step, Role.OUTPUT, "state space output projection", count, out)
         step.tensor_all_reduce("state space all-reduce", count)
 
 

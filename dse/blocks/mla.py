@@ -17,8 +17,8 @@ import numpy as np
 
 from dse.blocks import indexer
 from dse.blocks.attention import paged, seen_by_decode, seen_by_prompt
-from dse.blocks.kind import Attention
-from dse.blocks.operators import ACTIVATION_BYTES, Block, Floats, Operators, Product, Ranks, Role
+from dse.blocks.kind import Attention, project
+from dse.blocks.operators import ACTIVATION_BYTES, Block, Floats, Operators, Ranks, Role
 
 
 def _latent(block: Block) -> Floats:
@@ -119,15 +119,12 @@ class Mla(Attention):
         computed, prompt_filled = deployed.heads(block, "prompt", *sizes)
         absorbed, decode_filled = deployed.heads(block, "decode", latent, block["kv_lora_rank"])
 
-        def gemm(role: Role, label: str, sizes: tuple[Floats, Floats]) -> None:
-            step.gemm(Product(role, label, count, "attention", rows, *sizes))
-
         step.elementwise(Role.NORM, "attention norm", count, 3.0 * rows * step.hidden_size)
-        gemm(Role.PROJECTION, "query and KV down-projection", down)
+        project(step, Role.PROJECTION, "query and KV down-projection", count, down)
         label = "latent norms, rotary embedding"
         step.elementwise(Role.LATENT_NORM, label, count, 4.0 * rows * down[0])
-        gemm(Role.LATENT_UP, "query up-projection", query)
-        gemm(Role.LATENT_UP, "KV up-projection", kv)
+        project(step, Role.LATENT_UP, "query up-projection", count, query)
+        project(step, Role.LATENT_UP, "KV up-projection", count, kv)
         flops = step.prefill_rows * step.prompt_tokens * heads * computed
         context = step.context
         if "index_topk" in block.sizes:
@@ -138,9 +135,8 @@ class Mla(Attention):
             flops = np.where(topk > 0.0, np.minimum(flops, chosen), flops)
             context = seen_by_decode(context, topk)
         if "output_gate" in block.sizes:
-            gated, label = count * (block["output_gate"] > 0.0), "attention output gate"
-            width, hidden = out[1], step.hidden_size
-            step.gemm(Product(Role.SIDE, label, gated, "attention", rows, width, hidden))
+            gated = count * (block["output_gate"] > 0.0)
+            project(step, Role.SIDE, "attention output gate", gated, (out[1], step.hidden_size))
         read = step.decode_rows * context
         self.attend(
             step,
@@ -153,7 +149,7 @@ class Mla(Attention):
             prompt_filled=prompt_filled,
             decode_filled=decode_filled,
         )
-        gemm(Role.OUTPUT, "attention output projection", out)
+        project(step, Role.OUTPUT, "attention output projection", count, out)
         step.tensor_all_reduce("attention all-reduce", count)
 
 

@@ -8,7 +8,7 @@ shapes, so that their mean waste is in them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +23,7 @@ from dse.rules.divide import VOCABULARY_MULTIPLE
 from dse.rules.efficiency import best_tile
 from dse.rules.families import Family
 from dse.rules.formats import MX, mx_padding
-from dse.rules.kinds import Finding, Rule, rule_of, whole
+from dse.rules.kinds import Finding, Rule, rule_of, said, whole
 from dse.schema.dtypes import CODE
 from dse.space.candidates import CandidateBatch, Floats
 
@@ -123,6 +123,14 @@ def _share(seconds: Iterable[Floats], step: NotedStep) -> Floats:
     return total / step.seconds
 
 
+def _shares(steps: Steps, seconds: Callable[[Judged], Floats]) -> tuple[Floats, Floats]:
+    """(prefill, decode): `seconds` of all products as a share of each step, (n,)."""
+    return (
+        _share(map(seconds, steps.prefill_gemms), steps.prefill),
+        _share(map(seconds, steps.decode_gemms), steps.decode),
+    )
+
+
 def _entry_s(step: NotedStep, role: Role) -> Floats:
     total = np.zeros(step.deployed.n)
     assert step.ledger.entries is not None
@@ -152,8 +160,7 @@ def wastes(steps: Steps) -> Iterator[Finding]:
 
 
 def _alignment(steps: Steps) -> Iterator[Finding]:
-    prefill = _share((one.gemm.cliff_s for one in steps.prefill_gemms), steps.prefill)
-    decode = _share((one.gemm.cliff_s for one in steps.decode_gemms), steps.decode)
+    prefill, decode = _shares(steps, lambda one: one.gemm.cliff_s)
     none = np.zeros(len(prefill))
     formats = steps.batch.weight_dtype.values()
     sixteen = all((code == CODE["bf16"]).all() for code in formats)
@@ -174,8 +181,7 @@ def _alignment(steps: Steps) -> Iterator[Finding]:
 
 
 def _padded(steps: Steps, rule: Rule) -> Finding:
-    prefill = _share((one.gemm.padding_s for one in steps.prefill_gemms), steps.prefill)
-    decode = _share((one.gemm.padding_s for one in steps.decode_gemms), steps.decode)
+    prefill, decode = _shares(steps, lambda one: one.gemm.padding_s)
 
     def words(i: int) -> str:
         worst = max(steps.prefill_gemms, key=lambda one: float(one.gemm.padding_s[i]))
@@ -212,8 +218,7 @@ def _tiles(steps: Steps) -> Finding:
 
 def _few_rows(steps: Steps) -> Finding:
     side = steps.filling.matrix_unit or 1.0
-    prefill = _share((one.added_s for one in steps.prefill_gemms), steps.prefill)
-    decode = _share((one.added_s for one in steps.decode_gemms), steps.decode)
+    prefill, decode = _shares(steps, lambda one: one.added_s)
 
     def words(i: int) -> str:
         rows = min(float(one.gemm.rows[i]) for one in steps.decode_gemms)
@@ -300,7 +305,7 @@ def _predicted(steps: Steps) -> Iterator[Finding]:
     yield Finding(
         PADDING,
         batch.vocab_size % VOCABULARY_MULTIPLE > 0.0,
-        lambda i: f"vocabulary of {whole(batch.vocab_size[i])} held as {whole(held[i])}",
+        said("vocabulary of {} held as {}", batch.vocab_size, held),
         shares[0],
         shares[1],
         predicted=True,
@@ -339,11 +344,4 @@ def added_share(steps: Steps) -> tuple[Floats, Floats]:
 
 def misaligned_share(steps: Steps) -> tuple[Floats, Floats]:
     """(prefill, decode): what padding and misaligned widths take of each predicted step, (n,)."""
-    prefill, decode = (
-        _share((one.gemm.cliff_s + one.gemm.padding_s for one in judged), step)
-        for judged, step in (
-            (steps.prefill_gemms, steps.prefill),
-            (steps.decode_gemms, steps.decode),
-        )
-    )
-    return prefill, decode
+    return _shares(steps, lambda one: one.gemm.cliff_s + one.gemm.padding_s)

@@ -74,7 +74,7 @@ def test_the_blocks_of_qwen3():
         "--json",
     ).json()
     assert "192, no multiple of 128" in document["answer"]
-    assert document["nearest"][0]["changes"] == "expert_parallel 1 -> 4"
+    assert document["nearest"][0]["shape_changes"] == "expert_parallel 1 -> 4"
     proposed = [
         "check",
         "qwen3-30b-a3b",

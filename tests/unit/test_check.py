@@ -170,7 +170,7 @@ def test_strides_are_noted_on_the_generation_that_the_vendor_names():
     ],
 )
 def test_proposals(model: str, chip: str, dtype: str | None, tp: int, change: str):
-    assert change in [row["changes"] for row in check(model, chip, dtype, tp=tp)["nearest"]]
+    assert change in [row["shape_changes"] for row in check(model, chip, dtype, tp=tp)["nearest"]]
 
 
 def test_proposals_of_the_misaligned_width_are_its_measured_neighbours():
@@ -194,7 +194,7 @@ def test_proposals_pass_the_rules_and_waste_less(name: str, chip: str, degrees: 
     by at most half."""
     shape = load_model(name)
     for row in check(shape, chip, **degrees)["nearest"]:
-        pairs = [words.split() for words in row["changes"].replace(",", "").split("; ")]
+        pairs = [words.split() for words in row["shape_changes"].replace(",", "").split("; ")]
         sizes = {key: int(after) for key, _, _, after in pairs}
         assert len(sizes) <= 3
         for key, before, _, after in pairs:

@@ -302,7 +302,7 @@ def _rules(found: Sequence[Finding], stacks: Sequence[str], bound: set[str]) -> 
         "severity": [one.rule.severity for one in found],
         "found": [one.words(0) for one in found],
         "says": [one.rule.says for one in found],
-        "binds": [one.rule.name in bound for one in found],
+        "refuses": [one.rule.name in bound for one in found],
         "refused_by": [", ".join(names) or None for names in by],
         "prefill_share": [None if one.prefill is None else float(one.prefill[0]) for one in found],
         "decode_share": [None if one.decode is None else float(one.decode[0]) for one in found],
@@ -319,7 +319,7 @@ def _steps(steps: Steps | None) -> dict[str, Any]:
     both = ((steps.prefill, steps.prefill_gemms), (steps.decode, steps.decode_gemms))
     return {
         "phase": PHASES,
-        "rows": [float(step.rows[0]) for step, _ in both],
+        "step_rows": [float(step.rows[0]) for step, _ in both],
         "seconds": [float(seconds[0]) for seconds in (steps.prefill_s, steps.decode_s)],
         "gemm_share": [
             sum(float(one.gemm.seconds[0]) for one in judged) / float(step.seconds[0])
@@ -339,7 +339,13 @@ SHOWN = {
     "tiles": (*_LOST, "alignment_efficiency", "tile_efficiency", "wave_efficiency"),
     "matrix_unit": (*_LOST, "tile_efficiency", "row_efficiency"),
 }
-NEAREST = ("changes", "parameters_share", "loss_nats", "prefill_step_share", "decode_step_share")
+NEAREST = (
+    "shape_changes",
+    "parameters_share",
+    "loss_nats",
+    "prefill_step_share",
+    "decode_step_share",
+)
 
 
 def _products(steps: Steps) -> dict[str, list[Any]]:

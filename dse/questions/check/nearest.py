@@ -142,9 +142,9 @@ def changed(batch: CandidateBatch, own: Mapping[str, float], table: Deployments)
 
 def nearest(subject: Subject) -> dict[str, Any]:
     """Columns of the best few shapes that every stack accepts and that waste less, the nearest
-    first: `changes` in words, the sizes that any of them changes, and what that does to parameters,
-    loss (None where no law knows it) and the steps (None where no step has a time). Nothing where
-    there are none."""
+    first: `shape_changes` in words, the sizes that any of them changes, and what that does to
+    parameters, loss (None where no law knows it) and the steps (None where no step has a time).
+    Nothing where there are none."""
     possible = moves(subject)
     own = {name: value for name, (value, _) in possible.items()}
     sets = [
@@ -192,7 +192,7 @@ def nearest(subject: Subject) -> dict[str, Any]:
     metrics = subject.metrics(batch[np.array([0, *chosen])])
     loss = None if metrics is None else metrics.values["predicted_loss"]
     columns: dict[str, Any] = {
-        "changes": [
+        "shape_changes": [
             "; ".join(f"{name} {pair[0]:,} -> {pair[1]:,}" for name, pair in changes(i).items())
             for i in chosen
         ],
