@@ -115,13 +115,9 @@ def _version() -> str:
 def _on_cluster(client: Any, work: Callable[[A], B], items: Iterable[A], most: int) -> Iterator[B]:
     """At most `most` tasks in flight. The work itself is the result of a task, so that the
     scheduler can make it again where the worker that had it is lost."""
-    # The extra [cluster].
-    import cloudpickle  # noqa: PLC0415 # pyright: ignore[reportMissingImports]
-    from distributed import (  # noqa: PLC0415 # pyright: ignore[reportMissingImports]
-        CancelledError,
-        KilledWorker,
-    )
-
+    # of the extra [cluster]
+    distributed, cloudpickle = map(importlib.import_module, ("distributed", "cloudpickle"))
+    lost = distributed.CancelledError, distributed.comm.CommClosedError
     items = iter(items)
     waiting: deque[Any] = deque()
     try:
@@ -132,8 +128,8 @@ def _on_cluster(client: Any, work: Callable[[A], B], items: Iterable[A], most: i
             if not waiting:
                 return
             yield waiting.popleft().result()
-    except (CancelledError, KilledWorker, OSError) as error:
-        said = str(error) if isinstance(error, KilledWorker) else "the scheduler is lost"
+    except (*lost, distributed.KilledWorker) as error:
+        said = "the scheduler is lost" if isinstance(error, lost) else str(error)
         raise StorageError(
             f"--cluster: work was interrupted: {said}; what a study has stored is kept, run it "
             "again to go on"
