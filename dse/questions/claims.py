@@ -308,7 +308,7 @@ class _Named:
 # The arguments that name something of the catalog, and what those of a type admit.
 NAMED: Mapping[str, Kind] = {
     "model": _Named(load_model),
-    **dict.fromkeys(("chip", "chips", "prefill_chip", "before", "after"), _Named(_chip)),
+    **dict.fromkeys(("chip", "prefill_chip", "before", "after"), _Named(_chip)),
 }
 KIND_OF: Mapping[str, Kind] = {
     "int": Whole(),

@@ -68,8 +68,8 @@ def space_of_model(
     catalog: Catalog | None = None,
     **deployed: Unpack[Choices],
 ) -> dict[str, Any]:
-    """A space of the deployments of a model on one chip or several, for `dse.whatif`, `dse.risk`
-    and `dse.run`.
+    """A space of the deployments of a model on one chip or several, for `dse.whatif` and
+    `dse.run`.
 
         dse.whatif(dse.space_of_model("llama-3-70b", ["h100_sxm", "mi300x"], tp=8))
 

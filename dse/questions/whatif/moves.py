@@ -385,12 +385,13 @@ def sensitivities(stand: Stand, progress: Progress = lambda text: None) -> Part:
         f"For each input, by how many percent the {objective} changes, deployed anew.",
     )
     shown = [
-        {**row, "bends": "~" if _bends(row) else None}
+        {**row, "bends": "~" if _bends(row) else ""}
         for row in rows
         if row["elasticity"] is None
         or any(abs(row[key] or 0.0) >= 5e-3 for key in (*ELASTICITIES, *ENDS))
     ]
-    columns = ("input", "words", *ELASTICITIES, "bends", *ENDS)
+    bends = ("bends",) if any(row["bends"] for row in shown) else ()
+    columns = ("input", "words", *ELASTICITIES, *bends, *ENDS)
     caption = f"Elasticities of the {objective}, strongest first"
     note = f"~ a step or a bend lies near: 10% say otherwise than 1% does. {how}"
     first = ("input", *ENDS)

@@ -549,11 +549,12 @@ def _equals(facts: Json) -> list[Block]:
     """A bar for each chip, the table, and from which figure watts follow."""
     kind, metric, rows = facts["kind"], facts["metric"], facts["rows"]
     caption = f"At equal {kind}: {level_words(kind, facts['level'])}"
-    notes = []
+    said = []
     if facts["level_is_the_winners"]:
-        notes.append("The level is that of the winner, for the demand or of ten deployments.")
+        said.append("The level is that of the winner, for the demand or of ten deployments.")
     if facts["without"]:
-        notes.append(f"No deployment: {', '.join(facts['without'])}.")
+        said.append(f"No deployment: {', '.join(facts['without'])}.")
+    notes = [" ".join(said)] if said else []
     shown = [
         {**cells(row["point"]), metric: row["value"], "chip": row["chip"]}
         | {"over_best": row["over_best"], "deployments": row["deployments"]}
@@ -576,7 +577,7 @@ def _equals(facts: Json) -> list[Block]:
     )
     blocks: list[Block] = [
         picture,
-        of_rows(f"equal_{kind}", caption, shown, ("chip", *keys), " ".join(notes), first=first),
+        of_rows(f"equal_{kind}", caption, shown, ("chip", *keys), *notes, first=first),
     ]
     drawn = [row["draw"] | {"chip": row["chip"]} for row in rows if row["draw"]]
     for one in drawn:

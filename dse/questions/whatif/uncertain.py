@@ -12,7 +12,7 @@ import numpy as np
 
 from dse.answer.answer import Answer, Block, Commands, Opening, table_of
 from dse.answer.frames import bar_chart, of_rows
-from dse.answer.numbers import number, percent, priced, share, show, tenths
+from dse.answer.numbers import number, percent, priced, share, tenths
 from dse.answer.plots import scaled
 from dse.catalog import Catalog
 from dse.economics.price_spread import PriceSpread, price_spreads
@@ -43,7 +43,7 @@ from dse.study.regret import Uncertain, draw, measure_next, robustness
 QUALITY = ("predicted_loss", "dense_equivalent_parameters")
 LEARNED = ("chance_saved", "expected_regret_saved", "changes_choice")
 NAMED = 8  # chips that are left out for one reason and named
-SHOWN = 6  # measurements, and choices of the first screen
+SHOWN = 4  # measurements
 BY_TORCH = ("NVIDIA", "AMD")  # whose chips PyTorch reaches as `dse calibrate` needs
 BINS, FARTHEST = 40, math.log(4.0)  # of the margin, as a logarithm
 MEANING = (
@@ -405,16 +405,20 @@ def _share(regret: float | None) -> str:
 
 def _tables(found: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[Block]:
     metric = found["objective"]
-    ends = [[show(metric, end) for end in row["interval"]] for row in rows]
+    ends = ((f"{metric}.low", 0), (f"{metric}.high", 1))
     shown = [
-        {**row, metric: row["predicted"], "between": " to ".join(end)}
+        {**row, "deployed": row["words"], metric: row["predicted"]}
         | {"worst_regret_at_ends": row["worst_regret"]}
-        for row, end in zip(rows, ends, strict=True)
+        | {key: row["interval"][k] for key, k in ends}
+        for row in rows
     ]
-    keys = ("words", "efficiency", metric, "between", "chance_first", "expected_regret")
-    more = ("regret_95", "worst_regret_at_ends", "chance_misses_limits")
+    keys = ("deployed", "efficiency", metric, "chance_first", "expected_regret", "regret_95")
+    more = ("worst_regret_at_ends", "chance_misses_limits")
     caption = "Choices, the one most often first on top"
-    blocks: list[Block] = [of_rows("choices", caption, shown, (*keys, *more), MEANING)]
+    every = (*keys, *more, *(key for key, _ in ends))
+    note = MEANING.partition(". ")[0]
+    table = of_rows("choices", caption, shown, every, f"{note}.", shown=(*keys, *more))
+    blocks: list[Block] = [table]
     if learn := found["measure_next"]:
         wrong = learn[0]["chance_wrong_now"]
         few = [{**row, "learn": row["words"]} for row in learn[:SHOWN]]

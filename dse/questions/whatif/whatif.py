@@ -43,7 +43,6 @@ from dse.questions.whatif.solve import Part, counted, load_of, stand_of, words
 from dse.questions.whatif.ties import KINDS, break_even, equal, racks_held, read_level
 from dse.questions.whatif.uncertain import uncertain_answer
 from dse.schema.calibration import KINDS as KNOWN
-from dse.schema.costs import BASIS as OWNED
 from dse.schema.deployed import CHOICE_FIELDS, PREFILL_FIELDS
 from dse.schema.load import demand_words
 from dse.schema.loader import did_you_mean
@@ -307,7 +306,7 @@ def _answer(subject: Subject, given: Json, progress: Callable[[str], None]) -> A
     }
     changed = [change for some in named.values() for change in some]
     changed += [steps[0] for steps in sweeps]
-    document["notes"] = [*subject.notes, *_notes(subject, changed, list(kinds))]
+    document["notes"] = [*subject.notes, *_notes(subject, changed)]
     chosen = _recommended(document)
     document["assumed"] = _rests_on(subject, chosen)
     catalog, chips = on_terms(subject.catalog, study), dict.fromkeys(p["chip"] for p in chosen)
@@ -449,7 +448,7 @@ def _demand_words(document: Json) -> list[str]:
     return [f"{said}, takes {', '.join(takes)}: {paid}; each is {busy}."]
 
 
-def _notes(subject: Subject, changed: Sequence[Change], equal: Sequence[str]) -> list[str]:
+def _notes(subject: Subject, changed: Sequence[Change]) -> list[str]:
     """What a reader must know of prices with and without a demand."""
     problem, notes = subject.problem, []
     arrive = any(share.workload.serving == POISSON for share in problem.mix)
@@ -465,20 +464,9 @@ def _notes(subject: Subject, changed: Sequence[Change], equal: Sequence[str]) ->
             "always busy, and the change is what a demand adds to them"
         )
     if problem.demand is not None:
-        notes.append(
-            "deployments are bought until the peak of the demand is served, and paid around the "
-            "clock; prices of tokens are dollars paid over the tokens of the average"
-        )
         notes.append(_servers(problem))
-        if problem.study.price_basis == OWNED:
-            notes.append("of owned chips that wait, the electricity that depends on load is saved")
         if arrive:
             notes.append("each deployment gets the arrivals of the study, and no more at the peak")
-    if set(equal) & {"power", "chips", "racks"}:
-        notes.append(
-            "--equal counts chips as deployments take them; dse fleet counts the servers and racks "
-            "that are bought and rented whole"
-        )
     return notes
 
 
