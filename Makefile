@@ -2,13 +2,18 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: study test test-extra lint setup
+.PHONY: study test quick test-extra lint setup
 
 study: setup
 	$(BIN)/dse run quickstart --out studies/quickstart
 
 test: setup lint
 	$(BIN)/python -m pytest -q -n auto --dist loadfile -m "not extra"
+
+# While working: some tests of every room, in a minute and a half on two cores.
+quick: setup
+	$(BIN)/ruff check -q . && $(BIN)/ruff format -q --check .
+	$(BIN)/python -m pytest -q -n auto --dist loadfile -m "not extra" @tests/quick.txt
 
 test-extra: setup
 	./tests/extra/install.sh

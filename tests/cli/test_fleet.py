@@ -432,13 +432,12 @@ def test_a_percentile_of_random_arrivals_holds_at_the_rate_that_is_used(tmp_path
 def test_random_arrivals_never_serve_more_than_a_steady_load(tmp_path: Path, model: str):
     """Whatever the percentile, and the fewer the rarer it is."""
     text = PLAN.replace("llama-3-8b", model).replace("ttft: 1 s", "ttft: 300 ms")
+    text = text.replace("  - chip: mi300x\n", "")
     rates = []
     for line in ("", "percentile: 50\n    ", "percentile: 90\n    ", "percentile: 99\n    "):
         said = dse("fleet", written(tmp_path, text.replace("tpot:", line + "tpot:")), "--json")
         options = json.loads(said.out)["options"]
-        rates.append(
-            {row["on"]: row["requests_per_s"] for row in options if row["on"].endswith("h100_sxm")}
-        )
+        rates.append({row["on"]: row["requests_per_s"] for row in options})
     for more, fewer in itertools.pairwise(rates):
         for on in more.keys() & fewer.keys():
             assert fewer[on] <= more[on] * (1.0 + 1e-9)

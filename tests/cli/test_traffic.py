@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,13 +18,13 @@ import pytest
 from tests.cli.conftest import dse, fits, on_page, sheets, unmarked
 
 
-@pytest.fixture
-def requests(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def requests(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ten minutes of random requests, more of them in the middle."""
     rng = np.random.default_rng(0)
     time = np.sort(rng.triangular(0.0, 300.0, 600.0, 2_000))
     prompt, output = rng.integers(50, 3_000, 2_000), rng.integers(5, 400, 2_000)
-    path = tmp_path / "requests.csv"
+    path = tmp_path_factory.mktemp("trace") / "requests.csv"
     rows = "".join(f"{t:.3f},{p},{o}\n" for t, p, o in zip(time, prompt, output, strict=True))
     path.write_text(f"time,prompt,output\n{rows}", "utf-8")
     return path
@@ -31,6 +32,13 @@ def requests(tmp_path: Path) -> Path:
 
 ASK = ("fleet", "--model", "llama-3-8b", "--chip", "h100_sxm,mi300x", "--tpot-limit", "40ms")
 LENGTHS = ("--prompt-tokens", 1024, "--output-tokens", 256)
+
+
+@pytest.fixture(scope="module")
+def answered(requests: Path) -> tuple[dict[str, Any], Path]:
+    """The document of a fleet for the trace, and the folder of its files."""
+    out = requests.parent / "fleet"
+    return dse(*ASK, "--trace", requests, "--json", "--out", out).json(), out
 
 
 def test_the_answer_comes_first_and_fits_the_console(requests: Path) -> None:
@@ -42,8 +50,8 @@ def test_the_answer_comes_first_and_fits_the_console(requests: Path) -> None:
     assert fits(said.out, 100)
 
 
-def test_the_document_holds_fleet_and_classes(requests: Path) -> None:
-    found = dse(*ASK, "--trace", requests, "--json").json()
+def test_the_document_holds_fleet_and_classes(answered: tuple[dict[str, Any], Path]) -> None:
+    found, _ = answered
     best, asked = found["fleets"][0], found["demand"][0]
     assert best["ttft_percentile_s"] <= asked["ttft_s"] == 2.0
     assert best["tpot_s"] <= asked["tpot_s"] == 0.04
@@ -64,8 +72,9 @@ def test_a_rate_or_tokens_in_place_of_a_trace() -> None:
 
 
 def test_a_window_that_most_do_not_exceed_asks_for_less(requests: Path) -> None:
+    ask = ("fleet", "--model", "llama-3-8b", "--chip", "h100_sxm", "--lengths", 1, "--json")
     busy = [
-        dse(*ASK, "--trace", requests, "--windows", share, "--json").json()["demand"][0]
+        dse(*ask, "--trace", requests, "--windows", share).json()["demand"][0]
         for share in (1.0, 0.5)
     ]
     assert busy[0]["requests_per_s"]["busy"] > busy[1]["requests_per_s"]["busy"]
@@ -89,9 +98,8 @@ def test_a_fleet_serves_at_least_what_it_is_sized_for() -> None:
     assert used(more) > used(one)
 
 
-def test_the_files_say_what_the_document_says(requests: Path, tmp_path: Path) -> None:
-    out = tmp_path / "fleet"
-    found = dse(*ASK, "--trace", requests, "--json", "--out", out).json()
+def test_the_files_say_what_the_document_says(answered: tuple[dict[str, Any], Path]) -> None:
+    found, out = answered
     written = json.loads((out / "fleet.json").read_text("utf-8"))
     assert {name: written[name] for name in found} == found
     rows = list(csv.DictReader((out / "fleet.csv").read_text("utf-8").splitlines()))
