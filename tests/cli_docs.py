@@ -52,7 +52,10 @@ def _members(
     """A command and those inside it."""
     found = [(path, command)]
     if isinstance(command, click.Group):
-        for name, member in command.commands.items():
+        context = click.Context(command, info_name=path[-1])
+        for name in command.list_commands(context):
+            member = command.get_command(context, name)
+            assert member is not None
             found += _members((*path, name), member)
     return found
 

@@ -7,7 +7,7 @@ Everything is a table of `dse.space.deployments`, a row for each point, with the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +39,7 @@ DIVIDED = (
     "redundant_experts",
 )
 RATE, USD = "output_tokens_per_s_per_chip", "usd_per_million_total_tokens"
+SAME_RATE = 0.01  # rates that differ by less count as equal: the smaller instance is named
 FINE = 8  # steps between two powers of two of the requests in flight, and between two of these
 SMALL = 16  # chips: up to this size instances are evaluated together, as small tables cost more
 Progress = Callable[[str], None]
@@ -234,3 +235,37 @@ def _why_not(table: Deployments, of: Evaluated, rows: NDArray[np.intp]) -> str:
         f"memory: at best a chip needs {1.0 + of.memory[best]:.3g} x what it has "
         f"(tensor {table['tensor_parallel'][best]}, pipeline {table['pipeline_parallel'][best]})"
     )
+
+
+def replication(
+    subject: Subject, within: Deployments, demand: int
+) -> tuple[Mapping[str, Any], int | None]:
+    """`demand` chips as many instances of each size within the limits, those left over paid for;
+    and the size past which replication wins: the smallest whose tokens per second come within 1%
+    of the most, chips that whole instances leave idle counted. None where no size keeps the
+    limits."""
+    if not len(within):
+        return {}, None
+    chips = within.chips
+    used = np.where(chips <= demand, demand // chips * chips / demand, 1.0)
+    rates = used * within[RATE]
+    best = int(chips[np.flatnonzero(rates >= (1.0 - SAME_RATE) * rates.max())[0]])
+    kept = within.take(chips <= demand)
+    count = demand // kept.chips
+    table = kept.take(np.arange(len(kept)))
+    table = Deployments({axis: table[axis] for axis in DIVIDED})
+    load = kept["concurrency"] * count
+    of = evaluated(subject, table, load.astype(np.float64), replicas=count.astype(np.float64))
+    most = within[RATE][chips <= demand].max(initial=0.0)
+    columns = {
+        "chips": kept.chips,
+        "replicas": count,
+        "idle_chips": demand % kept.chips,
+        "output_tokens_per_s": of.output_tokens_per_s,
+        USD: of.usd * (demand / (count * kept.chips)),
+        "tpot_s": of.tpot_s,
+        "ttft_s": of.ttft_s,
+        "concurrency": load,
+        "of_best": of.output_tokens_per_s / (demand * most),
+    }
+    return columns, best

@@ -104,7 +104,7 @@ VERBS = {
     "fewest_chips": "estimate --fit",
     "rack_bounds": "catalog racks show",
 }
-FLAGS = {"chips": "--chip", "only_memory": "--memory", "settings": "--set"}
+FLAGS = {"only_memory": "--memory", "settings": "--set"}
 POSITIONAL = {
     "train": "model",
     "check": "model",
@@ -415,7 +415,8 @@ def command(name: str, arguments: Arguments) -> str:
         return ""
     words = ["dse", *VERBS.get(name, name).split()]
     for key, value in sorted(arguments.items(), key=lambda item: item[0] != POSITIONAL.get(name)):
-        flags = [FLAGS.get(key, f"--{key.replace('_', '-')}")]
+        key_flag = "--chip" if (name, key) == ("whatif", "chips") else FLAGS.get(key)
+        flags = [key_flag or f"--{key.replace('_', '-')}"]
         for item in value if isinstance(value, list) else (value,):
             if key == POSITIONAL.get(name):
                 words.append(str(item))

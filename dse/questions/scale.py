@@ -49,6 +49,7 @@ from dse.problem.sizes import (
     Progress,
     best_instances,
     division,
+    replication,
 )
 from dse.questions.estimate.ask import published_drafts
 from dse.questions.estimate.point import assumptions
@@ -71,7 +72,6 @@ from dse.space.deployments import (
 )
 
 GAIN_PER_DOUBLING = 0.05  # below it, more chips are not worth their price to one user
-SAME_RATE = 0.01  # rates that differ by less count as equal: the smaller instance is named
 JITTERS_S = (0.0, 1e-6, 3e-6, 10e-6, 30e-6, 100e-6, 300e-6)
 STAGES = (1, 2, 4, 8)
 # What `--set` takes.
@@ -435,40 +435,6 @@ def ceiling(table: Deployments) -> dict[str, Any]:
 
 REPLICAS = ("replicas", "chips", "idle_chips", "concurrency", "output_tokens_per_s", "of_best")
 REPLICAS = (*REPLICAS, USD, "tpot_s", "ttft_s")
-
-
-def replication(
-    subject: Subject, within: Deployments, demand: int
-) -> tuple[Mapping[str, Any], int | None]:
-    """`demand` chips as many instances of each size within the limits, those left over paid for;
-    and the size past which replication wins: the smallest whose tokens per second come within 1%
-    of the most, chips that whole instances leave idle counted. None where no size keeps the
-    limits."""
-    if not len(within):
-        return {}, None
-    chips = within.chips
-    used = np.where(chips <= demand, demand // chips * chips / demand, 1.0)
-    rates = used * within[RATE]
-    best = int(chips[np.flatnonzero(rates >= (1.0 - SAME_RATE) * rates.max())[0]])
-    kept = within.take(chips <= demand)
-    count = demand // kept.chips
-    table = kept.take(np.arange(len(kept)))
-    table = Deployments({axis: table[axis] for axis in DIVIDED})
-    load = kept["concurrency"] * count
-    of = evaluated(subject, table, load.astype(np.float64), replicas=count.astype(np.float64))
-    most = within[RATE][chips <= demand].max(initial=0.0)
-    columns = {
-        "chips": kept.chips,
-        "replicas": count,
-        "idle_chips": demand % kept.chips,
-        "output_tokens_per_s": of.output_tokens_per_s,
-        USD: of.usd * (demand / (count * kept.chips)),
-        "tpot_s": of.tpot_s,
-        "ttft_s": of.ttft_s,
-        "concurrency": load,
-        "of_best": of.output_tokens_per_s / (demand * most),
-    }
-    return columns, best
 
 
 def experts(subject: Subject, chips_up_to: int, requests_per_chip: int) -> Mapping[str, Any]:

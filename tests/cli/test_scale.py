@@ -167,7 +167,7 @@ def test_overlapped_network_is_never_slower():
         ((*DENSE, "--set", "routing_skew=11"), ["--set routing_skew", "less than or equal to 10"]),
         ((*DENSE, "--set", "routing_skw=1"), ["routing_skew"]),
         ((*DENSE, "--set", "routing_skew"), ["FIELD=VALUE"]),
-        ((*DENSE, "--set", "acceptance=.5", "--set", "acceptance=.6"), ["given twice"]),
+        ((*DENSE, "--set", "acceptance=.5", "--set", "acceptance=.6"), ["set twice"]),
         ((*DENSE, "--set", "backend=vlm"), ["did you mean vllm"]),
         ((*DENSE, "--set", "price_basis=rent"), ["rental_3yr"]),
         ((*DENSE, "--demand", "x"), ["--demand"]),

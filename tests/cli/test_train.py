@@ -203,7 +203,7 @@ def test_older_and_consumer_chips(chip: str):
         (("--recompute", "ful"), "--recompute: read 'ful'; did you mean full?"),
         (("--stack", "megatrn"), "--stack: unknown training stack 'megatrn'"),
         (("--sites", "2"), "--site-bandwidth: 2 sites, bandwidth missing"),
-        (("--site-bandwidth", "1GB/s"), "--site-bandwidth: 1 site, bandwidth 1GB/s"),
+        (("--site-bandwidth", "1GB/s"), "--site-bandwidth: 1 site, bandwidth '1GB/s'"),
         (("--local-steps", "5"), "--local-steps: 5 local steps, 1 site"),
         (("--restart", "10"), "--restart: read '10': a bare number, its unit is missing"),
         (("--checkpoint-bandwidth", "0 GB/s"), "--checkpoint-bandwidth: read '0 GB/s'"),

@@ -127,7 +127,7 @@ def test_a_tenth_of_the_points_finds_the_true_hypervolume(objectives, prefill_s)
 
 def test_gp_without_torch_says_what_to_install(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"needs torch.*dse\[gp\]"):
+    with pytest.raises(InputError, match=r"needs torch.*pip install torch"):
         run("gp", SyntheticProblem(axes=TINY_AXES))
 
 

@@ -327,8 +327,8 @@ FLAGS: Mapping[tuple[str, ...], Mapping[str, str]] = {
         "--local-steps": "5", "--as-of": "2026-06", "--price-basis": "on_demand",
     },
     ("scale", *MODEL, *CHIP, "--chips-up-to", "16"): {
-        "--jitter": "0,10us", "--chips-up-to": "32", "--tpot-limit": "50ms", "--ttft-limit": "2s",
-        "--demand": "64", "--requests-per-chip": "32",
+        "--jitter": "10us", "--chips-up-to": "32", "--tpot-limit": "50ms", "--ttft-limit": "2s",
+        "--demand": "64", "--set": "requests_per_chip=32",
     },
     ("check", "llama-3-8b", *CHIP): {
         "--tp": "3", "--concurrency": "64", "--prompt-tokens": "1024", "--weight-dtype": "fp8",

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dse.questions.compare.designs import _shares
+from dse.questions.compare.rediscovery import _shares
 
 
 def score_of(gains: list[float]) -> np.ndarray:

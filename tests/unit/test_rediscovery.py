@@ -27,7 +27,8 @@ from dse.problem.published import (
 )
 from dse.problem.shape_table import best_deployments, metrics_of, price_metric, shapes_of
 from dse.quality.quantisation import AWARE
-from dse.questions.compare.designs import designs_answer, lead, rediscover
+from dse.questions.compare.designs import designs_answer, lead
+from dse.questions.compare.rediscovery import rediscover
 from dse.schema.rediscovery import load_case, shipped_cases
 from dse.schema.study import load_study
 from dse.search.run import search

@@ -124,7 +124,8 @@ def _compared(
 
         study = load_study(resolve_space(str(what[0])), _for(what[0], catalog), law)
         return basket_answer(study, _for(what[0], catalog), count)
-    from dse.questions.compare.designs import designs_answer, rediscover
+    from dse.questions.compare.designs import designs_answer
+    from dse.questions.compare.rediscovery import rediscover
 
     if kind == "model":
         space = _space_of(what[0])

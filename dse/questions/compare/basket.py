@@ -38,6 +38,7 @@ from dse.schema.dtypes import DTYPES
 from dse.schema.study import Study
 from dse.schema.workloads import mix_words
 from dse.space.candidates import Floats
+from dse.vocabulary import quantity
 
 DENSE = "dense_equivalent_parameters"
 FLOORS = (QUALITY, DENSE)  # what bounds quality from below
@@ -104,7 +105,7 @@ def basket_answer(
         """The sizes of a shape that differ over the front."""
         of = shape([*front, row])
         parts = {n: v for n, v in of.items() if len(np.unique(v)) > 1 and v[-1]}
-        return ", ".join(f"{n.replace('_', ' ')} {v[-1]:,.0f}" for n, v in parts.items())
+        return ", ".join(f"{quantity(n).title} {v[-1]:,.0f}" for n, v in parts.items())
 
     def quality(picked: Any) -> dict[str, Any]:
         at = np.asarray(picked)
@@ -174,6 +175,10 @@ def basket_answer(
         ]
         sentences.append(f"The shape that is best for {chip} alone: {listed(away)}.")
     kinds = [KINDS[of.provenance[best]] for of in metrics]
+    rests = [
+        *(f"{c}: kernel laws are {kind}" for c, kind in zip(chips, kinds, strict=True)),
+        *prices_rest_on(catalog, chips, study.price_basis),
+    ]
     return Answer(
         question="compare",
         title=study.title or study.name,
@@ -181,10 +186,7 @@ def basket_answer(
         headline=sentences[0],
         sentences=[*sentences[1:], MEANING],
         blocks=(_picture(made[1]), *made, *([price_parts(parts)] if parts else [])),
-        rests=[
-            *(f"{c}: kernel laws are {kind}" for c, kind in zip(chips, kinds, strict=True)),
-            *prices_rest_on(catalog, chips, study.price_basis),
-        ],
+        rests=rests,
         document=document(
             {
                 "space": study.name,
@@ -196,6 +198,7 @@ def basket_answer(
                 "shapes": len(price),
                 "shared": int(shared.sum()),
                 "answer": sentences,
+                "assumed": rests,
             },
             made,
         ),
