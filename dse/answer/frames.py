@@ -51,6 +51,16 @@ def frame(
     return Table(name, caption, made, rows, notes, on_console, shown=tuple(shown))
 
 
+def of_rows(
+    name: str, caption: str, rows: Sequence[Mapping[str, Any]], keys: str, *notes: str, **more: Any
+) -> Table:
+    """The frame of rows of a document: `keys` with spaces between, each `key=place` where a row has
+    the value under another name. `more` as `frame` takes it."""
+    places = [word.partition("=") for word in keys.split()]
+    columns = {key: [row[place or key] for row in rows] for key, _, place in places}
+    return frame(name, caption, columns, *notes, **more)
+
+
 def _cells(values: Any) -> Any:
     """Python's own values of an array or a list, None for NaN; of one value that value."""
     if isinstance(values, np.ndarray):

@@ -1,8 +1,8 @@
 """A verb from the signature of its library function: one declaration of each option.
 
-Every verb made here shares --out, --json, --set, --prices, --as-of, --costs, --chip-file and
---detail. Its other options are the function's arguments, with their types, defaults and `Opt`s
-(`dse.options`); what `**fields` takes is `--set FIELD=VALUE`.
+Every verb made here shares --out, --json, --set, --prices, --as-of, --costs, --chip-file,
+--efficiency-file and --detail. Its other options are the function's arguments, with their types,
+defaults and `Opt`s (`dse.options`); what `**fields` takes is `--set FIELD=VALUE`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dse.cli.options import (
     Between,
     Whole,
     chip_files_option,
+    efficiency_option,
     json_option,
     options,
     out_option,
@@ -72,7 +73,8 @@ def verb(
     text = words.partition("\n\n")[0]
     if examples:
         text += "\n\n\b\n" + "\n".join(examples)
-    shared = options((chip_files_option, price_options, out_option(name), json_option, detail))
+    files = (chip_files_option, efficiency_option, price_options)
+    shared = options((*files, out_option(name), json_option, detail))
     command = Verb(name, params=own, callback=run, help=text)
     command.params += _params_of(shared)
     if fields is not None:
