@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dse.accuracy.ask import validate
+    from dse.accuracy.validate import validate
     from dse.answer.answer import Answer
     from dse.catalog import load_catalog
     from dse.questions.check.check import check
@@ -77,7 +77,7 @@ _PLACES = {
     "scale": "dse.questions.scale",
     "space_of_model": "dse.study.model_space",
     "train": "dse.questions.train.ask",
-    "validate": "dse.accuracy.ask",
+    "validate": "dse.accuracy.validate",
     "whatif": "dse.questions.whatif.whatif",
 }
 

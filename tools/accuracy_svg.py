@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from markupsafe import escape
 
-from dse.accuracy.words import NAMES, unit
 from dse.answer.plots import PALETTE
+from dse.vocabulary import find
 
 SIDE, LEFT, TOP, BELOW = 420, 62, 46, 48  # pixels: plot, and what is around it
 BAND = 0.2
 ENOUGH_ROWS = 100  # fewer rows are better read in a table
 
 
-def pictures(scores: Sequence[dict[str, Any]], scored: pd.DataFrame) -> dict[str, str]:
-    """`metric-serving` -> SVG for each score over ENOUGH_ROWS rows or more."""
+UNITS = {"mfu": "of the peak", "chip_hours": "hours"}  # of others s, FLOP/s or tokens/s
+
+
+def pictures(
+    scores: Sequence[Mapping[str, Any]], scored: pd.DataFrame, stem: str
+) -> dict[str, str]:
+    """`STEM-METRIC-SERVING.svg` -> SVG for each score over ENOUGH_ROWS rows or more."""
     found = {}
     for item in scores:
         if item["by"] == "all" and item["rows"] >= ENOUGH_ROWS:
             metric, serving = item["metric"], item["serving"]
             rows = scored[(scored["metric"] == metric) & (scored["serving"] == serving)]
-            found[f"{metric}-{serving}"] = scatter_svg(rows, metric, serving)
+            found[f"{stem}-{metric}-{serving}.svg"] = scatter_svg(rows, metric, serving)
     return found
 
 
 def scatter_svg(rows: pd.DataFrame, metric: str, serving: str) -> str:
     """One dot a row on equal logarithmic axes, the line where a prediction is exact, and the band
     within 20% of the measured value; one colour a chip."""
+    row, rate = find(metric), "FLOP/s" if "flops" in metric else "tokens/s"
+    name = row.title if row else metric.replace("_", " ")
+    unit = UNITS.get(metric, rate if "_per_s" in metric else "s")
     values = np.log10(rows[["value", "predicted"]].to_numpy(dtype=float))
     low, high = values.min() - 0.1, values.max() + 0.1
 
@@ -47,7 +55,7 @@ def scatter_svg(rows: pd.DataFrame, metric: str, serving: str) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + SIDE + 130}" '
         f'height="{TOP + SIDE + BELOW}" font-family="sans-serif" font-size="12">',
         '<rect width="100%" height="100%" fill="#fff"/>',
-        f'<text x="{LEFT}" y="20" font-size="14">{NAMES[metric]}, {serving} '
+        f'<text x="{LEFT}" y="20" font-size="14">{name}, {serving} '
         f"serving, {len(rows):,} rows</text>",
         f'<clipPath id="plot"><rect x="{LEFT}" y="{TOP}" width="{SIDE}" height="{SIDE}"/>'
         "</clipPath>",
@@ -77,9 +85,9 @@ def scatter_svg(rows: pd.DataFrame, metric: str, serving: str) -> str:
         )
     parts += [
         f'<text x="{LEFT + SIDE / 2}" y="{TOP + SIDE + 38}" text-anchor="middle">measured '
-        f"({unit(metric)}); band: within 20%</text>",
+        f"({unit}); band: within 20%</text>",
         f'<text transform="translate(14 {TOP + SIDE / 2}) rotate(-90)" text-anchor="middle">'
-        f"predicted ({unit(metric)})</text>",
+        f"predicted ({unit})</text>",
         "</svg>",
     ]
     return "\n".join(parts) + "\n"

@@ -1,4 +1,7 @@
-"""The page of claims and its pictures: python -m tools.claims_page docs/claims.md"""
+"""The page of claims and its pictures: python -m tools.claims_page docs/claims.md
+
+`claims_page.md` beside this file is the page without its tables.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,6 @@ from markupsafe import escape as in_svg
 from dse.answer.numbers import show_as
 from dse.answer.plots import BLUE, VERMILION
 from dse.catalog import load_catalog
-from dse.files import write_text
 from dse.questions.claims import (
     ASKED,
     CONFIRMED,
@@ -30,38 +32,12 @@ from dse.questions.claims import (
     verdict_words,
 )
 from dse.render.markdown import escape, table
+from tools.written import filled, write_page
 
 MARKS = {CONFIRMED: "●", TRUE_IF: "◐", CONTRADICTED: "○", UNDECIDED: "?"}
 FEW = 4  # cases from which on a part has a picture
 LEFT, WIDE, ROW, TOP, RIGHT = 300, 340, 22, 34, 90  # pixels
 DECADES = 1.5  # from which on the axis is logarithmic
-
-OWN = """
-A claim of one's own is a file of the same form, and `dse claims check FILE` judges it. It may ask
-any of {asked}, with its arguments; `dse/questions/claims.py` says what else a file may hold.
-
-```yaml
-# mine.yaml
-title: Two cards for one
-statement: Two RTX 4090 serve a small model for less than one H100.
-parts:
-  - says: for less
-    rule: a million tokens on the two cost less than on the H100, all owned
-    holds: "< 1"
-    ask: estimate
-    with: {{model: llama-3-8b, weight_dtype: int8, concurrency: 16, price_basis: owned_tco}}
-    take: usd_per_million_total_tokens
-    over: {{with: {{chip: h100_sxm}}}}
-    cases:
-      two copies: {{chip: rtx4090, replicas: 2}}
-```
-
-```bash
-dse claims check mine.yaml
-dse claims check 3
-```
-"""
-
 
 Judged = Mapping[str, Any]
 
@@ -69,20 +45,7 @@ Judged = Mapping[str, Any]
 def page(claims: Sequence[Judged], path: str, pictures: dict[str, str]) -> str:
     """All verdicts first, then each claim, as `judged` leaves them."""
     counts = Counter(part["verdict"] for claim in claims for part in claim["parts"])
-    tally = ", ".join(f"{MARKS[v]} {counts[v]} {v}" for v in VERDICTS if counts[v])
-    lines = [
-        "# Claims",
-        "",
-        f"Written by `python -m tools.claims_page {path}`. What people say about models and "
-        f"hardware, judged by parts: {tally}. Each rule stands beside its number and asks what the "
-        "words of the statement ask: faster is above 1, about ten is within a factor of two, an "
-        "order of magnitude is 10. Thresholds were set after a first look at the numbers, and on "
-        "2026-11-23 set again from the words of the statements, when the numbers were known. They "
-        "leave no room for the error of a prediction: what is near one may be beyond it. Most "
-        "numbers are predictions. `dse claims check N` makes a claim again.",
-        "",
-        *table(("", "claim", "its parts"), map(_row, claims)),
-    ]
+    lines: list[str] = []
     for claim in claims:
         name = claim["claim"]
         lines += [f"## {name}. {escape(claim['title'])}", "", f"> {escape(claim['statement'])}", ""]
@@ -93,9 +56,16 @@ def page(claims: Sequence[Judged], path: str, pictures: dict[str, str]) -> str:
             words = f"{drawn['says']}: {verdict_words(drawn)}"
             lines += [f"![{escape(words)}](claims-{name}.svg)", ""]
         lines += [f"{escape(claim['about'])} `dse claims check {name}`".strip(), ""]
-    asked = ", ".join(f"`{name}`" for name in sorted(ASKED))
-    lines += ["## One of your own", OWN.format(asked=asked).rstrip()]
-    return "\n".join(lines).rstrip() + "\n"
+    return filled(
+        __file__,
+        {
+            "path": path,
+            "tally": ", ".join(f"{MARKS[v]} {counts[v]} {v}" for v in VERDICTS if counts[v]),
+            "verdicts": "\n".join(table(("", "claim", "its parts"), map(_row, claims))),
+            "claims": "\n".join(lines),
+            "asked": ", ".join(f"`{name}`" for name in sorted(ASKED)),
+        },
+    )
 
 
 def _row(claim: Judged) -> tuple[str, str, str]:
@@ -165,9 +135,7 @@ def main(path: Path) -> None:
         for name in shipped()
     ]
     text = page(claims, str(path), pictures)
-    for name, picture in pictures.items():
-        write_text(path.parent, name, picture)
-    write_text(path.parent, path.name, text)
+    write_page(path, text, pictures)
 
 
 if __name__ == "__main__":

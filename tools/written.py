@@ -1,10 +1,13 @@
-"""Tables in Markdown, and the part of a page in docs/ that a command writes: what stands between a
+"""Pages in docs/ that a tool writes: a page from its template, or the part of a page between a
 comment that names the command and the one that ends it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+
+from dse.files import write_text
 
 DOCS = Path(__file__).parents[1] / "docs"
 END = "<!-- end of what it writes -->"
@@ -13,6 +16,20 @@ END = "<!-- end of what it writes -->"
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = (head, ["---"] * len(head), *rows)
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def filled(tool: str, parts: Mapping[str, str]) -> str:
+    """The template beside the file `tool`, each `{name}` of it replaced. Raises KeyError for a name
+    that is not there."""
+    template = Path(tool).with_suffix(".md").read_text(encoding="utf-8")
+    return re.sub(r"\{(\w+)\}", lambda found: parts[found[1]], template)
+
+
+def write_page(path: Path, text: str, pictures: Mapping[str, str]) -> None:
+    """The page, and its pictures by name beside it."""
+    for name, picture in pictures.items():
+        write_text(path.parent, name, picture)
+    write_text(path.parent, path.name, text)
 
 
 def write(page: str, command: str, text: str) -> None:

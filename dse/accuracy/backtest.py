@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from dse.accuracy.calibrate import Problem, as_factors, pose, row_weights
 from dse.accuracy.measurements import covered, ready
-from dse.accuracy.points import predict_rows
 from dse.accuracy.saturating_fit import linearise
 from dse.accuracy.scores import score, speed_up
+from dse.accuracy.serving_points import predict_rows
 from dse.accuracy.tables import ADDED, machines_of
 from dse.catalog import Catalog
 from dse.data import hardware_dir

@@ -17,10 +17,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dse.accuracy.points import Served, infeasible_rows, predict_rows, read_rows
-from dse.accuracy.rows import Row
 from dse.accuracy.saturating_fit import Objective, Posed
 from dse.accuracy.scores import ENOUGH_ROWS
+from dse.accuracy.serving_points import SERVED, Served, infeasible_rows, predict_rows
+from dse.accuracy.serving_rows import Row
 from dse.accuracy.spread import SpreadTable, class_of, spread_table
 from dse.accuracy.tables import Readout, machines_of, with_predictions
 from dse.catalog import Catalog, load_catalog
@@ -117,7 +117,7 @@ def pose(table: pd.DataFrame, catalog: Catalog | None = None) -> Problem:
     """The fitting problem of a table in the measurement format."""
     written = load_backends(hardware_dir() / "backends")
     catalog = replace(catalog or load_catalog(), calibration=NONE, backends=written)
-    readout = read_rows(table, catalog)
+    readout = SERVED.read(table, catalog)
     machines = machines_of(catalog)
     covered = np.array([status == "ok" for status in readout.status])
     covered[list(infeasible_rows(readout, catalog, machines))] = False

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from dse.accuracy import measurements
-from dse.accuracy.scores import SAME
+from dse.accuracy.scores import pairs_of
 from dse.catalog import MEASUREMENTS, Catalog, load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError
@@ -96,10 +96,7 @@ def matched(metrics: tuple[str, ...] = DECODE) -> pd.DataFrame:
     rows = measurements.covered(measurements.predict(measurements.shipped()[0]))
     chips = load_catalog().chips
     rows = rows[rows["metric"].isin(metrics)]
-    same = [name for name in SAME if name in rows]
-    kept = rows[[*same, "chip", "value", "predicted"]].copy()
-    kept[same] = kept[same].astype(str)
-    pairs = kept.merge(kept, on=same, suffixes=("_a", "_b"))
+    pairs = pairs_of(rows)
     order = {
         name: (chip.year or 0, chip.memories[0].bytes_per_s, name) for name, chip in chips.items()
     }

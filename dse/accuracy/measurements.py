@@ -10,9 +10,6 @@ import numpy as np
 import pandas as pd
 
 from dse.accuracy.calibrate import pose
-from dse.accuracy.disaggregated import estimate_disaggregated
-from dse.accuracy.points import estimate_rows
-from dse.accuracy.rows import backend_of, serving_of
 from dse.accuracy.scores import (
     ENOUGH_ROWS,
     group_errors,
@@ -21,16 +18,19 @@ from dse.accuracy.scores import (
     speed_up,
     together,
 )
+from dse.accuracy.serving_points import estimate_disaggregated, estimate_rows
+from dse.accuracy.serving_rows import backend_of, serving_of
 from dse.accuracy.tables import (
     ADDED,
     INFEASIBLE,
     is_disaggregated,
     not_covered,
     read_points,
+    text_column,
     training_rows,
 )
 from dse.accuracy.training_fit import cross_validate_training
-from dse.accuracy.training_points import estimate_training
+from dse.accuracy.training_rows import estimate_training
 from dse.catalog import MEASUREMENTS, Catalog, load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError
@@ -102,31 +102,23 @@ def ready(predicted: pd.DataFrame) -> pd.DataFrame:
     no positive number is not covered."""
     answer = predicted.reset_index(drop=True)
     answer["value"] = pd.to_numeric(answer["value"], errors="coerce")
-    engines = answer["engine"] if "engine" in answer else pd.Series("", index=answer.index)
-    named = [backend_of(str(engine))[0] for engine in engines.fillna("")]
+    cells = {
+        name: text_column(answer, name)
+        for name in ("engine", "group", "serving", "requests_per_s", "notes")
+    }
+    named = [backend_of(engine)[0] for engine in cells["engine"]]
     training = training_rows(answer)
-    if training.any():
-        named = np.where(training, answer["backend"], named).tolist()
-    answer["backend"] = named
+    answer["backend"] = np.where(training, answer["backend"], named) if training.any() else named
     made = answer["model"] + "|" + answer["chip"]
-    given = answer["group"].fillna("") if "group" in answer else made
-    answer["group"] = given.where(given != "", made)
-    answer["serving"] = _servings(answer)
+    answer["group"] = cells["group"].where(cells["group"] != "", made)
+    loads = zip(cells["serving"], cells["requests_per_s"], cells["notes"], strict=True)
+    answer["serving"] = [serving_of(*load) for load in loads]
     sane = answer["value"].between(SMALLEST, LARGEST)
     wrong = (answer["status"] == "ok") & ~sane
     answer.loc[wrong, "status"] = "value is not a positive number"
     endless = (answer["status"] == "ok") & ~np.isfinite(answer["predicted"].astype(float))
     answer.loc[endless, "status"] = "no finite prediction"
     return answer
-
-
-def _servings(answer: pd.DataFrame) -> list[str]:
-    """`serving` of each row; of an open loop, `poisson`."""
-    empty = pd.Series("", index=answer.index)
-    columns = [
-        answer.get(name, empty).fillna("") for name in ("serving", "requests_per_s", "notes")
-    ]
-    return [serving_of(*map(str, cells)) for cells in zip(*columns, strict=True)]
 
 
 def covered(answer: pd.DataFrame) -> pd.DataFrame:
@@ -155,14 +147,15 @@ def across(scored: pd.DataFrame) -> dict[str, Any]:
     """The scores that join several metrics or chips, of serving alone."""
     scored = scored[~training_rows(scored)]
     tpot = scored[scored["metric"] == "tpot_s"]
-    chips = load_catalog().chips
+    catalog = load_catalog()
+    chips = catalog.chips
     cdna3 = tpot["chip"].isin([chip.id for chip in chips.values() if chip.family == "cdna3"])
-    degree = scored["tp"] if "tp" in scored else pd.Series("", index=scored.index)
-    wide = pd.to_numeric(degree, errors="coerce") >= WIDE
-    cards = wide & scored["chip"].isin([name for name in chips if _on_pcie(name)])
-    cards &= ~scored["metric"].isin(("ttft_s", "e2e_s"))
-    caps = scored.get("max_running_requests", pd.Series("", index=scored.index))
-    capped = (scored["serving"] == "offline") & (caps.fillna("").astype(str).str.strip() != "")
+    wide = pd.to_numeric(text_column(scored, "tp"), errors="coerce") >= WIDE
+    systems = catalog.systems
+    joined = [c.id for c in chips.values() if systems[c.system].levels[0].topology in ON_PCIE]
+    cards = wide & scored["chip"].isin(joined) & ~scored["metric"].isin(("ttft_s", "e2e_s"))
+    caps = text_column(scored, "max_running_requests")
+    capped = (scored["serving"] == "offline") & (caps.str.strip() != "")
     return {
         "static_all": together(scored[scored["serving"] == "static"], "static"),
         "cdna3": together(tpot[cdna3]),
@@ -175,12 +168,6 @@ def across(scored: pd.DataFrame) -> dict[str, Any]:
         },
         "speed_up": speed_up(scored),
     }
-
-
-def _on_pcie(chip: str) -> bool:
-    """Whether the chips of its default system are joined by the host's lanes alone."""
-    catalog = load_catalog()
-    return catalog.systems[catalog.chips[chip].system].levels[0].topology in ON_PCIE
 
 
 def cross_validated(
@@ -200,16 +187,9 @@ def cross_validated(
         folds.append(_served_folds(served, progress, own, catalog))
     if training.any():
         trained = rows[training].reset_index(drop=True)
-        folds.append(_trained_folds(trained, progress, own, catalog))
+        fitted = scored_rows(read(hardware_dir() / MEASUREMENTS / TRAINING)) if own else None
+        folds.append(cross_validate_training(trained, fitted, progress, catalog))
     return held_out({by: pd.concat([fold[by] for fold in folds]) for by in folds[0]})
-
-
-def _trained_folds(
-    rows: pd.DataFrame, progress: Callable[[str], None], own: bool, catalog: Catalog | None
-) -> dict[str, pd.DataFrame]:
-    """By fold, training rows as `predict` leaves them."""
-    fitted = scored_rows(read(hardware_dir() / MEASUREMENTS / TRAINING)) if own else None
-    return cross_validate_training(rows, fitted, progress, catalog)
 
 
 def _served_folds(
@@ -239,17 +219,11 @@ def held_out(folds: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
     worst: dict[tuple[str, str], dict[str, Any]] = {}
     for name, scores in document.items():
         for item in scores:
-            key = (item["metric"], item["serving"])
-            error = item["group_median_error"]
-            if item["by"] == "all" and (
-                key not in worst or error > worst[key]["group_median_error"]
-            ):
-                worst[key] = {
-                    "metric": key[0],
-                    "serving": key[1],
-                    "fold": name,
-                    "group_median_error": error,
-                }
+            key, error = (item["metric"], item["serving"]), item["group_median_error"]
+            larger = key not in worst or error > worst[key]["group_median_error"]
+            if item["by"] == "all" and larger:
+                of = {"metric": key[0], "serving": key[1]}
+                worst[key] = of | {"fold": name, "group_median_error": error}
     joined = {name: across(rows) for name, rows in scored.items()}
     return document | {"across": joined, "worst": list(worst.values())}
 

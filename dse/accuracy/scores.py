@@ -101,6 +101,14 @@ def together(part: pd.DataFrame, serving: str = "all") -> dict[str, Any] | None:
     return of | measures(part, enough_rows=1) | {"rank_correlation": None}
 
 
+def pairs_of(table: pd.DataFrame) -> pd.DataFrame:
+    """Every two rows that share SAME, each pair both ways: `chip`, `value` and `predicted` of one
+    end in _a, of the other in _b."""
+    shared = table.reindex(columns=[*SAME, "chip", "value", "predicted"])
+    shared[list(SAME)] = shared[list(SAME)].astype(object).fillna("").astype(str)
+    return shared.merge(shared, on=list(SAME), suffixes=("_a", "_b"))
+
+
 def speed_up(table: pd.DataFrame) -> dict[str, Any]:
     """How well the speed of one chip over another is predicted.
 
@@ -108,9 +116,7 @@ def speed_up(table: pd.DataFrame) -> dict[str, Any]:
     `chip_b`); its error is |(predicted_a / predicted_b) / (measured_a / measured_b) - 1|.
     `measured` and `predicted` are median speeds of a over b: above 1, a is the faster.
     """
-    shared = table.reindex(columns=[*SAME, "chip", "value", "predicted"])
-    shared[list(SAME)] = shared[list(SAME)].astype(object).fillna("").astype(str)
-    pairs = shared.merge(shared, on=list(SAME), suffixes=("_a", "_b"))
+    pairs = pairs_of(table)
     pairs = pairs[pairs["chip_a"] < pairs["chip_b"]]
     measured = pairs["value_a"] / pairs["value_b"]
     predicted = pairs["predicted_a"] / pairs["predicted_b"]
@@ -118,29 +124,16 @@ def speed_up(table: pd.DataFrame) -> dict[str, Any]:
     pairs["error"] = (predicted / measured - 1.0).abs()
     pairs["measured"] = measured.where(rate, 1.0 / measured)
     pairs["predicted"] = predicted.where(rate, 1.0 / predicted)
-    chips = [
-        {
-            "chip_a": a,
-            "chip_b": b,
-            "pairs": len(part),
-            "median_error": float(part["error"].median()),
-            "measured": float(part["measured"].median()),
-            "predicted": float(part["predicted"].median()),
-        }
-        for (a, b), part in pairs.groupby(["chip_a", "chip_b"])
-    ]
-    metrics = [
-        {
-            "metric": metric,
-            "serving": serving,
-            "pairs": len(part),
-            "median_error": float(part["error"].median()),
-        }
-        for (metric, serving), part in pairs.groupby(["metric", "serving"])
-    ]
+
+    def medians(keys: list[str], **columns: str) -> list[dict[str, Any]]:
+        found = {"pairs": ("error", "size"), "median_error": ("error", "median")}
+        found |= {name: (column, "median") for name, column in columns.items()}
+        table = pairs.groupby(keys).agg(**found).reset_index()
+        return [{str(name): cell for name, cell in row.items()} for row in table.to_dict("records")]
+
     return {
         "pairs": len(pairs),
         "median_error": float(pairs["error"].median()) if len(pairs) else None,
-        "chips": chips,
-        "metrics": metrics,
+        "chips": medians(["chip_a", "chip_b"], measured="measured", predicted="predicted"),
+        "metrics": medians(["metric", "serving"]),
     }

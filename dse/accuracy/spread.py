@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dse.accuracy.rows import interval_metric
+from dse.accuracy.serving_rows import interval_metric
 from dse.physics.intervals import (
     CLASS,
     CLASSES,

@@ -15,13 +15,13 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dse.accuracy.rows import NEEDED, NUMBERS, TEXTS
+from dse.accuracy.serving_rows import NEEDED, NUMBERS, TEXTS
 from dse.catalog import Catalog
 from dse.errors import Doubt, InputError
 from dse.files import MOST_TABLE_BYTES, read_bytes, text_of
@@ -63,16 +63,7 @@ REPOSITORY = re.compile(r"(?:https?://)?(?:github:)?([\w.-]+/[\w.-]+)")
 Columns = Sequence[NDArray[np.float64] | NDArray[np.intp]]
 
 
-class AnyRow(Protocol):
-    """A row that was read; `assumed` says what it left open."""
-
-    @property
-    def metric(self) -> str: ...
-    @property
-    def assumed(self) -> str: ...
-
-
-Row = TypeVar("Row", bound=AnyRow)
+Row = TypeVar("Row", bound=Any)
 Posed = TypeVar("Posed")
 
 
@@ -143,7 +134,7 @@ class Kind(Generic[Row, Posed]):
         """Raises InputError where a needed column is missing."""
         require_columns(table, self.needed)
         models: dict[str, Model | str] = {}
-        columns = {name: _column(table, name) for name in self.cells}
+        columns = {name: text_column(table, name).str.strip().tolist() for name in self.cells}
         status = ["ok"] * len(table)
         found: list[tuple[int, Row]] = []
         groups: dict[Hashable, list[tuple[int, Row]]] = {}
@@ -168,15 +159,6 @@ class Kind(Generic[Row, Posed]):
             configuration=configuration,
             metric=np.array([row.metric for row in rows]),
         )
-
-
-class Reading(Protocol):
-    """What a table says of its rows, (n,) each."""
-
-    @property
-    def status(self) -> Sequence[str]: ...
-    @property
-    def assumed(self) -> Sequence[str]: ...
 
 
 def read_table(path: Path, needed: Sequence[str] = NEEDED) -> pd.DataFrame:
@@ -243,17 +225,13 @@ def require_columns(table: pd.DataFrame, needed: Sequence[str], file: str | None
 def campaigns(table: pd.DataFrame) -> list[str]:
     """(n,) whose measurements the rows are: the repository or page of `source`, but for rows that
     others publish again or beside their own, which the notes tell."""
-    empty = pd.Series("", index=table.index)
-    cells = (table.get(name, empty).fillna("").tolist() for name in ("source", "notes"))
-    return [_campaign(str(source), str(notes)) for source, notes in zip(*cells, strict=True)]
 
+    def campaign(source: str, notes: str) -> str:
+        found = REPOSITORY.match(source)
+        page = found.group(1) if found else source.partition(" (")[0]
+        return next((name for sign, name in CAMPAIGNS if sign in notes), page)
 
-def _campaign(source: str, notes: str) -> str:
-    for sign, name in CAMPAIGNS:
-        if sign in notes:
-            return name
-    found = REPOSITORY.match(source)
-    return found.group(1) if found else source.partition(" (")[0]
+    return list(map(campaign, text_column(table, "source"), text_column(table, "notes")))
 
 
 def is_disaggregated(table: pd.DataFrame) -> bool:
@@ -261,10 +239,11 @@ def is_disaggregated(table: pd.DataFrame) -> bool:
     return "prefill_workers" in table
 
 
-def _column(table: pd.DataFrame, name: str) -> list[str]:
+def text_column(table: pd.DataFrame, name: str) -> pd.Series:
+    """The cells of a column as texts, empty where there are none."""
     if name not in table:
-        return [""] * len(table)
-    return [str(cell).strip() for cell in table[name].fillna("").tolist()]
+        return pd.Series("", index=table.index, dtype=object)
+    return table[name].fillna("").astype(str)
 
 
 def distinct(
@@ -289,7 +268,7 @@ def machines_of(catalog: Catalog) -> Machines:
 
 def with_predictions(
     table: pd.DataFrame,
-    readout: Reading,
+    readout: Readout[Any, Any],
     numbers: Floats,
     broken: Mapping[int, str] = MappingProxyType({}),
 ) -> pd.DataFrame:

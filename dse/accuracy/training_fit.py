@@ -26,10 +26,10 @@ from dse.accuracy.saturating_fit import Objective, Posed
 from dse.accuracy.scores import ENOUGH_ROWS
 from dse.accuracy.spread import SpreadTable, spread_of_kinds
 from dse.accuracy.tables import machines_of
-from dse.accuracy.training_points import (
+from dse.accuracy.training_rows import (
+    TRAINED,
     TrainingReadout,
     predict_training,
-    read_training,
     runs_of,
     with_training,
 )
@@ -180,7 +180,7 @@ def pose_training(
 ) -> TrainingProblem:
     """The fitting problem of a table of training rows, of which the fit sees those `counted`."""
     catalog = catalog or load_catalog()
-    readout = read_training(table, catalog)
+    readout = TRAINED.read(table, catalog)
     covered = np.array([status == "ok" for status in readout.status], dtype=bool)
     measured = pd.to_numeric(table["value"], errors="coerce").to_numpy(dtype=np.float64)
     main = one_row_a_run(table, readout) & counted & covered & (measured > 0.0)

@@ -67,16 +67,20 @@ def of_rows(
     name: str,
     caption: str,
     rows: Sequence[Mapping[str, Any]],
-    keys: Sequence[str],
+    keys: str | Sequence[str],
     *notes: str,
     **more: Any,
 ) -> Table:
-    """The frame of some keys of rows; a key of which no row has a value is left out. `more` is as
-    in `frame`."""
-    known = [key for key in keys if any(row.get(key) is not None for row in rows)]
-    return frame(
-        name, caption, {key: [row.get(key) for row in rows] for key in known}, *notes, **more
-    )
+    """The frame of rows of a document, `more` as `frame` takes it. `keys` are a text with spaces
+    between, each `key=place` where a row has the value under another name; or a sequence, of which
+    a key is left out where no row has a value."""
+    if isinstance(keys, str):
+        places = [word.partition("=") for word in keys.split()]
+        columns = {key: [row[place or key] for row in rows] for key, _, place in places}
+    else:
+        known = [key for key in keys if any(row.get(key) is not None for row in rows)]
+        columns = {key: [row.get(key) for row in rows] for key in known}
+    return frame(name, caption, columns, *notes, **more)
 
 
 def _cells(values: Any) -> Any:

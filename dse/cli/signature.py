@@ -1,8 +1,8 @@
 """A verb from the signature of its library function: one declaration of each option.
 
-Every verb made here shares --out, --json, --set, --prices, --as-of, --costs, --chip-file and
---detail. Its other options are the function's arguments, with their types, defaults and `Opt`s
-(`dse.options`); what `**fields` takes is `--set FIELD=VALUE`.
+Every verb made here shares --out, --json, --set, --prices, --as-of, --costs, --chip-file,
+--efficiency-file and --detail. Its other options are the function's arguments, with their types,
+defaults and `Opt`s (`dse.options`); what `**fields` takes is `--set FIELD=VALUE`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dse.cli.options import (
     NoModel,
     Whole,
     chip_files_option,
+    efficiency_option,
     json_option,
     options,
     out_option,
@@ -53,13 +54,12 @@ def verb(
     check: Callable[[dict[str, Any]], None] = lambda given: None,
     others: str = "",
     space: str = "",
-    more: Sequence[Callable[[Any], Any]] = (),
     also: str = "",
 ) -> Verb:
     """The command that calls `function` and delivers its Answer. `fields` are those of `--set`,
     `others` the argument that takes what else it says, as texts by name (`also` tells of it).
     `check` raises InputError for arguments that do not go together. `space` is the argument whose
-    chip files --prices may price, `more` are shared options beyond those of every verb."""
+    chip files --prices may price."""
     name = name or function.__name__
     parameters = inspect.signature(function, eval_str=True).parameters
     own = [
@@ -88,7 +88,7 @@ def verb(
     text = words.partition("\n\n")[0]
     if examples:
         text += "\n\n\b\n" + "\n".join(examples)
-    files = (chip_files_option, price_options, *more)
+    files = (chip_files_option, efficiency_option, price_options)
     shared = options((*files, out_option(name), json_option, detail))
     command = Verb(name, params=own, callback=run, help=text)
     command.params += _params_of(shared)

@@ -1,6 +1,5 @@
 """dse whatif: what changes the answer, how sure it is, and what a chip would need."""
 
-from dse.cli.options import efficiency_option
 from dse.cli.signature import verb
 from dse.questions.whatif.whatif import SETTINGS, whatif
 
@@ -10,7 +9,6 @@ command = verb(
     others="changes",
     also="Change an input: chip.h100_sxm.price=-20%, limit.tpot_s=30ms. ",
     space="study",
-    more=(efficiency_option,),
     examples=(
         "dse whatif deploy-llama-3-70b                            the winner, the chips ranked",
         "dse whatif deploy-llama-3-70b --set chip.h100_sxm.price=-30%",

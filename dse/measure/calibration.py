@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from dse.answer.answer import Answer
-from dse.answer.frames import frame
+from dse.answer.frames import of_rows
 from dse.answer.numbers import time
 from dse.catalog import load_catalog
 from dse.data import hardware_dir
@@ -242,24 +242,19 @@ TABLES: Mapping[str, tuple[str, str]] = {
     "memory": ("The memory", "kernel bytes_per_s peak_share divided_by_kind"),
     "fits": (
         "Fitted laws (the file holds those of formats that dse has laws for)",
-        "operator dtype timed_shapes law_compute law_memory law_fixed_us law_exponent fit_error "
-        "held_out_error sample_spread",
+        "operator dtype timed_shapes law_compute=compute law_memory=memory law_fixed_us=fixed "
+        "law_exponent=p fit_error held_out_error sample_spread",
     ),
-    "collectives": ("Collectives", "operation devices latency_us link_fraction ramp fit_error"),
+    "collectives": (
+        "Collectives",
+        "operation devices latency_us=latency link_fraction=fraction ramp fit_error=error",
+    ),
     "penalties": (
         "Misaligned sizes",
         "operator misaligned_axis misaligned_size aligned_below aligned_above alignment time_ratio "
         "lowest_time_ratio highest_time_ratio sample_spread cliff",
     ),
 }
-# Columns that have another name in the laws.
-LAW = {
-    "law_compute": "compute",
-    "law_memory": "memory",
-    "law_fixed_us": "fixed",
-    "law_exponent": "p",
-}
-LINK = {"latency_us": "latency", "link_fraction": "fraction", "fit_error": "error"}
 
 
 def answer(document: Mapping[str, Any]) -> Answer:
@@ -267,16 +262,11 @@ def answer(document: Mapping[str, Any]) -> Answer:
     flat: dict[str, list[dict[str, Any]]] = {name: list(document[name]) for name in TABLES}
     for name, rate in (("gemm", "flops_per_s"), ("memory", "bytes_per_s")):
         flat[name] = [row | {"peak_share": row[rate] / row["divided_by"]} for row in flat[name]]
-    flat["fits"] = [
-        row | {key: row["law"][name] for key, name in LAW.items()} for row in flat["fits"]
-    ]
-    flat["collectives"] = [
-        row | {key: row[name] for key, name in LINK.items()} for row in flat["collectives"]
-    ]
+    flat["fits"] = [row["law"] | row for row in flat["fits"]]
     sizes = ("operator", "misaligned_axis", "misaligned_size")
     flat["penalties"].sort(key=lambda row: [row[key] for key in sizes])
     tables = [
-        frame(name, caption, {key: [row[key] for row in flat[name]] for key in keys.split()})
+        of_rows(name, caption, flat[name], keys)
         for name, (caption, keys) in TABLES.items()
         if flat[name]
     ]
@@ -286,13 +276,8 @@ def answer(document: Mapping[str, Any]) -> Answer:
         lines.append(f"Not measured, from other laws (derived or assumed): {', '.join(rest)}.")
     for row in document["skipped"]:
         lines.append(f"{row['works']} of {row['operator']} {row['dtype']} not run: {row['reason']}")
-    for title, key in (
-        ("Laws", "efficiency_file"),
-        ("Points", "points_file"),
-        ("Chip", "chip_file"),
-    ):
-        if document[key]:
-            lines.append(f"{title}: {document[key]}")
+    written = {"Laws": "efficiency_file", "Points": "points_file", "Chip": "chip_file"}
+    lines += [f"{title}: {document[key]}" for title, key in written.items() if document[key]]
     run = document["provenance"]
     return Answer(
         question="calibrate",

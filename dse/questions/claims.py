@@ -44,7 +44,7 @@ from typing import Annotated, Any
 
 from dse.answer.answer import Answer, Commands
 from dse.answer.bars import share_bars
-from dse.answer.frames import frame
+from dse.answer.frames import of_rows
 from dse.answer.numbers import KINDS, show_as
 from dse.catalog import Catalog, load_catalog
 from dse.data import search_spaces_dir
@@ -195,7 +195,7 @@ def claims(
     part is confirmed, true if a condition holds, contradicted as worded, or not decidable here.
     Without names all shipped claims are judged.
 
-        dse.claims(["3"]).document["parts"][0]["verdict"]
+        dse.claims(("3",)).document["parts"][0]["verdict"]
 
     Raises InputError for a claim that there is not, and for what a file may not say.
     """
@@ -593,53 +593,39 @@ def verdict_words(part: Mapping[str, Any]) -> str:
 
 def answer(judgements: Sequence[Mapping[str, Any]]) -> Answer:
     """The verdicts of judged claims, and the numbers of their cases."""
-    rows = [(claim, part) for claim in judgements for part in claim["parts"]]
-    cases = [(claim, part, case) for claim, part in rows for case in part["cases"]]
+    parts = [claim | part for claim in judgements for part in claim["parts"]]
+    rows = [part | {"words": verdict_words(part)} for part in parts]
+    cases = [
+        part
+        | {"bounds": part["holds"], **case, "name": case["name"] or None}
+        | {"number": show_as(part["show"], case["value"])}
+        for part in parts
+        for case in part["cases"]
+    ]
     alone, first = len(judgements) == 1, judgements[0]
-    counts = Counter(part["verdict"] for _, part in rows)
+    counts = Counter(part["verdict"] for part in parts)
     tally = {verdict: counts[verdict] for verdict in VERDICTS if counts[verdict]}
     counted = ", ".join(f"{n} {v}{' a condition holds' * (v == TRUE_IF)}" for v, n in tally.items())
-    of_claim = [Counter(part["verdict"] for part in claim["parts"]) for claim in judgements]
-    overview = frame(
-        "claims",
-        "Parts of each claim by verdict",
-        {
-            "claim": [claim["claim"] for claim in judgements],
-            "claim_title": [claim["title"] for claim in judgements],
-            **{key: [count[v] or None for count in of_claim] for v, key in COUNTS.items()},
-        },
+    of_claim = [
+        claim | {COUNTS[v]: n for v, n in Counter(p["verdict"] for p in claim["parts"]).items()}
+        for claim in ({**dict.fromkeys(COUNTS.values()), **claim} for claim in judgements)
+    ]
+    keys = f"claim claim_title=title {' '.join(COUNTS.values())}"
+    overview = of_rows("claims", "Parts of each claim by verdict", of_claim, keys)
+    keys = "claim claim_title=title claim_part=says verdict=words claim_number=number "
+    verdicts = of_rows(
+        "parts", "Verdicts", rows, f"{keys}claim_rule=rule", shown=SHOWN[alone:], on_console=alone
     )
-    verdicts = frame(
-        "parts",
-        "Verdicts",
-        {
-            "claim": [claim["claim"] for claim, _ in rows],
-            "claim_title": [claim["title"] for claim, _ in rows],
-            "claim_part": [part["says"] for _, part in rows],
-            "verdict": [verdict_words(part) for _, part in rows],
-            "claim_number": [part["number"] for _, part in rows],
-            "claim_rule": [part["rule"] for _, part in rows],
-        },
-        shown=SHOWN[alone:],
-        on_console=alone,
-    )
-    numbers = frame(
+    numbers = of_rows(
         "cases",
         "Cases",
-        {
-            "claim": [claim["claim"] for claim, _, _ in cases],
-            "claim_part": [part["says"] for _, part, _ in cases],
-            "claim_case": [case["name"] or None for _, _, case in cases],
-            "claim_number": [show_as(part["show"], case["value"]) for _, part, case in cases],
-            "claim_bounds": [part["holds"] for _, part, _ in cases],
-            "holds": [case["holds"] for _, _, case in cases],
-            "reason": [case["why"] for _, _, case in cases],
-            "command": [case["command"] for _, _, case in cases],
-        },
+        cases,
+        "claim claim_part=says claim_case=name claim_number=number claim_bounds=bounds holds "
+        "reason=why command",
         shown=("claim_part", "claim_case", "claim_number", "claim_bounds", "holds", "reason"),
         on_console=alone and len(cases) <= CONSOLE_CASES,
     )
-    commands = dict.fromkeys(part["cases"][0]["command"] for _, part in rows if part["cases"])
+    commands = dict.fromkeys(part["cases"][0]["command"] for part in parts if part["cases"])
     of = f"claim {first['claim']}" if alone else f"{len(judgements)} claims"
     shares = {verdict: count / len(rows) for verdict, count in tally.items()}
     return Answer(

@@ -5,15 +5,16 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import dse as library
 from dse.accuracy.calibrate import Problem
-from dse.accuracy.points import estimate_rows
-from dse.accuracy.words import score_row, short
+from dse.accuracy.serving_points import estimate_rows
 from dse.data import hardware_dir
 from tests.cli.conftest import dse, fits
 
@@ -248,12 +249,8 @@ def test_the_accuracy_page_is_todays() -> None:
     table = page.split("## By metric")[1].split("##")[0].replace("\\", "")
     lines = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("|")]
     told = {(cells[0], cells[1]): cells[2:] for cells in lines[2:]}
-    document = dse("validate", "--json").json()
-    today = {
-        (short(item["metric"]), item["serving"]): score_row(item)[2:]
-        for item in document["scores"]
-        if item["by"] == "all"
-    }
+    scores = next(one for one in library.validate().tables if one.name == "scores")
+    today = {(cells[0], cells[1]): cells[2:] for cells in replace(scores, shown=()).texts()}
     assert told.keys() == today.keys()
     for key, cells in today.items():
         numbers = [float(cell.strip("%+").replace(",", "")) for cell in cells if cell != "–"]

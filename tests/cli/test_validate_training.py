@@ -78,7 +78,7 @@ def test_what_is_not_covered_is_counted_with_its_reason(tmp_path: Path) -> None:
 def test_text_fits_and_says_what_it_is(tmp_path: Path) -> None:
     said = dse("validate", "--data", write(tmp_path / "rows.csv", HEAD + ROW * 5))
     assert said.code == 0, said.err
-    assert said.out.startswith("How far off: tokens per second and chip (pretrain)")
+    assert said.out.startswith("How far off: training tokens per second and chip (pretrain)")
     assert fits(said.out, 100)
     assert "nan" not in said.out.lower()
 

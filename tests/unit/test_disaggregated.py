@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dse.accuracy.disaggregated import estimate_disaggregated
+from dse.accuracy.serving_points import estimate_disaggregated
 from dse.physics.disaggregated import Disaggregated, predict_disaggregated
 from dse.physics.intervals import interval
 from dse.schema.calibration import KINDS

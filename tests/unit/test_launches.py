@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dse.accuracy.launches import COLD_S
-from dse.accuracy.points import ROUNDS, estimate_rows
+from dse.accuracy.serving_points import ROUNDS, estimate_rows
+from dse.accuracy.serving_rows import COLD_S
 
 ROW = {
     "model": "deepseek-v3",

@@ -7,24 +7,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import dse as library
 from dse.accuracy import backtest, measurements
 from dse.accuracy.calibrate import Problem, pose
-from dse.accuracy.points import estimate_rows
+from dse.accuracy.serving_points import estimate_rows
 from dse.accuracy.tables import machines_of
-from dse.accuracy.targets import (
-    BACKTEST_HEADER,
-    ERRORS,
-    Target,
-    backtest_rows,
-    backtest_words,
-    targets,
-)
-from dse.accuracy.training_points import estimate_training
+from dse.accuracy.targets import ERRORS, _target
+from dse.accuracy.training_rows import estimate_training
 from dse.catalog import load_catalog
 from dse.schema.calibration import NONE
 from dse.schema.dtypes import CODE
-from tests.cli.conftest import dse
-from tools.accuracy_page import accuracy_markdown
+from tools.accuracy_page import page as accuracy_page
 
 B200, GB200, MI300X, _ = backtest.CASES
 
@@ -141,8 +134,6 @@ def test_the_table(rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
         inside = sum(item["interval_coverage"] * item["rows"] for item in case["scores"])
         assert case["interval_coverage"] == pytest.approx(inside / len(mine))
     assert cases[0]["fitted_rows"] < cases[1]["fitted_rows"] < len(rows)
-    assert all(len(row) == len(BACKTEST_HEADER) for row in backtest_rows(cases))
-    assert len(backtest_words(cases)) == 2
     unknown = backtest.backtest(answer[answer["chip"] != "mi300x"], [], said.append)
     assert [case["chip"] for case in unknown] == ["b200_sxm"]
     assert all(item["held_out_by_chip"] is None for item in unknown[0]["scores"])
@@ -161,20 +152,21 @@ def test_the_command_and_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Problem, "cross_validate", folds)
     monkeypatch.setattr(measurements, "cross_validate_training", trained_folds)
     monkeypatch.setattr(backtest, "learn", lambda _, known: backtest.Known(known, shipped))
-    document = dse("validate", "--cross-validate", "--json").json()
+    answer = library.validate(cross_validate=True)
+    document = answer.document
     assert [(case["chip"], case["laws"]) for case in document["backtest"]] == [
         (case.chip, case.laws) for case in backtest.CASES
     ]
-    page = accuracy_markdown(document, [], [], "", [])
+    page = accuracy_page(answer, "", [])
     assert page.index("## Targets") < page.index("## What the fit has seen")
     for case in document["backtest"]:
         for item in case["scores"]:
-            row = f"| {case['chip']} | {case['laws']} | {item['metric']}".replace("_per_s", "/s")
+            row = f"| {case['chip']} | {case['laws']} | {item['metric']} |"
             assert row in page.replace("\\", "")
     # Nothing is held out here, so that errors agree; what falls short comes first.
     section = page.split("## Targets")[1].split("## What")[0]
     cells = [line.strip("| ").split(" | ") for line in section.splitlines() if "| at " in line]
-    assert len(cells) == len(targets(document))
+    assert len(cells) == len(next(one for one in answer.tables if one.name == "targets").rows)
     errors = [row for row in cells if row[0] in {what for what, *_ in ERRORS}]
     assert len(errors) == len(ERRORS)
     assert all(row[-2] in {row[-3], "–"} for row in errors)
@@ -184,14 +176,16 @@ def test_the_command_and_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "shortfall"),
+    ("wanted", "most", "values", "shortfall"),
     [
-        (Target("error", 0.2, True, 0.1, 0.3), 0.5),
-        (Target("error", 0.2, True, 0.3, None), 0.5),
-        (Target("error", 0.2, True, 0.3, 0.1), -0.5),
-        (Target("rank", 0.8, False, 1.0, 0.6), 0.25),
-        (Target("none", 0.2, True, None, None), 0.0),
+        (0.2, True, [0.1, 0.3], 0.5),
+        (0.2, True, [0.3], 0.5),
+        (0.2, True, [0.3, 0.1], -0.5),
+        (0.8, False, [1.0, 0.6], 0.25),
+        (0.2, True, [None], 0.0),
     ],
 )
-def test_a_target_is_held_against_what_was_held_out(target: Target, shortfall: float) -> None:
-    assert target.shortfall == pytest.approx(shortfall)
+def test_a_target_is_held_against_what_was_held_out(
+    wanted: float, most: bool, values: list[float | None], shortfall: float
+) -> None:
+    assert _target("", wanted, values, most=most)["shortfall"] == pytest.approx(shortfall)

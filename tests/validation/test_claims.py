@@ -306,7 +306,7 @@ HOSTILE = "A_b | c* <b>x</b> & `d`"
 
 def test_every_format_shows_text_as_it_is(tmp_path: Path) -> None:
     claim = yaml.safe_load(shipped()["16"].read_text(encoding="utf-8"))
-    files = [tmp_path / "one.yaml", tmp_path / "two.yaml"]
+    files = (tmp_path / "one.yaml", tmp_path / "two.yaml")
     for file in files:
         file.write_text(yaml.safe_dump(claim | dict.fromkeys(("title", "about"), HOSTILE)))
     escaped = r"A\_b \| c\* &lt;b&gt;x&lt;/b&gt; &amp; \`d\`"

@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import spearmanr
 
 from dse.accuracy import measurements
-from dse.accuracy.points import predict_rows, read_rows
 from dse.accuracy.scores import rank_correlation, score, speed_up, together
+from dse.accuracy.serving_points import SERVED, predict_rows
 from dse.accuracy.tables import machines_of, with_predictions
 from dse.catalog import load_catalog
 
@@ -100,11 +100,11 @@ def test_the_shipped_rows_are_read_once_and_predicted_the_same_every_time() -> N
     rows = measurements.shipped()[0].iloc[::40].reset_index(drop=True)
     catalog = load_catalog()
     machines = machines_of(catalog)
-    readout = read_rows(rows, catalog)
+    readout = SERVED.read(rows, catalog)
     numbers = predict_rows(readout, catalog, machines)
     assert np.array_equal(numbers, predict_rows(readout, catalog, machines), equal_nan=True)
     one = slice(17, 18)
-    alone = predict_rows(read_rows(rows[one], catalog), catalog, machines)
+    alone = predict_rows(SERVED.read(rows[one], catalog), catalog, machines)
     assert np.array_equal(alone, numbers[one], equal_nan=True)
     answer = with_predictions(rows, readout, numbers)
     ok = answer["status"] == "ok"
@@ -116,7 +116,7 @@ def test_the_shipped_rows_are_read_once_and_predicted_the_same_every_time() -> N
 
 def test_a_prediction_that_is_not_finite_is_none() -> None:
     rows = measurements.shipped()[0].iloc[:3].reset_index(drop=True)
-    readout = read_rows(rows, load_catalog())
+    readout = SERVED.read(rows, load_catalog())
     numbers = np.ones((3, 5))
     numbers[1] = np.inf
     assert readout.status == ("ok", "ok", "ok")

@@ -20,7 +20,7 @@ from dse.accuracy.training_fit import (
     moved_stacks,
     one_row_a_run,
 )
-from dse.accuracy.training_points import runs_of, with_training
+from dse.accuracy.training_rows import runs_of, with_training
 from dse.catalog import MEASUREMENTS
 from dse.data import hardware_dir
 from dse.physics.training.intervals import training_interval, training_spread

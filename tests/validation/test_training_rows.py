@@ -7,12 +7,13 @@ import pandas as pd
 import pytest
 
 from dse.accuracy.tables import training_rows
-from dse.accuracy.training_points import read_training, runs_of
 from dse.accuracy.training_rows import (
     COUNTS,
     TEXTS,
+    TRAINED,
     TrainingRow,
     read_training_row,
+    runs_of,
     with_prediction_layer,
 )
 from dse.catalog import MEASUREMENTS, load_catalog
@@ -182,7 +183,7 @@ def test_every_shipped_row_is_read_or_says_why_it_is_left_out(shipped: pd.DataFr
         assert (shipped[column] != "").all()
     assert (shipped["group"] == shipped["model"] + "|" + shipped["chip"]).all()
     counted = shipped[shipped["exclude"] == ""].reset_index(drop=True)
-    readout = read_training(counted, load_catalog())
+    readout = TRAINED.read(counted, load_catalog())
     assert set(readout.status) == {"ok"}
 
 
@@ -191,7 +192,7 @@ def test_published_flops_of_a_token(shipped: pd.DataFrame) -> None:
     FLOPs of a token: within half a percent for dense and sparse models, windows and LoRA; 2.5% for
     DeepSeek-V3, whose second output head is left out."""
     rows = shipped[shipped["exclude"] == ""].reset_index(drop=True)
-    readout = read_training(rows, load_catalog())
+    readout = TRAINED.read(rows, load_catalog())
     ours = np.full(len(rows), np.nan)
     for group in readout.groups:
         ours[group.position] = group.posed.flops[group.configuration]

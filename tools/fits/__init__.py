@@ -2,7 +2,7 @@
 
     python -m tools.fits.kernels FOLDER OUT   kernel laws, hardware/efficiency/*.yaml
     python -m tools.fits.serving              hardware/efficiency/serving/calibration.yaml
-    python -m tools.fits.training [--check]   hardware/training/*.yaml and its calibration
+    python -m tools.fits.training             hardware/training/*.yaml and its calibration
     python -m tools.fits.kin                  how far the errors of two chips agree
     python -m tools.fits.public_runs          three published training runs
     python -m tools.fits.published_energy     published power and energy

@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
+import yaml
 
 from dse.measure.files import (
     WEIGHT_ONLY,
@@ -156,42 +157,11 @@ class Class(NamedTuple):
     scale: float | None = None
 
 
-MATMULS = "TFLOP/s: best matmul of ml-engineering compute/accelerator/README.md@744d01e, 2026-08-22"
-ESTIMATES = (
-    "calibrated serving estimates of github:AshitaOrbis/inference-margins "
-    "site/engine.js@d16da8b, 2026-07-15: prefill reaches {} of the fp8 peak, 0.36 (H200), 0.42 "
-    "(GB200) and 0.45 (GB300) there"
-)
 CLASSES = {
-    "class_gpu": Class("any GPU without measurements", "median of the nine NVIDIA files"),
-    "class_amd": Class(
-        "AMD Instinct, MI355X's matmuls", f"MI355X 1565/2500 {MATMULS}", {"bf16": 0.626}
-    ),
-    "class_mi300x": Class("AMD Instinct MI300X", f"668.4/1307 {MATMULS}", {"bf16": 0.511}),
-    "class_mi325x": Class("AMD Instinct MI325X", f"784.9/1307 {MATMULS}", {"bf16": 0.601}),
-    "class_tpu": Class(
-        "Google TPU",
-        "TPU7x cubes of accelerator-microbenchmarks Ironwood_Microbenchmarks_readme.md@1bd037eb^, "
-        "2025-12: 956.38 of 1153.5 TFLOP/s at 32768, 2.59 TFLOP/s (1.62 us) at 128",
-        {"bf16": 0.829},
-        1.62,
-    ),
-    "class_gaudi": Class(
-        "Intel Gaudi 2 and 3",
-        "medians of bf16 418.7/432 and fp8 826.5/865 (Gaudi 2), 1243/1677 and 1289.5/1677 "
-        f"(Gaudi 3) {MATMULS}",
-        {"bf16": 0.855, "fp8": 0.862},
-    ),
-    "class_trainium": Class(
-        "AWS Trainium and Inferentia",
-        ESTIMATES.format("0.30 (Trainium2) and 0.34 (Trainium3)"),
-        scale=0.76,
-    ),
-    "class_accelerator": Class(
-        "any accelerator that is no GPU and no TPU",
-        ESTIMATES.format("0.28 (Ascend 910C), 0.30 (Trainium2) and 0.34 (Trainium3)"),
-        scale=0.71,
-    ),
+    name: Class(**of)
+    for name, of in yaml.safe_load(
+        Path(__file__).with_name("classes.yaml").read_text(encoding="utf-8")
+    ).items()
 }
 # Assumed: streaming reaches 0.40 to 0.60 on MI300X (untuned copies, scalarlm.ghost.io, 2025), 0.68
 # at 100 MB on TPU7x (a planning curve, accelerator-microbenchmarks system.py@6a306a8); nothing is

@@ -1,5 +1,5 @@
 """Three public training runs, estimated from their published configuration:
-`python -m tools.fits.public_runs`.
+`python -m tools.fits.public_runs`. The runs stand in public_runs.yaml.
 
 None of them is a row that the constants of the stacks were fitted to. Interruptions are not
 predicted here: a figure is the step's own time over the share of the time that the source says was
@@ -16,9 +16,11 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from dse.accuracy.tables import machines_of
 from dse.accuracy.training_rows import with_prediction_layer
@@ -55,65 +57,10 @@ class PublicRun:
     steps_alone: bool = False
 
 
-RUNS = (
-    PublicRun(
-        "Llama-3.1-405B",
-        "llama-3.1-405b",
-        "h100_sxm",
-        "megatron",
-        15.6e12,
-        30.84e6,
-        "Llama Team 2024, arXiv 2407.21783, table 4 (16,384 GPUs) and section 3.3 (over 90% "
-        "effective training time); hours from the model card of Llama 3.1",
-        "all tokens at 8,192 a sequence and 16M a step (the run began with less, and ended with "
-        "131,072 a sequence); interleaved stages of one layer each; ZeRO stage 1; hours of later "
-        "stages are in the published total",
-        {
-            "sequence_length": 8192.0, "global_batch_tokens": 16.0 * 2**20, "precision": "bf16",
-            "virtual_stages": 8.0, "zero_stage": 1.0,
-        },
-        {"tensor_parallel": 8, "pipeline_parallel": 16, "data_parallel": 128, "expert_parallel": 1},
-        effective=0.9,
-    ),
-    PublicRun(
-        "DeepSeek-V3",
-        "deepseek-v3",
-        "h800_sxm",
-        "generic",
-        14.8e12,
-        2.788e6,
-        "DeepSeek-AI 2024, arXiv 2412.19437, sections 3.2 to 3.5, 4.2 and table 1 (2.664M of these "
-        "hours are pre-training)",
-        "every step at 15,360 sequences of 4,096 tokens, the published batch after its ramp; hours "
-        "of context extension and post-training are in the published total",
-        {
-            "sequence_length": 4096.0, "global_batch_tokens": 15360.0 * 4096.0,
-            "precision": "fp8_block", "schedule": "dualpipe", "zero_stage": 1.0,
-            "optimizer": "adam_bf16",
-        },
-        {"tensor_parallel": 1, "pipeline_parallel": 16, "data_parallel": 128}
-        | {"expert_parallel": 64},
-        True,
-    ),
-    PublicRun(
-        "PaLM-540B",
-        "palm-540b",
-        "tpu_v4",
-        "maxtext",
-        780e9,
-        780e9 / 238.3e3 * 6144 / 3600,
-        "Chowdhery et al. 2022, arXiv 2204.02311, sections 4 and 4.1: 238.3 thousand tokens a "
-        "second on 6,144 chips at 2,048 sequences a step (MFU 46.2%); chip-hours of 780B tokens at "
-        "that rate",
-        "weights sharded over the data-parallel ranks; full recomputation",
-        {
-            "sequence_length": 2048.0, "global_batch_tokens": 2048.0 * 2048.0, "precision": "bf16",
-            "recompute": "full", "zero_stage": 3.0, "micro_batch": 4.0,
-        },
-        {"tensor_parallel": 12, "pipeline_parallel": 1, "data_parallel": 512, "expert_parallel": 1},
-        steps_alone=True,
-    ),
-)  # fmt: skip
+RUNS = tuple(
+    PublicRun(**run)
+    for run in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+)
 
 
 def estimate_run(run: PublicRun) -> dict[str, Any]:

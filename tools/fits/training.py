@@ -1,25 +1,21 @@
-"""Fits the training stacks and writes them: `python -m tools.fits.training [--check | --groups]`.
+"""Fits the training stacks and writes them: `python -m tools.fits.training`.
 
 Writes the fitted constants into `hardware/training/*.yaml` (kind `fitted`; all other lines stay)
 and the spread of held-out rows into `hardware/efficiency/training/calibration.yaml`. The data is
 the project's own copy of the measurements; the same data and versions write the same bytes.
-`--check` prints held-out errors and constants and writes nothing; `--groups` the errors of every
-group in tokens per second and chip, the worst with its model left out first.
+`dse validate --cross-validate` says how far such a fit is off rows that it has not seen.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
-from dse.accuracy.measurements import TRAINING, covered, read, ready, scored_rows
-from dse.accuracy.scores import score
+from dse.accuracy.measurements import TRAINING, read, scored_rows
 from dse.accuracy.training_fit import (
     PARAMETERS,
     TrainingProblem,
@@ -121,36 +117,6 @@ def constants_of(problem: TrainingProblem, moves: Floats) -> dict[str, dict[str,
     return found
 
 
-def report(problem: TrainingProblem, held: Mapping[str, Floats], moves: Floats) -> None:
-    """Prints errors by fold and the constants."""
-    for by, numbers in {"nothing": problem.predict(moves), **held}.items():
-        rows = covered(ready(problem.predicted(numbers)))
-        for item in score(rows):
-            if item["by"] == "all":
-                print(
-                    f"{by:8} {item['metric']:28} {item['serving']:9} groups {item['groups']:3} "
-                    f"error {item['group_median_error']:.3f} median {item['median_error']:.3f} "
-                    f"bias {item['bias']:+.3f}"
-                )
-    for parameter, t in zip(PARAMETERS, moves, strict=True):
-        stacks = ", ".join(parameter.stacks)
-        print(f"{parameter.constant:24} {parameter.moved(float(t)):8.4g}  {t:+.2f}  {stacks}")
-
-
-def report_groups(problem: TrainingProblem, held: Mapping[str, Floats], moves: Floats) -> None:
-    """Prints of each group its rows, and by fold the median error and the median bias."""
-    table = problem.table
-    rows = (table["metric"] == "tokens_per_s_per_chip").to_numpy() & problem.used
-    groups = table["group"][rows]
-    columns: dict[str, pd.Series] = {"rows": groups.value_counts()}
-    for by, numbers in {"nothing": problem.predict(moves), **held}.items():
-        error = pd.Series((numbers[:, 0] / problem.measured - 1.0)[rows], groups.index)
-        each = {"error": error.abs(), "bias": error}
-        columns |= {f"{by} {what}": one.groupby(groups).median() for what, one in each.items()}
-    found = pd.DataFrame(columns).sort_values("model error", ascending=False)
-    print(found.to_string(float_format="{:+.3f}".format))
-
-
 def stack_files(path: Path, problem: TrainingProblem, moves: Floats) -> dict[Path, str]:
     """The stacks as the fit writes them, by file."""
     used = int((problem.weight > 0.0).sum())
@@ -162,17 +128,11 @@ def stack_files(path: Path, problem: TrainingProblem, moves: Floats) -> dict[Pat
     return found
 
 
-def main(arguments: list[str]) -> None:
+def main() -> None:
     path = hardware_dir() / MEASUREMENTS / TRAINING
     problem = posed(path)
     moves = problem.fit()
     held = problem.held_out(start=moves)
-    if "--groups" in arguments:
-        report_groups(problem, held, moves)
-        return
-    if "--check" in arguments:
-        report(problem, held, moves)
-        return
     written = stack_files(path, problem, moves)
     for file, text in written.items():
         file.write_text(text, encoding="utf-8")
@@ -189,4 +149,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -1,8 +1,11 @@
-"""Rows of disaggregated prefill and decode, predicted.
+"""Rows of serving, predicted: one pool, and disaggregated prefill and decode.
 
-The measurement format with two pools in place of one: `prefill_workers/tp/pp/dp/ep` and
-`decode_workers/tp/pp/dp/ep`, both on `chip`. Of the rest, the rules of `dse.accuracy.rows` hold.
-Speculative decoding is not recorded in the known rows and is taken as off.
+`SERVED.read` reads a table once; `predict_rows` predicts what it read, as often as wanted, with any
+catalog (its backends) and any machines. `dse.accuracy.serving_rows` has the rules of one row.
+
+Disaggregated rows have two pools in place of one: `prefill_workers/tp/pp/dp/ep` and
+`decode_workers/tp/pp/dp/ep`, both on `chip`. Otherwise the rules of one
+pool hold. Speculative decoding is not recorded in the known rows and is taken as off.
 
 What a row leaves open, the public recipe with its chip, format, lengths, load and workers says
 (`hardware/measurements/serving_recipes.csv`): the format of the cache, redundant experts and the
@@ -13,20 +16,33 @@ recipes start SGLang with a long stream interval (50), as InferenceX's on one po
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from dse.accuracy.points import ROUNDS, batch_of_rows, placed
-from dse.accuracy.rows import NEEDED, NUMBERS, RANGE_RATIO, TEXTS, Row, number, read_row
+from dse.accuracy.serving_rows import (
+    NEEDED,
+    NUMBERS,
+    RANGE_RATIO,
+    RATES,
+    SETTINGS,
+    TEXTS,
+    Row,
+    interval_metric,
+    launched,
+    number,
+    read_launched,
+    read_row,
+)
 from dse.accuracy.tables import (
     Columns,
     Group,
     Kind,
+    Readout,
     broken_rules,
     machines_of,
     read_table,
@@ -38,16 +54,174 @@ from dse.errors import InputError
 from dse.physics.disaggregated import predict_disaggregated
 from dse.physics.intervals import first_token_class, interval
 from dse.physics.machines import Machines
+from dse.physics.queueing import kept_in_step, synchronised_share
 from dse.physics.workload import Workload
-from dse.problem.evaluate import evaluate, worst_kind
+from dse.problem.evaluate import Metrics, evaluate, worst_kind
+from dse.schema.backend import Backend
 from dse.schema.model import Model
-from dse.space.candidates import CandidateBatch
+from dse.space.batches import DRAFT_AXIS, batch_of
+from dse.space.candidates import CandidateBatch, Floats
 
+# Prompts that a measured closed loop sent, over its concurrency (the format's own statement).
+ROUNDS = 10.0
+# Of requests that are all queued, the share that stays in step: chosen by the error of the median
+# group over 0 to 0.5.
+OFFLINE_IN_STEP = 0.25
 POOLS = ("prefill", "decode")
 AXES = ("tp", "pp", "dp", "ep")
 CAP = "decode_max_running_requests"
 COPIES = ("prefill_redundant_experts", "decode_redundant_experts")
 RECIPES = "measurements/serving_recipes.csv"
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """m configurations, (m,) each."""
+
+    batch: CandidateBatch
+    prompt: Floats
+    output: Floats
+    length_spread: Floats
+    queued: Floats
+    requests_per_s: Floats
+
+
+ServedGroup = Group[Row, Served]
+
+
+def estimate_rows(table: pd.DataFrame, catalog: Catalog | None = None) -> pd.DataFrame:
+    """The table with the columns ADDED. Raises InputError where a needed column is missing."""
+    catalog = catalog or load_catalog()
+    readout, machines = SERVED.read(table, catalog), machines_of(catalog)
+    found = [_evaluated(group, catalog, machines) for group in readout.groups]
+    numbers = readout.predicted(map(_columns, readout.groups, found))
+    return with_predictions(table, readout, numbers, _broken(readout, found))
+
+
+def predict_rows(readout: Readout[Row, Served], catalog: Catalog, machines: Machines) -> Floats:
+    """(n, 5) as `Readout.predicted`. `machines` has every chip of the readout; of the catalog only
+    the backends are used."""
+    return readout.predicted(
+        _columns(group, _evaluated(group, catalog, machines)) for group in readout.groups
+    )
+
+
+def _evaluated(group: ServedGroup, catalog: Catalog, machines: Machines) -> Metrics:
+    """The metrics of its configurations."""
+    posed, first = group.posed, group.rows[0]
+    backend = launched(catalog.backends[first.backend], group.rows)
+    if first.open_loop:
+        load = Workload(
+            posed.prompt,
+            posed.output,
+            "continuous",
+            backend,
+            open_loop=True,
+            tuning=first.tuning,
+        )
+    else:
+        load = Workload(
+            posed.prompt,
+            posed.output,
+            first.serving,
+            backend,
+            ROUNDS,
+            _in_step(backend, posed, offline=first.serving == "offline"),
+            requests_per_s=posed.requests_per_s,
+            queued=posed.queued,
+            tuning=first.tuning,
+        )
+    return evaluate(placed(posed.batch, group.rows, machines), load, machines)
+
+
+def _in_step(backend: Backend, posed: Served, *, offline: bool) -> Floats:
+    """(m,) the share of the time that requests of a benchmark stay in step."""
+    batch = posed.batch
+    requests = np.ceil(batch.concurrency / (batch.replicas * batch.data_parallel))
+    packed = np.minimum(requests, np.maximum(backend.chunk_tokens / posed.prompt, 1.0))
+    if offline:
+        return np.full_like(packed, OFFLINE_IN_STEP)
+    share = synchronised_share(posed.output, ROUNDS, posed.length_spread)
+    return share * kept_in_step(packed, backend.scheduler)
+
+
+def _columns(group: ServedGroup, metrics: Metrics) -> Callable[[str], Columns]:
+    def of(metric: str) -> Columns:
+        values, floor = _metric(metrics, metric, group.posed)
+        kind = metrics.provenance
+        low, high = interval(interval_metric(metric), values, kind, metrics.spread)
+        return [values, low, high, floor, kind]
+
+    return of
+
+
+def infeasible_rows(
+    readout: Readout[Row, Served], catalog: Catalog, machines: Machines
+) -> dict[int, str]:
+    """By row of the table, the rules of `dse.rules` that it breaks."""
+    found = [_evaluated(group, catalog, machines) for group in readout.groups]
+    return _broken(readout, found)
+
+
+def _broken(readout: Readout[Row, Served], found: Sequence[Metrics]) -> dict[int, str]:
+    rules: dict[int, str] = {}
+    for group, metrics in zip(readout.groups, found, strict=True):
+        rules |= broken_rules(metrics.violations, group)
+    return rules
+
+
+def _posed(rows: Sequence[Row]) -> Served:
+    names = ("prompt", "output", "length_spread", "queued", "requests_per_s")
+    loads = {name: np.array([getattr(row, name) for row in rows]) for name in names}
+    return Served(batch_of_rows(rows), **loads)
+
+
+def batch_of_rows(rows: Sequence[Row]) -> CandidateBatch:
+    """The configurations of rows of the same axes, not yet `placed` on their chips."""
+    return batch_of(
+        [row.model for row in rows],
+        np.zeros(len(rows), dtype=np.intp),
+        [row.weight_dtype for row in rows],
+        [row.kv_dtype for row in rows],
+        {axis: np.array([row.deployment[axis] for row in rows]) for axis in rows[0].deployment},
+    )
+
+
+def placed(batch: CandidateBatch, rows: Sequence[Any], machines: Machines) -> CandidateBatch:
+    """The batch on the chips of its rows."""
+    return replace(batch, chip=np.array([machines.code(row.chip) for row in rows], dtype=np.intp))
+
+
+def _metric(metrics: Metrics, metric: str, group: Served) -> tuple[Floats, Floats]:
+    """(values, roofline floor) of a metric, (m,) each; a rate has no floor."""
+    performance = metrics.performance
+    if metric in RATES:
+        tokens = {
+            "output_tokens_per_s": group.output,
+            "input_tokens_per_s": group.prompt,
+            "total_tokens_per_s": group.prompt + group.output,
+        }[metric]
+        rate = performance.requests_per_s * tokens
+        return rate, np.full(len(rate), np.nan)
+    floor = performance.detail.latency_floor_s
+    if metric in ("prefill_s", "ttft_s", "e2e_s"):
+        floor = performance.detail.prefill_ledger.floor_s
+    if metric == "ttft_s" and performance.arrivals is not None:
+        metric = "ttft_mean_s"
+    return metrics.values[metric], floor
+
+
+SERVED = Kind(
+    needed=NEEDED,
+    cells=(*NUMBERS, *TEXTS, *SETTINGS),
+    row=read_launched,
+    together=lambda row: (
+        *(row.serving, row.open_loop, row.backend, row.tuning),
+        DRAFT_AXIS in row.deployment,
+    ),
+    key=lambda row: row.key,
+    pose=_posed,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +256,8 @@ class Recipe(NamedTuple):
 def estimate_disaggregated(table: pd.DataFrame, catalog: Catalog | None = None) -> pd.DataFrame:
     """The table with the columns ADDED. Raises InputError where a needed column is missing."""
     catalog = catalog or load_catalog()
-    readout, machines = KIND.read(table, catalog), machines_of(catalog)
-    numbers = readout.predicted(_columns(group, catalog, machines) for group in readout.groups)
+    readout, machines = POOLED.read(table, catalog), machines_of(catalog)
+    numbers = readout.predicted(_pool_columns(group, catalog, machines) for group in readout.groups)
     broken: dict[int, list[str]] = {}
     for group in readout.groups:
         for pool in POOLS:
@@ -94,7 +268,7 @@ def estimate_disaggregated(table: pd.DataFrame, catalog: Catalog | None = None) 
     return with_predictions(table, readout, numbers, rules)
 
 
-def _read(cells: Mapping[str, str], catalog: Catalog, models: dict[str, Model | str]) -> Pair:
+def _read_pair(cells: Mapping[str, str], catalog: Catalog, models: dict[str, Model | str]) -> Pair:
     if cells["serving"] != "disaggregated":
         raise InputError(f"serving {cells['serving']!r} is not disaggregated")
     if cells["metric"] not in ("ttft_s", "tpot_s"):
@@ -130,7 +304,7 @@ def _ran(row: Row) -> tuple[object, ...]:
 
 @cache
 def _recipes() -> dict[tuple[object, ...], Recipe]:
-    """By what a row ran: lengths are means of those drawn (`dse.accuracy.rows`)."""
+    """By what a row ran: lengths are means of those drawn (`dse.accuracy.serving_rows`)."""
     mean = (1.0 + RANGE_RATIO) / 2.0
     texts = ("model", "chip", "weight_dtype", "engine")
     lengths = ("nominal_prompt_tokens", "nominal_output_tokens")
@@ -163,7 +337,7 @@ def _pool(
     return batch, load
 
 
-def _columns(
+def _pool_columns(
     group: Group[Pair, None], catalog: Catalog, machines: Machines
 ) -> Callable[[str], Columns]:
     (prefill, load), (decode, _) = (_pool(group, pool, catalog, machines) for pool in POOLS)
@@ -183,7 +357,7 @@ def _columns(
     return of
 
 
-KIND = Kind(
+POOLED = Kind(
     needed=(*NEEDED, *(f"{pool}_workers" for pool in POOLS)),
     cells=(
         *NUMBERS,
@@ -191,7 +365,7 @@ KIND = Kind(
         CAP,
         *(f"{pool}_{name}" for pool in POOLS for name in ("workers", *AXES)),
     ),
-    row=_read,
+    row=_read_pair,
     together=lambda pair: pair.prefill.backend,
     key=lambda pair: (pair.prefill.key, pair.decode.key, pair.cap, pair.copies),
     pose=lambda pairs: None,

@@ -16,24 +16,81 @@ many requests as its table "Input Length | Output Length | num_requests" says. R
 server scenario arrive at random (`requests_per_s`, or the notes): an open loop, which no burst
 starts. Where `concurrency` says how many were in flight in the mean, that counts, not the rate,
 which near capacity says little of the load.
+
+How the server of a measured row was launched, where that is known, in fields of its backend.
+
+The row itself may say so (SETTINGS, optional columns of the format). For InferenceX its scripts do
+(github:SemiAnalysisAI/InferenceX, benchmarks/, read 2026-11-23):
+
+- SGLang on Blackwell looks for new requests every 10 decode steps below 16 requests in flight and
+  every 30 from there on (dsr1_fp8_b200.sh, dsr1_fp4_b200.sh, qwen3.5_fp8_b200.sh:
+  SCHEDULER_RECV_INTERVAL), with an 8-bit cache but for weights of 16 bits (the same). A step takes
+  32,768 tokens, for DeepSeek-R1 in fp4 or at TP 4 16,384 and fewer (the same scripts and
+  dsr1_fp8_h200.sh: CHUNKED_PREFILL_SIZE). On MI300X it takes 131,072 tokens and schedules every 4
+  decode steps (dsr1_fp8_mi300x.sh: num-continuous-decode-steps).
+- vLLM schedules a step while the last one runs (async-scheduling: true in all its scripts, and by
+  default from 0.14 on: vllm-project/vllm pull request 31998, deepjavalibrary/djl issue 3833). Its
+  cache is 8-bit for Llama-3-70B (70b_fp8_b200_docker.sh and its kin) and, from vLLM 0.11.2 on, for
+  gpt-oss on B200 (perf-changelog.yaml, pull request 273). So it is on Hopper for Llama-3-70B, but
+  there it is widened before it is read and shortens no step (docs.vllm.ai, v0.11.2, quantized KV
+  cache): its time is that of 16 bits, and what memory admits is told too small.
+- Until its pull request 480 (opened 2026-01-17, merged ten days later by its own words) the client
+  sent no requests to warm the server up, since then twice as many as it keeps in flight. SGLang
+  builds some kernels when a shape first comes (its pull request 4858: 1,187 tokens/s in a first
+  run, 11,200 later). The first burst then takes COLD_S longer: ten times the mean less the median
+  time to first token is 3.5 to 4.0 s in 4 runs of DeepSeek-R1 on MI300X at 4 to 16 requests of
+  1,024 tokens (github:gminneci/mantile, run_20720630953/agg_bmk.json; 8.6 to 11.8 s at 8,192), and
+  an empty cache costs another server 2.7 s (github:lightseekorg/tokenspeed, pull request 921); 3 s
+  for all is assumed. vLLM and TensorRT-LLM run their shapes before they serve.
+- TensorRT-LLM takes the prompt, the requests in flight and 64 tokens a step for DeepSeek-R1, in
+  whole 64 (dsr1_fp8_h200_trt_slurm.sh: MAX_NUM_TOKENS), and from release 1.2 on 8,192 at least
+  (dsr1_fp4_b200_trt.sh); for gpt-oss 20,000 (gptoss_fp4_h200_trt_slurm.sh). With attention
+  data-parallel it holds prompts back until every rank has one or 60 steps have passed (the same
+  scripts: enable_balance, timeout_iters). DeepSeek-R1 streams every 10 steps (stream_interval);
+  that the first token waits for them is inferred from the rows: on H200 it is 9 to 12 steps late
+  from 4 to 32 requests in flight. Programmatic dependent launch is on by default from release 1.2
+  on (NVIDIA/TensorRT-LLM issue 16330); before, the scripts of gpt-oss turn it on and those of
+  DeepSeek-R1 do not.
+- DeepSeek-R1 drafts with its module in the scripts dsr1_*_trt_mtp_slurm.sh: three tokens, with
+  attention data-parallel one. The rows do not name their script, but these ran by themselves
+  (perf-changelog.yaml): with pull request 392, merged in the week before 2026-01-14, on
+  1.1.0rc2.post2, which the others had left by the end of 2025; and on 1.2.0rc6.post3 (632, 642),
+  where the others stayed on 1.2.0rc6.post2 (594, 620).
+- TensorRT-LLM lets prompts of Llama-3-70B with 1,024 tokens in and out below TP 8
+  wait 20 steps for others (70b_fp8_h200_trt_slurm.sh, 70b_fp4_b200_trt_slurm.sh:
+  batch_wait_timeout_iters).
+
+MLPerf's requests come as tokens (github:mlcommons/inference, language/llama2-70b/dataset.py), so
+its servers spend nothing on their text. Of its server rows two things are inferred:
+
+- DeepSeek-R1 under TensorRT-LLM is as late there as in InferenceX, whose scripts have the 10 steps:
+  with that number first tokens of B200 and GB200, of four submitters, are off by 34% and 17%,
+  without it by 82% and 77%.
+- vLLM on AMD runs 10 decode steps between two looks. No source of another campaign has such rows,
+  and no submission's documents say it; vLLM had such a setting between 0.6 and 0.9 (pull request
+  7000), and ROCm's images of then were started with 10. A first token takes 6 to 7 steps in all, at
+  36 requests a chip as at 450. Without it these rows are off by 70%, with it by 36%.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from dse.catalog import Catalog
 from dse.errors import InputError
 from dse.physics.workload import POISSON, SERVING
-from dse.schema.backend import TUNED, TUNINGS
+from dse.schema.backend import TUNED, TUNINGS, Backend
 from dse.schema.dtypes import ALIASES, BITS, DTYPES
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_models, resolve_model
+from dse.space.batches import DRAFT_AXIS
 
 LOAD = ("prompt_tokens", "output_tokens", "concurrency", "requests_per_s")
 NUMBERS = ("n_chips", "tp", "pp", "ep", "dp", *LOAD)
@@ -55,7 +112,7 @@ NEEDED = ("model", "chip", "serving", "metric", "prompt_tokens", "output_tokens"
 RATES = ("output_tokens_per_s", "input_tokens_per_s", "total_tokens_per_s")
 TIMES = ("ttft_s", "tpot_s", "prefill_s", "decode_step_s", "e2e_s")
 EVERY_EXPERT = "optimum-habana"  # what `_with_every_expert` describes
-INFERENCEX = "InferenceX DB"
+INFERENCEX_DB = "InferenceX DB"
 ATTENTION_DP = "enable_attention_dp true for MoE models"
 OVERVIEW = "offline max throughput"  # TensorRT-LLM's performance overview
 # Its requests by prompt and output tokens, the same in v0.17, v1.0 and v1.2.
@@ -68,8 +125,31 @@ OTHERWISE_QUEUED = 3000.0  # 128/2048, 500/2000, 1000/1000, 1024/1024, 2048/128
 # A benchmark with Poisson arrivals, where its rate has no column.
 ARRIVALS = re.compile(r"Poisson arrivals at ([0-9.]+)/s")
 RANGE_RATIO = 0.8
+# The backend whose sign the lower-cased name of an engine holds.
+SIGNS = {
+    "sglang": "sglang",
+    "trtllm": "trtllm",
+    "tensorrt": "trtllm",
+    "neuron": "neuron",
+    "llama.cpp": "llama-cpp",
+    "ollama": "llama-cpp",
+    "mlx": "llama-cpp",
+}
 # Chips whose `tp` counts cores.
 CORES_PER_CHIP = {"trn1": 2.0, "inf2": 2.0}
+SETTINGS = ("chunk_tokens", "max_running_requests", "poll_steps")
+MLPERF = "MLPerf Inference"
+INFERENCEX = (INFERENCEX_DB, "InferenceMAX run")
+NOMINAL = (1024.0, 8192.0)  # its prompts
+WARMED_SINCE = "2026-01-27"
+COLD_S = 3.0
+LATE_STEPS = 10.0
+OLD_TRTLLM = re.compile(r"trtllm( 1\.[01]\..*)?")  # the rows of early November 2025 name no release
+OLD_VLLM = re.compile(r"vllm (?:\S*v)?0\.(\d|1[0-3])\..*")
+# Releases of the scripts that draft, and the first day on which they ran on each.
+DRAFTED = {"trtllm 1.1.0rc2.post2": "2026-01-14", "trtllm 1.2.0rc6.post3": "2026-02-01"}
+EARLY = "early_launch"
+MEASURED = re.compile(r"measured=(\d{4}-\d\d-\d\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +208,9 @@ def read_row(cells: Mapping[str, str], catalog: Catalog, models: dict[str, Model
         raise InputError(f"metric {metric!r} is not modelled")
     if serving == "offline" and metric == "ttft_s":
         raise InputError("time to first token has no meaning offline")
+    tuning = cells["tuning"] or TUNED
+    if tuning not in TUNINGS:
+        raise InputError(f"tuning {tuning!r} is not known")
     if cells["speculative"] == "on":
         raise InputError("speculative decoding, and the row does not say how many drafts pass")
     sparse = bool(model.experts)
@@ -162,7 +245,9 @@ def read_row(cells: Mapping[str, str], catalog: Catalog, models: dict[str, Model
         if sparse and not cells[axis] and degree == 1.0:
             assumed.append(f"{axis} 1")
     prompt, output = number(cells, "prompt_tokens"), number(cells, "output_tokens", 1.0)
-    spread, concurrency, arriving = 0.0, 1.0, 0.0
+    spread, concurrency, arriving, queued = 0.0, 1.0, 0.0, 0.0
+    if OVERVIEW in cells["notes"]:
+        queued = float(QUEUED.get((round(prompt), round(output)), OTHERWISE_QUEUED))
     if serving == POISSON and not cells["concurrency"]:
         arriving = number(cells, "requests_per_s")
     elif serving != "offline":
@@ -170,7 +255,7 @@ def read_row(cells: Mapping[str, str], catalog: Catalog, models: dict[str, Model
     if serving == "continuous":
         prompt, output, spread = _lengths(prompt, output, cells["notes"], assumed)
         blackwell = catalog.chips[cells["chip"]].family == "blackwell"
-        if backend == "sglang" and INFERENCEX in cells["notes"] and blackwell:
+        if backend == "sglang" and INFERENCEX_DB in cells["notes"] and blackwell:
             backend = "sglang-interval-30"
     return Row(
         model=model,
@@ -188,20 +273,14 @@ def read_row(cells: Mapping[str, str], catalog: Catalog, models: dict[str, Model
         prompt=prompt,
         output=output,
         length_spread=spread,
-        queued=_queued(prompt, output) if OVERVIEW in cells["notes"] else 0.0,
+        queued=queued,
         requests_per_s=arriving,
         serving=serving,
         backend=backend,
         metric=metric,
         assumed="; ".join(assumed),
-        tuning=_tuning(cells["tuning"]),
+        tuning=tuning,
     )
-
-
-def _tuning(text: str) -> str:
-    if text and text not in TUNINGS:
-        raise InputError(f"tuning {text!r} is not known")
-    return text or TUNED
 
 
 def serving_of(serving: str, requests_per_s: str, notes: str) -> str:
@@ -209,10 +288,6 @@ def serving_of(serving: str, requests_per_s: str, notes: str) -> str:
     if serving == "continuous" and (requests_per_s or ARRIVALS.search(notes)):
         return POISSON
     return serving
-
-
-def _queued(prompt: float, output: float) -> float:
-    return float(QUEUED.get((round(prompt), round(output)), OTHERWISE_QUEUED))
 
 
 def _with_every_expert(model: Model) -> Model:
@@ -234,7 +309,7 @@ def _lengths(
     spread = (1.0 - RANGE_RATIO) / (1.0 + RANGE_RATIO)
     if prompt % 1.0 or output % 1.0:
         return prompt, output, spread
-    if INFERENCEX not in notes:
+    if INFERENCEX_DB not in notes:
         return prompt, output, 0.0
     assumed.append("lengths drawn from 0.8 to 1 of the nominal")
     mean = (1.0 + RANGE_RATIO) / 2.0
@@ -246,17 +321,8 @@ def backend_of(engine: str) -> tuple[str, list[str]]:
     text = engine.lower()
     if "vllm" in text:
         return ("vllm-2023" if "2023" in text else "vllm"), []
-    for sign, backend in (
-        ("sglang", "sglang"),
-        ("trtllm", "trtllm"),
-        ("tensorrt", "trtllm"),
-        ("neuron", "neuron"),
-        ("llama.cpp", "llama-cpp"),
-        ("ollama", "llama-cpp"),
-        ("mlx", "llama-cpp"),
-    ):
-        if sign in text:
-            return backend, []
+    if named := next((backend for sign, backend in SIGNS.items() if sign in text), ""):
+        return named, []
     return "generic", [f"backend generic for {engine or 'an unnamed one'}"]
 
 
@@ -300,4 +366,136 @@ def _dtype(text: str, name: str) -> str:
     value = ALIASES.get(text.lower(), text.lower())
     if value not in DTYPES:
         raise InputError(f"{name} {text!r} is not known")
+    return value
+
+
+def read_launched(
+    cells: Mapping[str, str], catalog: Catalog, models: dict[str, Model | str]
+) -> Row:
+    """As `read_row`, with the launch of its server. Raises InputError for a setting that is no
+    number of at least 1."""
+    row = read_row(cells, catalog, models)
+    said = {name: _number(name, cells[name]) for name in SETTINGS if cells[name]}
+    known: dict[str, float] = {}
+    if row.backend == "vllm" and OLD_VLLM.fullmatch(cells["engine"].lower()):
+        known["overlapped"] = 0.0
+    assumed = [row.assumed]
+    if any(sign in cells["notes"] for sign in INFERENCEX):
+        known |= _server(cells, row)
+        if row.backend.startswith("sglang") and cells["date"] < WARMED_SINCE:
+            known["cold_s"] = COLD_S
+        row = _as_its_script(cells, row, assumed)
+    elif cells["notes"].startswith(MLPERF):
+        known |= _of_mlperf(row, catalog)
+    assumed += [f"{name} {value:g}" for name, value in known.items() if name not in said]
+    text = "; ".join(filter(None, assumed))
+    return replace(row, launch=tuple(sorted((known | said).items())), assumed=text)
+
+
+def _as_its_script(cells: Mapping[str, str], row: Row, assumed: list[str]) -> Row:
+    """With the cache and the drafts of InferenceX's script; what is filled in joins `assumed`."""
+    cache = "" if cells["kv_dtype"] else _cache(cells, row)
+    if cache and cache != row.kv_dtype:
+        assumed.append(f"by its script KV cache {cache}")
+        row = replace(row, kv_dtype=cache)
+    if cells["speculative"] != "off" and _drafts(cells, row):
+        drafted = 3.0 if row.deployment["data_parallel"] == 1.0 else 1.0
+        assumed.append(f"by its script {drafted:g} drafted")
+        row = replace(row, deployment=row.deployment | {DRAFT_AXIS: drafted})
+    return row
+
+
+def _cache(cells: Mapping[str, str], row: Row) -> str:
+    """The format of the cache that InferenceX's script asks for, or nothing."""
+    model, chip, engine = row.model.id, row.chip, cells["engine"].lower()
+    if row.backend == "vllm" and chip == "b200_sxm":
+        later = model == "gpt-oss-120b" and engine != "vllm"
+        return "fp8" if later or model == "llama-3-70b" else ""
+    if row.backend == "sglang-interval-30" and row.weight_dtype != "bf16":
+        return "fp8"
+    return ""
+
+
+def _drafts(cells: Mapping[str, str], row: Row) -> bool:
+    """Whether one of InferenceX's scripts with multi-token prediction ran it."""
+    first, day = DRAFTED.get(cells["engine"].lower()), MEASURED.search(cells["notes"])
+    return bool(row.model.id == "deepseek-v3" and first and day and day[1] >= first)
+
+
+def launched(backend: Backend, rows: Sequence[Row]) -> Backend:
+    """The backend as the rows' servers were launched: fields that differ have shape (rows,)."""
+    said = [dict(row.launch) for row in rows]
+    names = {name for one in said for name in one}
+    early = backend.early_launch
+    fields: dict[str, Any] = {
+        name: np.array([one.get(name, getattr(backend, name)) for one in said])
+        for name in sorted(names - {EARLY})
+    }
+    if EARLY in names and early is not None:
+        on = np.array([one.get(EARLY, 1.0) for one in said]) > 0.0
+        fields[EARLY] = replace(early, remaining=np.where(on, early.remaining, 1.0))
+    return replace(backend, **fields) if fields else backend
+
+
+def _of_mlperf(row: Row, catalog: Catalog) -> dict[str, float]:
+    """Of an open loop: offline runs wait for nobody."""
+    if row.serving != POISSON:
+        return {}
+    known = {"prompt_token_s": 0.0}
+    if row.backend == "vllm" and catalog.chips[row.chip].vendor == "AMD":
+        known["poll_steps"] = 10.0
+    if row.backend == "trtllm" and row.model.id == "deepseek-v3":
+        known["first_token_steps"] = LATE_STEPS
+    return known
+
+
+def _server(cells: Mapping[str, str], row: Row) -> dict[str, float]:
+    """Settings of the server that the scripts start."""
+    if row.backend.startswith("sglang"):
+        return _sglang(row)
+    if row.backend == "vllm":
+        return {"overlapped": 1.0}
+    if row.backend != "trtllm":
+        return {}
+    prompt = NOMINAL[int(float(cells["prompt_tokens"]) > NOMINAL[0])]
+    output = NOMINAL[int(float(cells["output_tokens"]) > NOMINAL[0])]
+    model, degree = row.model.id, row.deployment["tensor_parallel"]
+    if model == "gpt-oss-120b":
+        return {"chunk_tokens": 20000.0}
+    if model == "llama-3-70b" and prompt == output == NOMINAL[0] and degree < 8.0:
+        return {"first_token_steps": 20.0}
+    if model != "deepseek-v3":
+        return {}
+    tokens = math.ceil((prompt + row.deployment["concurrency"] + 64.0) / 64.0) * 64.0
+    old = OLD_TRTLLM.fullmatch(cells["engine"])
+    found = {
+        "chunk_tokens": tokens if old else max(tokens, 8192.0),
+        "first_token_steps": LATE_STEPS,
+    }
+    if old:
+        found[EARLY] = 0.0
+    alone = row.deployment["data_parallel"] == 1.0
+    return found if alone else found | {"poll_steps": 60.0}
+
+
+def _sglang(row: Row) -> dict[str, float]:
+    where = (row.model.id, row.chip)
+    if row.backend == "sglang-interval-30":
+        poll = {"poll_steps": 10.0 if row.deployment["concurrency"] < 16.0 else 30.0}
+        wide = row.model.id != "deepseek-v3" or (
+            row.weight_dtype == "fp8" and row.deployment["tensor_parallel"] == 8.0
+        )
+        return poll | {"chunk_tokens": 32768.0} if wide else poll
+    if where == ("deepseek-v3", "mi300x"):
+        return {"chunk_tokens": 131072.0, "poll_steps": 4.0}
+    return {"chunk_tokens": 32768.0} if where == ("deepseek-v3", "h200_sxm") else {}
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value >= 1.0 or math.isinf(value):
+        raise InputError(f"{name} {text!r} is not a number of at least 1")
     return value
