@@ -22,20 +22,18 @@ if TYPE_CHECKING:
     from dse.accuracy.ask import validate
     from dse.answer.answer import Answer
     from dse.catalog import load_catalog
-    from dse.questions.check.ask import check
+    from dse.questions.check.check import check
     from dse.questions.claims import claims
     from dse.questions.compare.ask import compare
     from dse.questions.estimate.ask import estimate, fewest_chips
     from dse.questions.export import export
     from dse.questions.fleet.ask import fleet
-    from dse.questions.levers.ask import levers
-    from dse.questions.risk.ask import risk
     from dse.questions.scale import scale
     from dse.questions.train.ask import train
-    from dse.questions.whatif.ask import require, whatif
-    from dse.questions.whatif.served import space_of_model
+    from dse.questions.whatif.whatif import whatif
     from dse.schema.model_catalog import load_model
     from dse.schema.study import load_space
+    from dse.study.model_space import space_of_model
     from dse.study.result import Study
     from dse.study.run import run
 
@@ -51,12 +49,9 @@ __all__ = [
     "export",
     "fewest_chips",
     "fleet",
-    "levers",
     "load_catalog",
     "load_model",
     "load_space",
-    "require",
-    "risk",
     "run",
     "scale",
     "space_of_model",
@@ -68,25 +63,22 @@ __all__ = [
 _PLACES = {
     "Answer": "dse.answer.answer",
     "Study": "dse.study.result",
-    "check": "dse.questions.check.ask",
+    "check": "dse.questions.check.check",
     "claims": "dse.questions.claims",
     "compare": "dse.questions.compare.ask",
     "estimate": "dse.questions.estimate.ask",
     "export": "dse.questions.export",
     "fewest_chips": "dse.questions.estimate.ask",
     "fleet": "dse.questions.fleet.ask",
-    "levers": "dse.questions.levers.ask",
     "load_catalog": "dse.catalog",
     "load_model": "dse.schema.model_catalog",
     "load_space": "dse.schema.study",
-    "require": "dse.questions.whatif.ask",
-    "risk": "dse.questions.risk.ask",
     "run": "dse.study.run",
     "scale": "dse.questions.scale",
-    "space_of_model": "dse.questions.whatif.served",
+    "space_of_model": "dse.study.model_space",
     "train": "dse.questions.train.ask",
     "validate": "dse.accuracy.ask",
-    "whatif": "dse.questions.whatif.ask",
+    "whatif": "dse.questions.whatif.whatif",
 }
 
 

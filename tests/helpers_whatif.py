@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from dse.catalog import load_catalog
-from dse.questions.whatif.breakeven import COST
-from dse.questions.whatif.inputs import apply, inputs_of, read_change
+from dse.problem.demanded import TOTAL as COST
+from dse.questions.whatif.inputs import Subject, apply, changes_of, inputs_of, subject_of
 from dse.questions.whatif.solve import all_points, solve
-from dse.questions.whatif.subject import Subject, of_study
 
 SPACE = """\
 name: pair
@@ -45,14 +44,14 @@ PAIR = {"prompt": 1000, "output": 200, "chips": "h100_sxm, mi300x"}
 def asked_of(folder: Path, text: str) -> Subject:
     file = folder / "space.yaml"
     file.write_text(text, encoding="utf-8")
-    return of_study(str(file), load_catalog())
+    return subject_of(str(file), load_catalog())
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory):
     """(asked, points, before) of two chips."""
     asked = asked_of(tmp_path_factory.mktemp("pair"), SPACE.format(**PAIR))
-    points = all_points(asked.problem, "auto", 0)
+    points = all_points(asked)
     return asked, points, solve(asked.problem, points, COST)
 
 
@@ -62,5 +61,7 @@ def chip_of(solved) -> str:
 
 
 def changed(subject, *texts: str):
+    """The problem of a subject under changes as `--set` takes them."""
+    pairs = [(name, to) for name, _, to in (text.partition("=") for text in texts)]
     known = inputs_of(subject)
-    return apply(subject, [read_change(text, known) for text in texts])
+    return apply(subject, [one for name, to in pairs for one in changes_of({name: to}, known)])

@@ -21,7 +21,19 @@ import numpy as np
 from dse.answer.answer import Cell, Column, Figure, Table
 from dse.answer.labels import axis_title, label
 from dse.answer.numbers import kind_of, show
-from dse.answer.plots import Json, decades, line, marks, plain, scaled, upright
+from dse.answer.plots import (
+    PALETTE,
+    Json,
+    bars,
+    decades,
+    hatch,
+    line,
+    marks,
+    names_axis,
+    plain,
+    scaled,
+    upright,
+)
 from dse.vocabulary import quantity
 
 
@@ -49,6 +61,22 @@ def frame(
     rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
     made = [column(key, first=key in first) for key in lists]
     return Table(name, caption, made, rows, notes, on_console, shown=tuple(shown))
+
+
+def of_rows(
+    name: str,
+    caption: str,
+    rows: Sequence[Mapping[str, Any]],
+    keys: Sequence[str],
+    *notes: str,
+    **more: Any,
+) -> Table:
+    """The frame of some keys of rows; a key of which no row has a value is left out. `more` is as
+    in `frame`."""
+    known = [key for key in keys if any(row.get(key) is not None for row in rows)]
+    return frame(
+        name, caption, {key: [row.get(key) for row in rows] for key in known}, *notes, **more
+    )
 
 
 def _cells(values: Any) -> Any:
@@ -82,16 +110,18 @@ def lines(
     at: Sequence[float] = (),
     hover: Sequence[str] = (),
     interval: bool = False,
+    joined: bool = True,
+    across: str = "",
 ) -> Figure:
-    """A picture of `y` over `x`, a line with marks for each value of `by`; dashed across `at`.
-    Over a mark stand its values of `hover`, with `interval` its line has a band from `y.low` to
-    `y.high`. Both axes are logarithmic."""
+    """A picture of `y` over `x`, marks for each value of `by`, `joined` by a line; dashed across
+    `at`. Over a mark stand its values of `hover`, with `interval` its line has a band from `y.low`
+    to `y.high`. Both axes are logarithmic; with a title `across`, `x` is linear."""
     rows: list[Mapping[str, Any]]
     rows = [row for row in table.rows if row[y] is not None and row[x] is not None]
     traces: list[Json] = []
     for k, key in enumerate(dict.fromkeys(row[by] for row in rows)):
         mine = [row for row in rows if row[by] == key]
-        xs = [row[x] for row in mine]
+        xs = scaled(x, [row[x] for row in mine])
         if interval:
             low, high = (scaled(y, [row[f"{y}.{end}"] for row in mine]) for end in ("low", "high"))
             traces.append(band(xs, low, high))
@@ -99,14 +129,42 @@ def lines(
         ys = scaled(y, [row[y] for row in mine])
         made = marks(k, str(key), xs, ys, texts)
         drawn = line(k, str(key), xs, ys)["line"]
-        traces.append({**made, "mode": "lines+markers", "line": drawn})
+        drawn_as = {"mode": "lines+markers", "line": drawn} if joined else {}
+        traces.append({**made, **drawn_as})
     drawn_y = [value for trace in traces for value in trace["y"]]
-    known = [float(row[x]) for row in rows]
+    known = [value for trace in traces for value in trace["x"]]
+    upright_x = {} if across else powers(known) if kind_of(x) == "count" else decades(known)
     layout = {
-        "xaxis": {"title": {"text": plain(axis_title(x))}, **powers(known)},
+        "xaxis": {"title": {"text": plain(across or axis_title(x))}, **upright_x},
         "yaxis": {"title": {"text": plain(axis_title(y))}, **decades(drawn_y)},
         "hovermode": "closest",
         "shapes": [upright(end) for end in at],
+    }
+    return Figure(name, title, {"data": traces, "layout": layout}, shows)
+
+
+def bar_chart(
+    name: str,
+    title: str,
+    rows: Sequence[str],
+    series: Mapping[str, Sequence[float | None]],
+    across: str,
+    shows: str,
+) -> Figure:
+    """Bars to the right, a group for each of the named `rows`, the first on top: `series` are their
+    values by name, in the unit of the title `across`."""
+    names = [plain(row) for row in rows][::-1]
+    shapes = ("", "/", "x", "-", "+", ".")
+    traces = []
+    for k, (one, values) in enumerate(series.items()):
+        trace = bars(one, values[::-1], names, PALETTE[k % len(PALETTE)])
+        trace["marker"]["pattern"] = hatch(shapes[k % len(shapes)])
+        traces.append(trace | {"hoverinfo": "x+name"})
+    layout = {
+        "height": 100 + (14 + 20 * len(series)) * max(len(names), 1),
+        "barmode": "group",
+        "xaxis": {"title": {"text": plain(across)}, "zeroline": True},
+        "yaxis": names_axis(names),
     }
     return Figure(name, title, {"data": traces, "layout": layout}, shows)
 

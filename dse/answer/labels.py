@@ -29,6 +29,7 @@ _AXES = {
     "dollars": ("USD", 1.0),
     "usd/h": ("USD per hour", 1.0),
     "share": ("%", 100.0),
+    "change": ("%", 100.0),
     "parameters": ("B", 1e-9),
     "tokens": ("B", 1e-9),
     "power": ("W", 1.0),

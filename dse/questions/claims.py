@@ -88,14 +88,14 @@ SHOWN = ("claim", "claim_part", "verdict", "claim_number", "claim_rule")  # colu
 # The questions that a part may ask, each the place of its function.
 EVIDENCE = "dse.accuracy.evidence"
 ASKED: Mapping[str, tuple[str, str]] = {
-    "check": ("dse.questions.check.ask", "check"),
+    "check": ("dse.questions.check.check", "check"),
     "chip": ("dse.questions.catalog.chips", "show_chip"),
     "estimate": ("dse.questions.estimate.ask", "estimate"),
     "fewest_chips": ("dse.questions.estimate.ask", "fewest_chips"),
-    "levers": ("dse.questions.levers.ask", "levers"),
     "rack_bounds": ("dse.questions.catalog.racks", "show_rack"),
     "scale": ("dse.questions.scale", "scale"),
     "train": ("dse.questions.train.ask", "train"),
+    "whatif": ("dse.questions.whatif.whatif", "whatif"),
     **{name: (EVIDENCE, name) for name in ("energy", "measured", "pairs", "reached")},
 }
 # How a command asks the same where that is not `dse NAME --ARGUMENT VALUE`.
@@ -104,12 +104,11 @@ VERBS = {
     "fewest_chips": "estimate --fit",
     "rack_bounds": "catalog racks show",
 }
-FLAGS = {"only_memory": "--memory", "settings": "--set"}
+FLAGS = {"chips": "--chip", "only_memory": "--memory", "settings": "--set"}
 POSITIONAL = {
     "train": "model",
     "check": "model",
     "chip": "chip",
-    "levers": "models",
     "rack_bounds": "rack",
 }
 OF_CASE = ("take", "over")  # what a case may say beside its arguments
@@ -308,8 +307,8 @@ class _Named:
 
 # The arguments that name something of the catalog, and what those of a type admit.
 NAMED: Mapping[str, Kind] = {
-    **dict.fromkeys(("model", "models"), _Named(load_model)),
-    **dict.fromkeys(("chip", "prefill_chip", "before", "after"), _Named(_chip)),
+    "model": _Named(load_model),
+    **dict.fromkeys(("chip", "chips", "prefill_chip", "before", "after"), _Named(_chip)),
 }
 KIND_OF: Mapping[str, Kind] = {
     "int": Whole(),

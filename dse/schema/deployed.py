@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from dse.errors import InputError
-from dse.schema.reader import Field, Text, Whole
+from dse.schema.reader import Field, Listed, Text, Whole
 from dse.schema.workloads import SERVED
 
 
@@ -71,6 +71,11 @@ FIELDS = (
     Field("redundant_experts", Whole(0, 100_000), None),
     *SERVED,
     Field("backend", Text(), None),
+)
+# The same where formats, drafts and copies of experts may be several, to choose from.
+CHOICE_FIELDS = (
+    *(Field(one.name, Listed(one.kind, one=True), None) for one in FIELDS[:4]),
+    *FIELDS[4:],
 )
 # The same of the prefill workers, on a pool of their own.
 PREFILL_FIELDS = (

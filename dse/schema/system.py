@@ -44,8 +44,8 @@ class FabricLevel:
     what one chip sends, over all its links (NaN: not known); `bytes_per_s_per_pair` is one link
     between two neighbours of a mesh, torus or dragonfly; `latency_s` is one hop.
 
-    `in_network_reduction`: its switches add what passes through them (NVLink SHARP). `jitter_s`
-    is the mean delay of a chip (`dse.physics.jitter`). Between domains `software_s` comes on top of
+    `in_network_reduction`: its switches add what passes through them (NVLink SHARP). Delays of mean
+    `jitter_s` are exponential (`dse.physics.jitter`). Between domains `software_s` comes on top of
     each hop, collectives reach the share `reached` of the bandwidth, and `ramp` is what messages
     cost that are too long for the latency alone and too short for the bandwidth
     (`dse.schema.efficiency`); inside the first level all three are in the chip's efficiency file.

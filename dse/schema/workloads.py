@@ -185,8 +185,8 @@ def _shares(files: Sequence[WorkloadSpec], mistakes: Mistakes) -> list[float]:
     poisson = [file.serving == "poisson" for file in several]
     if any(poisson) and not all(poisson):
         k = poisson.index(False)
-        said = f"{several[k].name!r} is {several[k].serving}, another workload poisson"
-        mistakes.add(("workloads", k, "serving"), said, "poisson for all workloads or for none")
+        message = f"{several[k].name!r} is {several[k].serving}, another workload poisson"
+        mistakes.add(("workloads", k, "serving"), message, "poisson for all workloads or for none")
     written = [file.weight or 0.0 for file in several]
     if not all(poisson):
         for k, weight in enumerate(written):
@@ -197,9 +197,9 @@ def _shares(files: Sequence[WorkloadSpec], mistakes: Mistakes) -> list[float]:
     shares = _over_their_sum([file.details.get("requests_per_second", 0.0) for file in several])
     for k, (weight, share) in enumerate(zip(_over_their_sum(written), shares, strict=True)):
         if any(written) and not math.isclose(weight, share, rel_tol=1e-3):
-            said = f"weight is {weight:.4g} of all, its rate {share:.4g} of the requests"
+            message = f"weight is {weight:.4g} of all, its rate {share:.4g} of the requests"
             accepted = "no weight: it follows from requests_per_second"
-            mistakes.add(("workloads", k, "weight"), said, accepted)
+            mistakes.add(("workloads", k, "weight"), message, accepted)
     return shares
 
 

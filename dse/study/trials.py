@@ -38,17 +38,11 @@ class Trials:
         chip: str,
         batch: CandidateBatch,
         front: Floats,
-        margin: float = 0.0,
     ) -> None:
-        """By `margin`, a share, an objective on a logarithmic scale must be better than the front;
-        the others by rounding alone."""
         without_pools(problem)
         self.problem, self.catalog, self.chip = problem, catalog, chip
         self.batch, self.front = batch, front
         self.basis = problem.study.price_basis
-        self.margins = np.array(
-            [max(margin, MARGIN) if o.log else MARGIN for o in problem.objectives]
-        )
 
     def price(self) -> float | None:
         found = self.catalog.prices.select(self.basis).get(self.chip)
@@ -75,19 +69,19 @@ class Trials:
             G.append(found.G)
             bottleneck.append(metrics.performance.detail.bottleneck)
         found = Evaluation(np.concatenate(F), np.concatenate(G))
-        enters = entering(self.front, found, self.margins)
+        enters = entering(self.front, found)
         return Tried(machines, found, np.concatenate(bottleneck), enters)
 
 
-def entering(front: Floats, found: Evaluation, margin: Floats | float = MARGIN) -> np.ndarray:
+def entering(front: Floats, found: Evaluation) -> np.ndarray:
     """(n,) whether a feasible row is better than every row of `front` (k, m) in some objective, by
-    more than the `margin` (m,) of its size. Of two rows that enter and of which one beats the
+    more than MARGIN of its size. Of two rows that enter and of which one beats the
     other, the better alone."""
     enters = np.zeros(len(found.F), dtype=bool)
     rows = np.flatnonzero((found.G <= 0.0).all(axis=1) & np.isfinite(found.F).all(axis=1))
     if len(rows):
         F = found.F[rows]
-        F = F + margin * np.abs(F)
+        F = F + MARGIN * np.abs(F)
         keep = non_dominated(F)
         # Of equal rows only the first is kept, and the front comes first.
         both = non_dominated(np.concatenate([front, F[keep]]))

@@ -209,7 +209,7 @@ def test_own_configurations(tiny: Path, tmp_path: Path, key: str, value: object)
         (("estimate", "--why-not", "nostudy", *POINT[1:]), "no study.json"),
         (("estimate", "--points", "none.csv", "--out", "out.csv"), "none.csv"),
         (("estimate", "--points", "none.csv"), "--out is missing"),
-        (("levers", "--model", "llama-3-8b"), "without --model: dse levers llama-3-8b"),
+        (("levers", "llama-3-8b"), "dse levers is now dse whatif"),
         (("check", "--config=c.json"), "without --config: dse check c.json"),
         (("train", "--config", "c.json"), "without --config: dse train c.json"),
         (("run", "--space", "--seed", "1"), "without --space: dse run SPACE"),

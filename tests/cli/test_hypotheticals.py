@@ -240,11 +240,9 @@ def test_what_is_on_the_front_needs_nothing(study: Path):
 
 
 def test_requirements_of_shapes_are_those_of_the_front(tiny: Path, tmp_path: Path):
-    answer = dse(
-        "whatif", tiny, "--require", "mi250x", "--vary", "hbm_bandwidth, price", "--json"
-    ).json()
+    answer = dse("whatif", tiny, "--require", "mi250x", "--json").json()
     assert answer["shapes"] == answer["shapes_of_front"] > 1
-    assert [row["quantity"] for row in answer["requirements"]] == ["hbm_bandwidth", "price"]
+    assert {"hbm_bandwidth", "price"} <= {row["quantity"] for row in answer["requirements"]}
     out = tmp_path / "as-it-is"
     on = dse("whatif", tiny, "--require", "b200_sxm", "--json", "--out", out).json()
     assert on["enters_as_it_is"]
@@ -263,8 +261,6 @@ def test_a_study_of_another_space_is_refused(study: Path, space: Callable[..., P
     said = dse("whatif", study, "--require", "mi300x")
     assert said.code == 2
     assert "has changed since" in said.err
-    said = dse("whatif", study, "--require", "mi300x", "--vary", "pirce")
-    assert "did you mean price" in said.err
 
 
 SIX = {

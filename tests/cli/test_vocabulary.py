@@ -137,9 +137,9 @@ def test_workers_of_the_pools_of_a_plan_are_those_that_it_names(tmp_path: Path):
 
 def test_whatif_and_scale_take_pools_of_their_own():
     model = ("--model", "llama-3-70b", "--chip", "h100_sxm")
-    pools = ("--disaggregated", "--prefill-tp", "4")
+    pools = ("--set", "disaggregated=true", "--set", "prefill_tp=4")
     one, two = (
-        json.loads(dse("whatif", *model, "--tp", "8", *more, "--json").out)["winner"]
+        json.loads(dse("whatif", *model, "--set", "tp=8", *more, "--json").out)["winner"]
         for more in ((), pools)
     )
     cost = "usd_per_million_total_tokens"
@@ -157,16 +157,17 @@ def test_whatif_and_scale_take_pools_of_their_own():
         steady = ("--demand", "1B/day", *LENGTHS[:4], "--percentile", "steady")
         more = steady if verb == "fleet" else ()
         tp, ep = ("--prefill-tp", "4"), ("--prefill-ep", "8")
-        if verb == "scale":
+        if verb != "fleet":
             tp, ep = ("--set", "prefill_tp=4"), ("--set", "prefill_ep=8")
         said = dse(verb, *model, *more, *tp)
         assert said.code == 2
         assert "--prefill-tp: given for one pool (accepted: also --disaggregated)" in said.err
-        said = dse(verb, *model, *more, *ep, "--disaggregated")
+        apart = ("--set", "disaggregated=true") if verb == "whatif" else ("--disaggregated",)
+        said = dse(verb, *model, *more, *ep, *apart)
         assert said.code == 2
         assert "--prefill-ep: " in said.err
         assert "no experts" in said.err
-    said = dse("whatif", *model, "--disaggregated", "--prefill-chip", "h100")
+    said = dse("whatif", *model, "--set", "disaggregated=true", "--set", "prefill_chip=h100")
     assert "--prefill-chip: read 'h100'; did you mean h100_sxm?" in said.err
 
 
@@ -235,16 +236,9 @@ def test_whatif_and_scale_take_them(tmp_path: Path):
     said = dse(
         "whatif",
         *asked,
-        "--max-running-requests",
-        "8",
-        "--tp",
-        "8",
-        "--dp",
-        "1",
-        "--ep",
-        "8",
-        "--draft-tokens",
-        "0,1",
+        *("--set", "max_running_requests=8"),
+        *("--set", "tp=8", "--set", "dp=1", "--set", "ep=8"),
+        *("--set", "draft_tokens=0,1"),
     )
     assert said.code == 0, said.err
     assert "1 drafted" in said.out

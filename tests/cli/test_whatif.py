@@ -12,8 +12,13 @@ import pytest
 
 from tests.cli.conftest import dse, fits
 
-MODEL = ("--model", "llama-3-8b", "--chip", "h100_sxm", "--chip", "mi300x", "--concurrency", "16")
+TWO = ("--model", "llama-3-8b", "--chip", "h100_sxm", "--chip", "mi300x")
+MODEL = (*TWO, "--set", "concurrency=16")
 OWN = ("price_basis: rental_3yr", "price_basis: owned_tco")
+
+
+def settings(*texts: str) -> list[str]:
+    return [word for text in texts for word in ("--set", text)]
 
 
 def test_help_is_short_and_has_examples():
@@ -25,7 +30,7 @@ def test_help_is_short_and_has_examples():
 
 
 def test_without_a_question_the_winner_and_every_input(space: Callable[..., Path]):
-    said = dse("whatif", space())
+    said = dse("whatif", space(), "--detail")
     assert said.code == 0, said.err
     assert said.out.split("\n- ")[1].startswith("As things stand, ")
     for name in ("chip.h100_sxm.price", "workload.prompt_tokens", "limit.ttft_s"):
@@ -39,10 +44,10 @@ def test_without_a_question_the_chips_of_a_model_are_ranked():
         ("--model", "llama-3-8b", "--chip", "h200_sxm", "--chip", "h100_sxm"),
     ):
         found = dse("whatif", *asked, "--json").json()
-        chips = found["break_even"]["chips"]
+        chips = found["break_even"]
         assert len(chips) > 1
         assert chips[0]["chip"] == found["winner"]["chip"]
-        costs = [row["cost"] for row in chips]
+        costs = [row["usd_per_million_total_tokens"] for row in chips]
         assert costs == sorted(costs)
 
 
@@ -54,6 +59,7 @@ def test_the_answer_comes_first_and_fits(space: Callable[..., Path]):
         "chip.h100_sxm.price=+25%",
         "--sweep",
         "workload.prompt_tokens=1k..2k:3",
+        "--detail",
     )
     assert said.code == 0, said.err
     assert fits(said.out, 100)
@@ -100,16 +106,11 @@ def test_that_the_cheapest_chip_cannot_be_priced_as_owned_is_said():
         "mi355x",
         "--chip",
         "b200_sxm",
-        "--tp",
-        1,
-        "--weight-dtype",
-        "fp8",
-        "--kv-dtype",
-        "fp8",
+        *settings("tp=1", "weight_dtype=fp8", "kv_dtype=fp8"),
         "--break-even",
     )
-    assert "- What owning mi355x costs is not known" in said.out
-    assert "\n- Owning b200_sxm beats renting it" in said.out
+    assert "What owning mi355x costs is not known" in " ".join(said.out.split())
+    assert "Owning b200_sxm beats renting it" in " ".join(said.out.split())
 
 
 def test_json_is_one_document_without_nan(space: Callable[..., Path]):
@@ -151,7 +152,7 @@ def test_files_are_written_and_names_escaped(space: Callable[..., Path], tmp_pat
     page = (out / "whatif.html").read_text(encoding="utf-8")
     assert "<script>alert" not in page
     assert "<b>dear" not in page
-    for figure in ("front-0", "sweep-0", "tornado", "owning"):
+    for figure in ("front", "sweep-chip-h100_sxm-price", "tornado", "owning"):
         assert f'id="{figure}"' in page
     assert "<b>" not in (out / "whatif.md").read_text(encoding="utf-8")
     document = json.loads((out / "whatif.json").read_text())
@@ -168,7 +169,7 @@ def test_files_are_written_and_names_escaped(space: Callable[..., Path], tmp_pat
     asked = {"winner", "scenarios", "sweeps", "sensitivities", "shadow_prices", "owning", "inputs"}
     assert asked <= {row["part"] for row in rows}
     book = zipfile.ZipFile(out / "whatif.xlsx").read("xl/workbook.xml").decode()
-    shown = {"answer", "data", "scenarios", "sweep 1", "sensitivities", "shadow prices", "owning"}
+    shown = {"answer", "data", "scenarios", "sweep", "sensitivities", "shadow_prices", "owning"}
     assert all(f'name="{name}"' in book for name in shown)
 
 
@@ -184,7 +185,7 @@ def test_an_owned_chip_has_costs_that_move_its_price(space: Callable[..., Path])
     assert said.json()["scenarios"][0]["change"] > 0.9
     said = dse("whatif", space(*OWN), "--set", "costs.electricity=+50%", "--json")
     assert 0.0 < said.json()["scenarios"][0]["change"] < 0.1
-    said = dse("whatif", space(*OWN), "--sensitivities", "--break-even")
+    said = dse("whatif", space(*OWN), "--sensitivities", "--break-even", "--detail")
     assert said.code == 0, said.err
     assert fits(said.out, 100)
     for words in ("costs.life", "An owned chip-hour by its parts", "- owning: electricity 0.0869"):
@@ -199,11 +200,7 @@ def test_break_even_takes_costs_of_ones_own(tmp_path: Path):
     file.write_text("chips: {h100_sxm: {server_price: 20000 USD}}\n", encoding="utf-8")
     asked = ("whatif", *MODEL, "--break-even", "--json")
     shipped, mine = (
-        next(
-            row
-            for row in dse(*asked, *more).json()["break_even"]["owning"]
-            if row["chip"] == "h100_sxm"
-        )
+        next(row for row in dse(*asked, *more).json()["owning"] if row["chip"] == "h100_sxm")
         for more in ((), ("--costs", file))
     )
     assert mine["owned_at_full_use"] < shipped["owned_at_full_use"]
@@ -232,7 +229,7 @@ def test_a_changed_space_is_refused(space: Callable[..., Path], tmp_path: Path):
         ((), "--model is missing (accepted: a STUDY, or --model and --chip"),
         (("--model", "llama-3-8b"), "--chip is missing"),
         (("tiny", "--model", "llama-3-8b"), "--model does not go with a STUDY"),
-        (("tiny", "--tp", "4"), "--tp does not go with a STUDY"),
+        (("tiny", "--set", "tp=4"), "--set tp does not go with a STUDY"),
         (("tinny",), "did you mean tiny?"),
         (("tests",), "tests is no finished study"),
         ((*MODEL, "--set", "chip.h100.price=2x"), "did you mean chip.h100_sxm.price?"),
@@ -248,13 +245,19 @@ def test_a_changed_space_is_refused(space: Callable[..., Path], tmp_path: Path):
         ((*MODEL, "--objective", "tpot"), "unknown metric 'tpot'"),
         ((*MODEL, "--limit", "tpot_s < 3"), "--limit: read 'tpot_s < 3': not `metric <= limit`"),
         (("--model", "llama-3-8b", "--chip", "l40s"), "--chip: no chip here can be compared"),
-        ((*MODEL, "--backend", "vlm"), "--backend: unknown backend 'vlm'; did you mean"),
+        ((*MODEL, "--set", "backend=vlm"), "backend: unknown backend 'vlm'; did you mean"),
         ((*MODEL, "--price-basis", "on-demand"), "--price-basis: unknown price basis"),
-        ((*MODEL, "--weight-dtype", "fp9"), "fp9"),
+        ((*MODEL, "--set", "weight_dtype=fp9"), "fp9"),
+        ((*MODEL, "--set", "conurrency=9"), "did you mean concurrency"),
+        ((*MODEL, "--set", "chip.h100_sxm.price"), "read 'chip.h100_sxm.price'"),
+        ((*MODEL, "--point", "best"), "--point does not go with a question without"),
+        ((*MODEL, "--uncertain", "--at", "1"), "--at does not go with --uncertain"),
+        (("tiny", "--require", "mi300x", "--demand", "1B/day"), "does not go with --require"),
+        ((*MODEL, "--require", "mi300x"), "--model does not go with --require"),
         ((*MODEL, "--set", "chip.h100_sxm.price=nan"), "not a finite number"),
         ((*MODEL, "--chip", "h100_sxm"), "each chip once"),
         ((*MODEL, "--set", "chip.all.price=2x", "--set", "chip.all.price=3x"), "is set twice"),
-        ((*MODEL, "--rack-power", "0W", "--equal", "racks"), "a power above 0"),
+        ((*MODEL, "--set", "rack_power=0W", "--equal", "racks"), "a power above 0"),
         ((*MODEL, "--demand", "0/day"), "--demand: read '0/day': not above zero"),
         ((*MODEL, "--demand", "-1B/day"), "--demand: read '-1B/day'"),
         ((*MODEL, "--demand", "1B"), "such as 1B/day or 20000/s"),
@@ -285,13 +288,13 @@ def test_a_demand_is_bought_and_said_in_text_json_and_page(
     load = document["winner"]["at_average_load"]
     held, chips = load["deployments"], load["chips"]
     assert f"takes {held} deployments" in text
-    assert f"{chips:,.0f} chips in all" in text
+    assert f"{chips:,.0f} chips in total" in text
     paid = load["usd_per_hour"] / (2e9 / 24) * 1e6
     assert document["winner"]["metrics"]["usd_per_million_total_tokens"] == pytest.approx(paid)
     assert paid > load["busy_usd_per_million_total_tokens"]
     assert f"${load['usd_per_year']:,.0f} a year" in text
     page = (out / "whatif.html").read_text(encoding="utf-8")
-    assert 'id="hour-0"' in page
+    assert 'id="sweep-demand"' in page
     assert "takes " in (out / "whatif.md").read_text(encoding="utf-8")
 
 
@@ -310,11 +313,11 @@ def test_prices_costs_and_dates_of_the_command(space: Callable[..., Path], tmp_p
         "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
         "h100_sxm,rental_3yr,0.5,me,2026-11-01,a mail,\n"
     )
-    said = dse("whatif", space(), "--prices", prices)
+    said = dse("whatif", space(), "--prices", prices, "--detail")
     assert "own price of mine.csv" in " ".join(said.out.split())
     assert "price of h100_sxm: $0.50" in said.out
     costs.write_text("electricity: 0.5 USD/kWh\n")
-    said = dse("whatif", *MODEL, "--price-basis", "owned_tco", "--costs", costs)
+    said = dse("whatif", *MODEL, "--price-basis", "owned_tco", "--costs", costs, "--detail")
     assert said.code == 0, said.err
     assert fits(said.out, 100)
     text = " ".join(said.out.split())
@@ -353,12 +356,8 @@ def test_a_sweep_says_where_nothing_is_left():
         "llama-3-8b",
         "--chip",
         "h100_sxm",
-        "--tp",
-        1,
-        "--weight-dtype",
-        "fp8",
-        "--requests-per-second",
-        4,
+        *settings("tp=1", "weight_dtype=fp8", "requests_per_second=4"),
+        "--detail",
         "--sweep",
         "demand=1..12:3",
     )
@@ -384,7 +383,7 @@ def test_a_few_chips_in_whole_servers_cost_what_dse_fleet_says(tmp_path: Path) -
         "1B/day",
         "--peak-over-average",
         "2.5",
-        "--whole-servers",
+        *settings("whole_servers=true"),
         "--json",
     ).json()
     load = said["winner"]["at_average_load"]
@@ -396,7 +395,7 @@ def test_a_few_chips_in_whole_servers_cost_what_dse_fleet_says(tmp_path: Path) -
     assert fleet["by_quarter"][0]["usd"] / hours == pytest.approx(load["usd_per_hour"])
     assert fleet["instances"][0]["chips"] == {"h100_sxm": 2}
     assert any("whole servers of 8 (" in note for note in said["notes"])
-    assert dse("whatif", "deploy-llama-3-70b", "--whole-servers").code == 2
+    assert dse("whatif", "deploy-llama-3-70b", *settings("whole_servers=true")).code == 2
 
 
 PLAN = """\

@@ -200,7 +200,7 @@ KINDS: Mapping[str, Kind] = {
                       lambda file: ("train", "llama-3-8b", "--chip", file, "--chips", 8,
                                     "--tokens", "1B")], 16),
     "heavy chip": Kind(lambda: [OWN_CHIP], "chip.yaml",
-                       [lambda file: ("levers", "llama-3-8b", "--chip", file),
+                       [lambda file: ("whatif", *MODEL, "--chip", file, "--sensitivities"),
                         lambda file: ("scale", *MODEL, "--chip", file, "--chips-up-to", 16)], 2),
     "rack": Kind(_shipped("hardware/racks/*.yaml"), "rack.yaml",
                  [lambda file: ("catalog", "racks", "show", file),
@@ -340,7 +340,7 @@ FLAGS: Mapping[tuple[str, ...], Mapping[str, str]] = {
         "--tpot-limit": "50ms", "--percentile": "99", "--windows": "0.9",
         "--largest-instance": "16", "--weight-dtype": "bf16,fp8", "--as-of": "2026-06",
     },
-    ("whatif", *MODEL, *CHIP, "--tp", "1", "--concurrency", "32"): {
+    ("whatif", *MODEL, *CHIP, "--set", "tp=1", "--set", "concurrency=32"): {
         "--set": "chip.h100_sxm.price=-20%", "--sweep": "chip.h100_sxm.price=1USD/h..4USD/h:4",
         "--limit": "tpot_s <= 20 ms", "--objective": "tpot_s", "--demand": "1B/day",
         "--peak-over-average": "2.5", "--equal": "power", "--at": "100kW",

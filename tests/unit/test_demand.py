@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dse
 from dse.catalog import load_catalog
 from dse.economics.load import at_load
 from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputError
-from dse.questions.whatif.answer import Questions, answer
-from dse.questions.whatif.ask import sentences
-from dse.questions.whatif.breakeven import COST, break_even
-from dse.questions.whatif.change import from_flags, read_sweep, sweep_rows
-from dse.questions.whatif.equal import equal, racks_held
-from dse.questions.whatif.inputs import apply, inputs_of, read_change
-from dse.questions.whatif.sensitivity import sensitivities
+from dse.problem.demanded import TOTAL as COST
+from dse.questions.whatif.inputs import Subject, inputs_of, subject_of, sweep_of
+from dse.questions.whatif.moves import elasticities, sweep
 from dse.questions.whatif.solve import Stand, all_points, describe, metrics_at, solve
-from dse.questions.whatif.subject import Subject, of_study, under, whole_servers
+from dse.questions.whatif.ties import break_even, equal, racks_held
 from dse.schema.load import Demand, demand_words, rate_words, read_rate
 from dse.schema.owning import power_at_meter
-from tests.helpers_whatif import SPACE
-from tests.helpers_whatif import asked_of as space_asked_of
+from tests.helpers_whatif import SPACE, changed
 
 POISSON = """\
 name: arrivals
@@ -60,24 +57,30 @@ objectives: {usd_per_million_total_tokens: minimize, tpot_s: minimize}
 DAY = 86_400.0
 
 
-def asked_of(
-    folder: Path, demand: str = "", basis: str = "on_demand", output: int = 200
-) -> Subject:
+def space_of(demand: str = "", basis: str = "on_demand", output: int = 200) -> dict[str, Any]:
     pair = SPACE.format(prompt=1000, output=output, chips="h100_sxm, mi300x, l40s")
-    return space_asked_of(folder, f"{pair.replace('rental_3yr', basis)}{demand}\n")
+    return yaml.safe_load(f"{pair.replace('rental_3yr', basis)}{demand}\n")
+
+
+def asked_of(demand: str = "", basis: str = "on_demand", output: int = 200) -> Subject:
+    return subject_of(space_of(demand, basis, output), load_catalog())
+
+
+def under(average: str | None, peak: str | None, demand: str = "", **more: Any) -> Subject:
+    return subject_of(space_of(demand), load_catalog(), (), None, average, peak, **more)
 
 
 @pytest.fixture(scope="module")
-def rented(tmp_path_factory: pytest.TempPathFactory):
+def rented():
     """(asked, points) of rented chips, without a demand."""
-    asked = asked_of(tmp_path_factory.mktemp("rented"))
-    return asked, all_points(asked.problem, "auto", 0)
+    asked = asked_of()
+    return asked, all_points(asked)
 
 
 @pytest.fixture(scope="module")
-def owned(tmp_path_factory: pytest.TempPathFactory):
-    asked = asked_of(tmp_path_factory.mktemp("owned"), basis="owned_tco")
-    return asked, all_points(asked.problem, "auto", 0)
+def owned():
+    asked = asked_of(basis="owned_tco")
+    return asked, all_points(asked)
 
 
 def serving(subject: Subject, average: float, peak: float = 1.0):
@@ -91,21 +94,22 @@ def least(problem, points) -> float:
     return found
 
 
-def pooled(folder: Path, basis: str):
-    (folder / "pools.yaml").write_text(POOLS.replace("BASIS", basis), encoding="utf-8")
-    asked = of_study(str(folder / "pools.yaml"), load_catalog())
-    return asked, all_points(asked.problem, "auto", 0)
+def pooled(basis: str, *demand: str, whole_servers: bool = False):
+    space = yaml.safe_load(POOLS.replace("BASIS", basis))
+    given = demand or (None, None)
+    asked = subject_of(space, load_catalog(), (), None, *given, whole_servers)
+    return asked, all_points(asked)
 
 
 @pytest.fixture(scope="module")
-def rented_pools(tmp_path_factory: pytest.TempPathFactory):
+def rented_pools():
     """The same where prefill and decode on pools of their own, of either chip, stand beside."""
-    return pooled(tmp_path_factory.mktemp("rented"), "rental_3yr")
+    return pooled("rental_3yr")
 
 
 @pytest.fixture(scope="module")
-def owned_pools(tmp_path_factory: pytest.TempPathFactory):
-    return pooled(tmp_path_factory.mktemp("owned"), "owned_tco")
+def owned_pools():
+    return pooled("owned_tco")
 
 
 def brute_force(subject: Subject, ids: np.ndarray, average: float, peak: float) -> list[float]:
@@ -155,10 +159,9 @@ def test_what_is_paid_is_what_a_loop_buys(request, basis: str, average: float, p
     np.testing.assert_allclose(found.F[feasible, 0], np.array(expected)[feasible], rtol=1e-9)
 
 
-def test_whole_servers_of_two_kinds_of_chip_are_refused(rented_pools):
-    asked, _ = rented_pools
+def test_whole_servers_of_two_kinds_of_chip_are_refused():
     with pytest.raises(InputError, match="whole servers of prefill and decode pools"):
-        whole_servers(under(asked, "1B/day", "2"))
+        pooled("rental_3yr", "1B/day", "2", whole_servers=True)
 
 
 def test_the_winner_is_the_one_that_is_cheapest_to_buy(rented):
@@ -250,24 +253,20 @@ def test_owned_chips_save_the_electricity_of_waiting(owned):
 
 def test_idle_hours_count_once(owned):
     asked, _ = owned
-    known = inputs_of(asked)
-    half = read_change("costs.utilisation=50%", known)
-    apply(asked, [half])
+    changed(asked, "costs.utilisation=50%")
     with pytest.raises(InputError, match="both count idle hours"):
-        apply(asked, [half, read_change("demand=1B/day", known)])
+        changed(asked, "costs.utilisation=50%", "demand=1B/day")
 
 
 @pytest.mark.parametrize("name", ["demand", "peak_over_average", "output_tokens"])
-def test_an_elasticity_under_a_demand_is_a_full_reruns_difference(tmp_path: Path, name: str):
+def test_an_elasticity_under_a_demand_is_a_full_reruns_difference(name: str):
     def cost(demand: float = 1e5, peak: float = 2.5, output: int = 200) -> float:
         written = f"demand: {{average: {demand!r}/s, peak_over_average: {peak}}}"
-        asked = asked_of(tmp_path, written, output=output)
-        problem = asked.problem
-        return least(problem, all_points(problem, "auto", 0))
+        asked = asked_of(written, output=output)
+        return least(asked.problem, all_points(asked))
 
-    asked = asked_of(tmp_path, "demand: {average: 100000/s, peak_over_average: 2.5}")
-    points = all_points(asked.problem, "auto", 0)
-    rows = {row["input"]: row for row in sensitivities(Stand(asked, points))}
+    asked = asked_of("demand: {average: 100000/s, peak_over_average: 2.5}")
+    rows = {row["input"]: row for row in elasticities(Stand(asked, all_points(asked)))}
     mine = rows[f"workload.{name}" if name == "output_tokens" else name]
     low, high = {
         "demand": lambda: (cost(demand=0.99e5), cost(demand=1.01e5)),
@@ -280,29 +279,24 @@ def test_an_elasticity_under_a_demand_is_a_full_reruns_difference(tmp_path: Path
 
 def test_near_points_hold_the_winner_of_ten_percent_more(rented):
     asked, points = rented
-    known = inputs_of(asked)
     for average in (800.0, 6000.0, 40_000.0):
         problem = serving(asked, average)
         close = Stand(replace(asked, problem=problem), points).near().points
         more = serving(asked, 1.1 * average)
         assert solve(more, close, COST).winner_id == solve(more, points, COST).winner_id
-    assert known["demand"].now is None
+    assert inputs_of(asked)["demand"].now is None
 
 
 def test_a_demand_begins_is_multiplied_and_swept(rented):
     asked, points = rented
-    known = inputs_of(asked)
-    problem = apply(asked, [read_change("demand=1B/day", known)])
-    assert problem.demand == Demand(1e9 / DAY, 1.0)
+    assert changed(asked, "demand=1B/day").demand == Demand(1e9 / DAY, 1.0)
     with pytest.raises(InputError, match="no value that could be multiplied"):
-        read_change("demand=2x", known)
-    under_one = under(asked, "1B/day", 2.5)
-    known = inputs_of(under_one)
-    twice = apply(under_one, [read_change("demand=2x", known)])
-    assert twice.demand == Demand(2e9 / DAY, 2.5)
-    flat = apply(under_one, [read_change("peak_over_average=1", known)])
-    assert flat.demand == Demand(1e9 / DAY, 1.0)
-    found = sweep_rows(Stand(under_one, points), read_sweep("demand=0.1B/day..10B/day:4", known))
+        changed(asked, "demand=2x")
+    under_one = under("1B/day", "2.5")
+    assert changed(under_one, "demand=2x").demand == Demand(2e9 / DAY, 2.5)
+    assert changed(under_one, "peak_over_average=1").demand == Demand(1e9 / DAY, 1.0)
+    steps = sweep_of("demand=0.1B/day..10B/day:4", inputs_of(under_one))
+    found = sweep(Stand(under_one, points), steps).facts
     held = [row["winner"]["at_average_load"]["usd_per_hour"] for row in found["rows"]]
     assert held == sorted(held)
     assert found["rows"][0]["words"] == "100M tokens/day"
@@ -319,29 +313,25 @@ def test_a_demand_begins_is_multiplied_and_swept(rented):
         ("peak_over_average=0.5", "would be 0.5"),
     ],
 )
-def test_a_demand_that_is_none_says_so(rented, text: str, says: str):
-    subject = under(rented[0], "1B/day", 2.0)
+def test_a_demand_that_is_none_says_so(text: str, says: str):
     with pytest.raises(InputError, match=says):
-        apply(subject, [read_change(text, inputs_of(subject))])
+        changed(under("1B/day", "2"), text)
 
 
-def test_flags_take_the_place_of_the_spaces_demand(tmp_path: Path):
-    asked = asked_of(tmp_path, "demand: {average: 1B/day, peak_over_average: 2}")
-    assert asked.problem.demand == Demand(1e9 / DAY, 2.0)
-    assert under(asked, None, 3.0).problem.demand == Demand(1e9 / DAY, 3.0)
-    assert under(asked, "10/s", None).problem.demand == Demand(10.0, 2.0)
+def test_flags_take_the_place_of_the_spaces_demand():
+    line = "demand: {average: 1B/day, peak_over_average: 2}"
+    assert under(None, None, line).problem.demand == Demand(1e9 / DAY, 2.0)
+    assert under(None, "3", line).problem.demand == Demand(1e9 / DAY, 3.0)
+    assert under("10/s", None, line).problem.demand == Demand(10.0, 2.0)
 
 
-def test_arrivals_are_those_of_each_deployment(tmp_path: Path):
-    file = tmp_path / "space.yaml"
-    file.write_text(POISSON, encoding="utf-8")
-    asked = of_study(str(file), load_catalog())
-    assert inputs_of(asked)["demand"].now == 3.0
-    many = under(asked, "21000/s", 1.1)
-    document = answer(many, Questions())
+def test_arrivals_are_those_of_each_deployment():
+    space = yaml.safe_load(POISSON)
+    assert inputs_of(subject_of(space, load_catalog()))["demand"].now == 3.0
+    document = dse.whatif(space, demand="21000/s", peak_over_average="1.1").document
     # 3 requests a second of 700 tokens: 2,100 tokens/s on each, 23,100 at the peak
     assert document["winner"]["at_average_load"]["deployments"] == 11
-    assert inputs_of(many)["demand"].now == 21_000.0
+    assert {row["input"]: row["now"] for row in document["inputs"]}["demand"] == 21_000.0
     assert any("arrivals of the study" in note for note in document["notes"])
 
 
@@ -363,42 +353,43 @@ def test_an_interval_of_the_rate_is_one_of_the_deployments(rented):
 
 
 def test_at_its_break_even_price_a_chip_serves_the_demand_for_as_much(rented):
-    subject = under(rented[0], "30000/s", 2.0)
-    first, second = break_even(Stand(subject, rented[1]))["chips"][:2]
+    subject = under("30000/s", "2")
+    first, second = break_even(Stand(subject, rented[1])).facts["break_even"][:2]
     text = f"chip.{second['chip']}.price={second['break_even_usd_per_chip_hour']!r} USD/h"
-    problem = apply(subject, [read_change(text, inputs_of(subject))])
-    rows = break_even(Stand(replace(subject, problem=problem), rented[1]))["chips"]
-    costs = {row["chip"]: row["cost"] for row in rows}
-    assert costs[second["chip"]] == pytest.approx(first["cost"], rel=1e-12)
+    dearer = replace(subject, problem=changed(subject, text))
+    rows = break_even(Stand(dearer, rented[1])).facts["break_even"]
+    costs = {row["chip"]: row[COST] for row in rows}
+    assert costs[second["chip"]] == pytest.approx(first[COST], rel=1e-12)
 
 
 def test_power_is_one_thing_and_says_what_it_rests_on(rented):
     asked, points = rented
     catalog, stand = asked.catalog, Stand(asked, points)
-    at_meter = {row["chip"]: row["draw"] for row in equal(stand, "power", 50e3)["rows"]}
+    at_meter = {row["chip"]: row["draw"] for row in equal(stand, "power", 50e3).facts["rows"]}
     for chip, one in at_meter.items():
         assert one["watts_per_chip"] == power_at_meter(catalog, chip)[2]
         product = one["figure_w"] * math.prod(one["factors"].values())
         assert one["watts_per_chip"] == pytest.approx(product)
     assert at_meter["h100_sxm"]["published"]
     assert list(at_meter["l40s"]["factors"]) == ["server_power_factor", "facility_factor"]
-    racks = equal(stand, "racks", 3.0)["rows"]
+    racks = equal(stand, "racks", 3.0).facts["rows"]
     for row in racks:
         server_w = power_at_meter(catalog, row["chip"])[1]
         assert row["draw"]["watts_per_chip"] == pytest.approx(server_w)
         assert row["chips"] * server_w <= 3 * 40e3
 
 
-def test_the_demand_says_its_chips_power_and_racks(rented):
-    asked = under(rented[0], "2B/day", 2.0)
-    document = answer(asked, Questions(equal=("power", "racks", "chips")))
+def test_the_demand_says_its_chips_power_and_racks():
+    asked = under("2B/day", "2")
+    asks = {"demand": "2B/day", "peak_over_average": "2", "equal": ("power", "racks", "chips")}
+    document = dse.whatif(space_of(), **asks).document
     winner, load = document["winner"], document["winner"]["at_average_load"]
     assert load["chips"] == load["deployments"] * winner["deployment"]["chips"]
     racks = document["demand"]["racks"]
     assert racks == racks_held(asked, winner, 40e3)
     server_w = power_at_meter(asked.catalog, winner["chip"])[1]
     assert (racks - 1) * 40e3 < load["chips"] * server_w * 1.3
-    said = sentences(document)[1]
+    said = document["answer"][1]
     assert said.startswith("2B tokens/day, peak 2 times that, takes ")
     assert f"${load['usd_per_year']:,.0f} a year" in said
     level = {row["kind"]: row["level"] for row in document["equal"]}
@@ -430,14 +421,13 @@ def test_many_at_once_are_each_alone(average, peak, share, can):
         assert many.as_json(i) == one.as_json()
 
 
-def test_longer_requests_at_a_demand_of_tokens_are_fewer_and_that_is_said(tmp_path: Path) -> None:
-    asked = asked_of(tmp_path, "demand: {average: 1B/day}", output=200)
+def test_longer_requests_at_a_demand_of_tokens_are_fewer_and_that_is_said() -> None:
+    space = space_of("demand: {average: 1B/day}")
 
     def said(*settings: str) -> tuple[float | None, str]:
-        known = inputs_of(asked)
-        document = answer(asked, Questions(tuple(from_flags(settings, known))))
+        document = dse.whatif(space, dict(text.split("=") for text in settings)).document
         row = document["scenarios"][0]
-        return row["demand_of_as_many_requests"], sentences(document)[2]
+        return row["demand_of_as_many_requests"], document["answer"][2]
 
     factor, words = said("workload.prompt_tokens=2x")
     assert factor == pytest.approx(2200 / 1200)

@@ -135,7 +135,11 @@ def test_a_file_reads_back_as_it_was_written_and_derives_again(
     path = tmp_path / "first.yaml"
     path.write_text(as_yaml(first, "dse catalog chips derive"), encoding="utf-8")
     read = read_own_chip(path)
-    assert replace(read.chip, file="") == replace(first.chip, file="")
+    chip, made = (
+        replace(one, file="", prices=tuple(replace(row, line=0) for row in one.prices))
+        for one in (read.chip, first.chip)
+    )
+    assert chip == made
     assert read.system is not None
     assert first.system is not None
     assert read.system.levels == first.system.levels
@@ -305,18 +309,6 @@ def test_a_point_of_the_front_does_not_enter_again() -> None:
     assert not entering(front, Evaluation(front, G)).any()
     assert not entering(front, Evaluation(front * (1 - 1e-12), G)).any()
     assert entering(front, Evaluation(front * 0.99, G)).all()
-
-
-def test_a_margin_asks_for_more_than_a_hair() -> None:
-    front, G = np.array([[1.0, 2.0], [2.0, 1.0]]), np.zeros((1, 1))
-    closer = Evaluation(np.array([[0.99, 1.5]]), G)
-    assert entering(front, closer, np.array([0.005, 1e-9])).all()
-    assert entering(front, closer, np.array([0.02, 1e-9])).all()  # better by half in the second
-    beside = Evaluation(np.array([[1.99, 1.5]]), G)
-    assert entering(front, beside, 1e-9).all()
-    assert not entering(
-        front, Evaluation(np.array([[1.99, 1.99]]), G), np.array([0.02, 0.02])
-    ).any()
 
 
 def test_half_the_time_of_memory_at_twice_the_bandwidth(catalog: Catalog) -> None:

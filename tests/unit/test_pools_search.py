@@ -18,9 +18,9 @@ from dse.physics.balance import TOLERANCE, balance, fill
 from dse.physics.disaggregated import predict_disaggregated
 from dse.problem.objective import pose
 from dse.problem.pools import Joined
-from dse.questions.risk.choices import choices_of
 from dse.schema.study import load_study
 from dse.search.run import search
+from dse.study.choices import choices_of
 
 WORKER: dict[str, Any] = {
     "chip": ["h200_sxm", "b200_sxm"],

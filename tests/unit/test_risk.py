@@ -13,20 +13,11 @@ from scipy.stats import norm
 
 from dse.catalog import load_catalog
 from dse.economics.evidence import evidence
+from dse.economics.price_spread import ASSUMED, price_spreads
 from dse.physics.kin import COMMON, kin_of
-from dse.questions.risk.choices import Choice, Choices, Held, Moved
-from dse.questions.risk.measure_next import measure_next
-from dse.questions.risk.price_spread import ASSUMED, price_spreads
-from dse.questions.risk.robust import (
-    RateInterval,
-    Uncertain,
-    draw,
-    errors,
-    judge,
-    outcomes,
-    robustness,
-)
 from dse.schema.prices import PriceRow, PriceTable
+from dse.study.choices import Choice, Choices, Held, Moved
+from dse.study.regret import Uncertain, draw, judge, measure_next, outcomes, robustness
 from dse.study.robust import P90
 
 N = 20_000
@@ -38,35 +29,28 @@ def moved(values, up: float = 0.0, down: float | None = None) -> Moved:
     return Moved(value, up * ones, (up if down is None else down) * ones)
 
 
-def choice(
-    name: str, cost, sd: float = 0.0, *, held: tuple[Held, ...] = (), configuration=None, rate=1.0
-) -> Choice:
+def choice(name: str, cost, sd: float = 0.0, *, held: tuple[Held, ...] = (), rate=1.0) -> Choice:
     """A chip whose cost has a log-normal error of standard deviation `sd`."""
     price = moved(cost, sd * P90)
     k = len(price.value)
-    numbers = np.zeros(k, dtype=np.intp) if configuration is None else np.asarray(configuration)
-    return Choice(
-        name,
-        price,
-        held,
-        numbers,
-        np.full(k, rate),
-        int(np.argmin(price.value)),
-        "fitted",
-        tuple({"number": int(number)} for number in numbers),
-    )
+    best = int(np.argmin(price.value))
+    return Choice(name, price, held, np.full(k, rate), best, "fitted", ({"number": 0},) * k)
 
 
 def uncertain(
     *items: Choice,
     prices: tuple[float, ...] | None = None,
     shared: float = 0.5,
-    demand: RateInterval | None = None,
+    demand: tuple[float, float] | None = None,
     kin: tuple[str, ...] = (),
 ) -> Uncertain:
     sd = np.zeros(len(items)) if prices is None else np.array(prices)
     known = Choices("usd_per_million_total_tokens", items, {}, 0, shared)
     return Uncertain(known, sd, demand, kin)
+
+
+def wrong_after(measurement) -> float:
+    return measurement["chance_wrong_now"] - measurement["chance_saved"]
 
 
 @pytest.mark.parametrize(
@@ -77,16 +61,18 @@ def test_of_two_normal_choices_the_chance_of_the_first_is_phi(gap, a, b, shared)
     case = uncertain(choice("a", 1.0, a), choice("b", math.exp(gap), b), shared=shared)
     found = robustness(case, draw(case, N, 3))
     expected = norm.cdf(gap / math.hypot(a, b))
-    assert found.chance_first[0] == pytest.approx(expected, abs=4.0 * 0.5 / math.sqrt(N))
-    assert found.chance_first.sum() == pytest.approx(1.0)
-    assert found.standard_error[0] == pytest.approx(math.sqrt(expected * (1 - expected) / N), 0.1)
+    assert found["chance_first"][0] == pytest.approx(expected, abs=4.0 * 0.5 / math.sqrt(N))
+    assert found["chance_first"].sum() == pytest.approx(1.0)
+    assert found["standard_error"][0] == pytest.approx(
+        math.sqrt(expected * (1 - expected) / N), 0.1
+    )
 
 
 def test_errors_and_prices_add_their_variances() -> None:
     case = uncertain(choice("a", 1.0, 0.15), choice("b", 1.1), prices=(0.2, 0.1))
     found = robustness(case, draw(case, N, 0))
     sd = math.sqrt(0.15**2 + 0.2**2 + 0.1**2)
-    assert found.chance_first[0] == pytest.approx(norm.cdf(math.log(1.1) / sd), abs=0.015)
+    assert found["chance_first"][0] == pytest.approx(norm.cdf(math.log(1.1) / sd), abs=0.015)
 
 
 def test_expected_regret_of_two_log_normal_choices_is_that_of_a_call_option() -> None:
@@ -95,17 +81,17 @@ def test_expected_regret_of_two_log_normal_choices_is_that_of_a_call_option() ->
     case = uncertain(choice("a", 1.05, sd), choice("b", 1.0))
     found = robustness(case, draw(case, N, 1))
     call = math.exp(mu + sd**2 / 2) * norm.cdf((mu + sd**2) / sd) - norm.cdf(mu / sd)
-    assert found.expected_regret[0] == pytest.approx(call, rel=0.05)
+    assert found["expected_regret"][0] == pytest.approx(call, rel=0.05)
 
 
 def test_nothing_uncertain_leaves_no_chance_and_no_value_of_a_measurement() -> None:
     case = uncertain(choice("a", 1.0), choice("b", 1.2))
     draws = draw(case, 1_000, 0)
     found = robustness(case, draws)
-    assert found.chance_first.tolist() == [1.0, 0.0]
-    assert found.expected_regret == pytest.approx([0.0, 0.2])
-    assert found.worst_regret == pytest.approx([0.0, 0.2])
-    assert all(one.chance_saved == 0.0 for one in measure_next(case, draws, found))
+    assert found["chance_first"].tolist() == [1.0, 0.0]
+    assert found["expected_regret"] == pytest.approx([0.0, 0.2])
+    assert found["worst_regret"] == pytest.approx([0.0, 0.2])
+    assert all(one["chance_saved"] == 0.0 for one in measure_next(case, draws, found))
 
 
 def test_a_perfect_measurement_of_all_that_is_unknown_leaves_no_wrong_choice() -> None:
@@ -113,11 +99,12 @@ def test_a_perfect_measurement_of_all_that_is_unknown_leaves_no_wrong_choice() -
     case = uncertain(choice("a", 1.0, 0.2), choice("b", 1.1))
     draws = draw(case, N, 0)
     best = measure_next(case, draws, robustness(case, draws))[0]
-    assert (best.what, best.i) == ("serving", 0)
+    assert (best["what"], best["i"]) == ("serving", 0)
     now = norm.cdf(-math.log(1.1) / 0.2)
-    assert best.wrong_now == pytest.approx(now, abs=0.02)
-    assert best.wrong_after < 0.05 * 1.2
-    assert best.regret_after < 0.02 * best.regret_now + 1e-3
+    assert best["chance_wrong_now"] == pytest.approx(now, abs=0.02)
+    assert wrong_after(best) < 0.05 * 1.2
+    left = best["expected_regret_now"] - best["expected_regret_saved"]
+    assert left < 0.02 * best["expected_regret_now"] + 1e-3
 
 
 def test_the_value_of_one_of_two_measurements_is_that_of_the_normal_integral() -> None:
@@ -125,29 +112,13 @@ def test_the_value_of_one_of_two_measurements_is_that_of_the_normal_integral() -
     gap, a, b = 0.1, 0.25, 0.15
     case = uncertain(choice("a", 1.0, a), choice("b", math.exp(gap), b))
     draws = draw(case, N, 5)
-    found = {one.i: one for one in measure_next(case, draws, robustness(case, draws))}
+    found = {one["i"]: one for one in measure_next(case, draws, robustness(case, draws))}
     m = np.linspace(-6, 6, 4001)
     weight = norm.pdf(m) * (m[1] - m[0])
     for i, own, other in ((0, a, b), (1, b, a)):
         expected = (weight * norm.cdf(-np.abs(gap - own * m) / other)).sum()
-        assert found[i].wrong_after == pytest.approx(expected, abs=0.015)
-    assert found[0].chance_saved > found[1].chance_saved  # the less certain one tells more
-
-
-def test_one_configuration_tells_of_another_by_what_they_share() -> None:
-    """Chip a has two configurations, the second dearer but never out of reach; measuring that one
-    says nothing of the first where they share nothing, and all where they share everything."""
-
-    def saved(shared: float) -> list[float]:
-        a = choice("a", [1.0, 1.001], 0.3, configuration=[0, 1])
-        case = uncertain(a, choice("b", 1.05), shared=shared)
-        draws = draw(case, N, 0)
-        found = measure_next(case, draws, robustness(case, draws))
-        return sorted(one.chance_saved for one in found if one.i == 0)
-
-    apart, same = saved(0.0), saved(1.0)
-    assert same[0] == pytest.approx(same[1], abs=0.02)
-    assert same[0] > 2.0 * apart[0]
+        assert wrong_after(found[i]) == pytest.approx(expected, abs=0.015)
+    assert found[0]["chance_saved"] > found[1]["chance_saved"]  # the less certain one tells more
 
 
 @settings(max_examples=25, deadline=None)
@@ -162,24 +133,24 @@ def test_learning_never_hurts_and_chances_are_chances(costs, sd, price, seed) ->
     case = uncertain(*items, prices=(price,) * len(items))
     draws = draw(case, 1_000, seed)
     found = robustness(case, draws)
-    assert (found.expected_regret >= 0.0).all()
-    assert found.chance_first.sum() + found.none == pytest.approx(1.0)
+    assert (found["expected_regret"] >= 0.0).all()
+    assert found["chance_first"].sum() + found["share_without_answer"] == pytest.approx(1.0)
     for one in measure_next(case, draws, found):
-        assert one.chance_saved >= -1e-12
-        assert one.regret_saved >= -1e-12
+        assert one["chance_saved"] >= -1e-12
+        assert one["expected_regret_saved"] >= -1e-12
 
 
 def test_the_same_seed_draws_the_same_and_more_choices_do_not_move_it() -> None:
     two = uncertain(choice("a", 1.0, 0.2), choice("b", 1.1, 0.2))
     three = uncertain(*two.items, choice("c", 9.0, 0.2))
     a, again, more, other = (
-        outcomes(case, draw(case, 1_500, seed))
+        outcomes(case, draw(case, 1_500, seed))[0]
         for case, seed in ((two, 7), (two, 7), (three, 7), (two, 8))
     )
     for i in range(2):
-        np.testing.assert_array_equal(a[i].price, again[i].price)
-        np.testing.assert_array_equal(a[i].price, more[i].price)
-        assert (a[i].price != other[i].price).any()
+        np.testing.assert_array_equal(a[:, i], again[:, i])
+        np.testing.assert_array_equal(a[:, i], more[:, i])
+        assert (a[:, i] != other[:, i]).any()
 
 
 def kinned(kin: tuple[str, ...], shared: float = 0.6, sd: float = 0.3) -> Uncertain:
@@ -191,7 +162,7 @@ def kinned(kin: tuple[str, ...], shared: float = 0.6, sd: float = 0.3) -> Uncert
 def test_kin_err_together_and_others_do_not() -> None:
     case = kinned(("x", "x", "y"))
     draws = draw(case, 4 * N, 0)
-    error = np.concatenate([errors(case, draws, i) for i in range(3)], axis=1)
+    error = draws.error
     np.testing.assert_allclose(error.std(axis=0), 1.0, atol=0.02)
     expected = np.eye(3)
     expected[0, 1] = expected[1, 0] = 0.6 * COMMON
@@ -204,7 +175,7 @@ def test_of_two_kin_the_cheaper_stays_so_more_often(shared: float) -> None:
     chance = {}
     for name, kin in (("kin", ("x", "x", "y")), ("strangers", ("x", "y", "z"))):
         case = kinned(kin, shared)
-        chance[name] = robustness(case, draw(case, N, 3)).chance_first[0]
+        chance[name] = robustness(case, draw(case, N, 3))["chance_first"][0]
     for name, part in (("kin", shared * COMMON), ("strangers", 0.0)):
         sd = 0.3 * math.sqrt(2.0 * (1.0 - part))
         assert chance[name] == pytest.approx(norm.cdf(math.log(1.1) / sd), abs=0.012)
@@ -215,12 +186,12 @@ def test_measuring_one_of_two_kin_tells_of_the_other() -> None:
     """a's error m leaves b at N(rho m, 1 - rho^2): a is then wrong by the normal integral."""
     case = kinned(("x", "x", "y"), shared=0.8, sd=0.25)
     draws = draw(case, N, 5)
-    found = {one.i: one for one in measure_next(case, draws, robustness(case, draws))}
+    found = {one["i"]: one for one in measure_next(case, draws, robustness(case, draws))}
     rho, m = 0.8 * COMMON, np.linspace(-6, 6, 4001)
     weight = norm.pdf(m) * (m[1] - m[0])
     gap = math.log(1.1) - 0.25 * m * (1.0 - rho)
     expected = (weight * norm.cdf(-np.abs(gap) / (0.25 * math.sqrt(1.0 - rho**2)))).sum()
-    assert found[0].wrong_after == pytest.approx(expected, abs=0.015)
+    assert wrong_after(found[0]) == pytest.approx(expected, abs=0.015)
 
 
 @pytest.mark.parametrize("same", [True, False])
@@ -234,11 +205,11 @@ def test_two_shapes_on_one_chip_have_its_price_and_its_shared_error(same: bool) 
     draws = draw(case, N, 2)
     found = robustness(case, draws)
     expected = 1.0 if same else norm.cdf(math.log(1.1) / (0.3 * math.sqrt(2.0 * (1.0 - 0.6))))
-    assert found.chance_first[0] == pytest.approx(expected, abs=0.012)
+    assert found["chance_first"][0] == pytest.approx(expected, abs=0.012)
     learned = measure_next(case, draws, found)
-    quotes = [one for one in learned if one.what == "price"]
-    assert [one.i for one in quotes] == [0]
-    assert quotes[0].chance_saved == pytest.approx(0.0, abs=1e-12)
+    quotes = [one for one in learned if one["what"] == "price"]
+    assert [one["i"] for one in quotes] == [0]
+    assert quotes[0]["chance_saved"] == pytest.approx(0.0, abs=1e-12)
 
 
 def test_kin_are_chips_whose_laws_have_one_origin() -> None:
@@ -256,32 +227,32 @@ def test_a_limit_is_kept_by_the_next_deployment_or_missed() -> None:
     limit = Held(moved([1.0, 0.5], 0.3 * P90), 1.0, 1.0)
     case = uncertain(choice("a", [1.0, 2.0], held=(limit,)), choice("b", 9.0))
     draws = draw(case, N, 0)
-    one = outcomes(case, draws)[0]
-    slow = draws.chip[:, 0] * math.sqrt(0.5) + draws.own[0][:, 0] * math.sqrt(0.5)
+    price, _, row = outcomes(case, draws)
+    slow = draws.error[:, 0]
     beyond = slow > math.log(2.0) / 0.3
-    np.testing.assert_array_equal(one.row[~beyond], (slow > 0.0)[~beyond] * 1)
-    np.testing.assert_array_equal(np.isinf(one.price), beyond)
+    np.testing.assert_array_equal(row[~beyond, 0], (slow > 0.0)[~beyond] * 1)
+    np.testing.assert_array_equal(np.isinf(price[:, 0]), beyond)
     found = robustness(case, draws)
-    assert found.chance_missed[0] == pytest.approx(norm.sf(math.log(2.0) / 0.3), abs=0.005)
+    assert found["chance_misses_limits"][0] == pytest.approx(
+        norm.sf(math.log(2.0) / 0.3), abs=0.005
+    )
 
 
 def test_a_choice_that_misses_costs_its_own_price_and_the_best() -> None:
-    found = judge(np.array([[np.inf, 2.0], [1.0, 2.0]]), np.array([[1.0, 2.0], [1.0, 2.0]]))
-    assert found.first.tolist() == [1, 0]
-    np.testing.assert_allclose(found.regret, [[0.5, 0.0], [0.0, 1.0]])
-    nobody = judge(np.full((1, 2), np.inf), np.ones((1, 2)))
-    assert nobody.first.tolist() == [-1]
-    assert (nobody.regret == 0.0).all()
+    first, regret = judge(np.array([[np.inf, 2.0], [1.0, 2.0]]), np.array([[1.0, 2.0], [1.0, 2.0]]))
+    assert first.tolist() == [1, 0]
+    np.testing.assert_allclose(regret, [[0.5, 0.0], [0.0, 1.0]])
+    first, regret = judge(np.full((1, 2), np.inf), np.ones((1, 2)))
+    assert first.tolist() == [-1]
+    assert (regret == 0.0).all()
 
 
 def test_demand_is_served_by_whole_instances() -> None:
     """2.5 instances' worth of demand pays for three: 3 / 2.5 of the price at full load."""
-    case = uncertain(
-        choice("a", 1.0, rate=4.0), choice("b", 1.1, rate=1.0), demand=RateInterval(10, 10)
-    )
+    case = uncertain(choice("a", 1.0, rate=4.0), choice("b", 1.1, rate=1.0), demand=(10.0, 10.0))
     found = robustness(case, draw(case, 1_000, 0))
-    assert found.nominal == pytest.approx([1.2, 1.1])
-    assert found.chance_first.tolist() == [0.0, 1.0]
+    assert found["predicted"] == pytest.approx([1.2, 1.1])
+    assert found["chance_first"].tolist() == [0.0, 1.0]
 
 
 def row(chip: str, usd: float) -> PriceRow:

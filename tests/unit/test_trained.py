@@ -14,6 +14,7 @@ from dse.catalog import load_catalog
 from dse.economics.lifetime import LossLaw, lifetime
 from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputErrors
+from dse.problem.demanded import demanded
 from dse.problem.objective import PhysicsProblem, pose
 from dse.problem.training import OF_TRAINING
 from dse.quality.laws.leverage import (
@@ -24,9 +25,7 @@ from dse.quality.laws.leverage import (
     LOSS_TOKENS_EXPONENT,
 )
 from dse.questions.estimate.again import estimate_again
-from dse.questions.whatif.demand import demanded
-from dse.questions.whatif.inputs import apply, inputs_of, read_change
-from dse.questions.whatif.subject import Subject
+from dse.questions.whatif.inputs import Subject, apply, changes_of, inputs_of
 from dse.schema.study import Study, load_study
 from dse.study.demand import FACTORS, training_document
 from tests.cli.conftest import dse
@@ -130,8 +129,8 @@ def test_training_may_be_owned_on_either_basis(tmp_path: Path, basis: str):
     assert metrics.values["training_usd"] == pytest.approx(hours * owned)
     if basis == "owned_tco":
         subject = Subject(demanded(posed, catalog, None), catalog)
-        change = read_change("costs.electricity=2x", inputs_of(subject))
-        dearer = apply(subject, [change]).metrics(posed.space.unrank(np.arange(4)))
+        changes = changes_of({"costs.electricity": "2x"}, inputs_of(subject))
+        dearer = apply(subject, changes).metrics(posed.space.unrank(np.arange(4)))
         costs = catalog.costs.changed({"electricity": 2 * catalog.costs.value("electricity")})
         usd = usd_per_chip_hour(catalog, "h100_sxm", "owned_tco", costs).usd_per_chip_hour
         assert dearer.values["training_usd"] == pytest.approx(hours * usd)

@@ -6,20 +6,20 @@ import math
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dse
 from dse.catalog import load_catalog
 from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputError
+from dse.problem.demanded import TOTAL as COST
 from dse.problem.objective import pose
-from dse.questions.whatif.answer import Questions, answer
-from dse.questions.whatif.breakeven import COST, break_even, owning
-from dse.questions.whatif.change import from_file, read_sweep, scenario_row, sweep_rows
-from dse.questions.whatif.inputs import inputs_of
-from dse.questions.whatif.sensitivity import sensitivities
+from dse.questions.whatif.inputs import inputs_of, scenarios_of, subject_of, sweep_of
+from dse.questions.whatif.moves import elasticities, scenario, sweep
 from dse.questions.whatif.solve import Stand, all_points, solve
-from dse.questions.whatif.subject import of_study
+from dse.questions.whatif.ties import break_even, owning
 from dse.schema.costs import RULES
 from dse.schema.study import load_study
 from dse.search.run import search
@@ -56,9 +56,9 @@ def test_an_owned_chip_costs_its_rent_at_break_even_utilisation(rent: float, chi
     assert found["utilisation"] == pytest.approx(high, rel=1e-9)
 
 
-def test_the_parts_of_an_owned_hour_are_said_with_their_sources(pair):
-    document = answer(pair[0], Questions(break_even=True))
-    row = document["break_even"]["owning"][0]
+def test_the_parts_of_an_owned_hour_are_said_with_their_sources():
+    document = dse.whatif(yaml.safe_load(SPACE.format(**PAIR)), break_even=True).document
+    row = document["owning"][0]
     parts = row["price"]["parts"]
     assert math.fsum(part["usd_per_chip_hour"] for part in parts) == pytest.approx(
         row["owned_at_full_use"], rel=1e-12
@@ -72,8 +72,8 @@ def test_the_parts_of_an_owned_hour_are_said_with_their_sources(pair):
 def test_owned_chips_are_held_against_rent_by_use(tmp_path: Path):
     text = SPACE.format(**PAIR).replace("rental_3yr", "owned_tco")
     asked = asked_of(tmp_path, text)
-    points = all_points(asked.problem, "auto", 0)
-    rows = {row["chip"]: row for row in break_even(Stand(asked, points))["owning"]}
+    points = all_points(asked)
+    rows = {row["chip"]: row for row in break_even(Stand(asked, points)).facts["owning"]}
     on_demand = asked.catalog.prices.select("on_demand")["h100_sxm"]
     assert rows["h100_sxm"]["rent_basis"] == "on_demand"
     assert rows["h100_sxm"]["rent_usd_per_hour"] == on_demand.usd_per_chip_hour
@@ -121,10 +121,10 @@ def owned_space(folder: Path, chips: str = "{}", **changed: float) -> Path:
 
 @pytest.fixture(scope="module")
 def owned(tmp_path_factory: pytest.TempPathFactory):
-    asked = of_study(str(owned_space(tmp_path_factory.mktemp("owned"))), load_catalog())
-    points = all_points(asked.problem, "auto", 0)
+    asked = subject_of(str(owned_space(tmp_path_factory.mktemp("owned"))), load_catalog())
+    points = all_points(asked)
     before = solve(asked.problem, points, COST)
-    return asked, points, before, sensitivities(Stand(asked, points))
+    return asked, points, before, elasticities(Stand(asked, points))
 
 
 def lowest(path: Path) -> float:
@@ -155,10 +155,10 @@ def test_the_elasticity_to_a_chips_own_cost_is_a_full_reruns(tmp_path, owned, na
 def test_a_cost_at_its_bound_is_differed_on_one_side(tmp_path: Path):
     """No more than every hour can carry the cost: only less of it is looked at."""
     asked = asked_of(tmp_path, SPACE.format(**PAIR).replace("rental_3yr", "owned_tco"))
-    points = all_points(asked.problem, "auto", 0)
+    points = all_points(asked)
     before = solve(asked.problem, points, COST)
     chip = chip_of(before)
-    rows = sensitivities(Stand(asked, points))
+    rows = elasticities(Stand(asked, points))
     mine = next(row for row in rows if row["input"] == "costs.utilisation")
     expected = math.log(owned_at(chip, 0.99) / owned_at(chip, 1.0)) / math.log(0.99)
     assert mine["elasticity"] == pytest.approx(expected, abs=1e-9)
@@ -203,13 +203,12 @@ def test_wrong_costs_say_what_is_accepted(owned, text: str, says: str):
 def test_costs_are_swept_and_stand_in_scenarios(owned, tmp_path: Path):
     asked, points, before, _ = owned
     known = inputs_of(asked)
-    sweep = read_sweep("costs.utilisation=30%..90%:3", known)
-    found = [row["objective"] for row in sweep_rows(Stand(asked, points), sweep)["rows"]]
+    steps = sweep_of("costs.utilisation=30%..90%:3", known)
+    found = [row["objective"] for row in sweep(Stand(asked, points), steps).facts["rows"]]
     assert found[1] == pytest.approx(before.value, rel=1e-12)
     assert found == sorted(found, reverse=True)
     file = tmp_path / "s.yaml"
     file.write_text("scenarios: {dear: {costs.electricity: 0.18USD/kWh, costs.l40s.power: 1 kW}}")
-    (scenario,) = from_file(str(file), known)
-    row = scenario_row(Stand(asked, points), scenario)
+    row = scenario(Stand(asked, points), *scenarios_of(str(file), known).popitem()).facts
     again = lowest(owned_space(tmp_path, "{l40s: {power: 1 kW}}", electricity=2.0))
     assert row["winner"]["metrics"][COST] == pytest.approx(again, rel=1e-12)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from dse.errors import InputError
-from dse.questions.whatif.breakeven import COST, break_even, owning
-from dse.questions.whatif.change import read_sweep, sweep_rows
-from dse.questions.whatif.equal import RATE, equal
-from dse.questions.whatif.inputs import inputs_of
+from dse.problem.demanded import TOTAL as COST
+from dse.questions.whatif.inputs import inputs_of, sweep_of
+from dse.questions.whatif.moves import sweep
 from dse.questions.whatif.solve import Stand, all_points, solve
+from dse.questions.whatif.ties import RATE, break_even, equal, owning
 from dse.schema.owning import power_at_meter
 from tests.helpers_whatif import POISSON, asked_of, changed, pair
 
@@ -22,20 +22,19 @@ __all__ = ["pair"]
 
 def test_at_its_break_even_price_a_chip_costs_what_the_other_does(pair):
     asked, points, _ = pair
-    first, second = break_even(Stand(asked, points))["chips"]
+    first, second = break_even(Stand(asked, points)).facts["break_even"]
     for row, other in ((first, second), (second, first)):
         text = f"chip.{row['chip']}.price={row['break_even_usd_per_chip_hour']!r} USD/h"
         found = break_even(Stand(replace(asked, problem=changed(asked, text)), points))
-        costs = {one["chip"]: one["cost"] for one in found["chips"]}
-        assert costs[row["chip"]] == pytest.approx(other["cost"], rel=1e-12)
+        costs = {one["chip"]: one[COST] for one in found.facts["break_even"]}
+        assert costs[row["chip"]] == pytest.approx(other[COST], rel=1e-12)
 
 
 def test_a_sweep_of_the_price_switches_at_break_even(pair):
     asked, points, _ = pair
-    row = break_even(Stand(asked, points))["chips"][0]
+    row = break_even(Stand(asked, points)).facts["break_even"][0]
     text = f"chip.{row['chip']}.price=0.5x..4x:8"
-    sweep = read_sweep(text, inputs_of(asked))
-    found = sweep_rows(Stand(asked, points), sweep)
+    found = sweep(Stand(asked, points), sweep_of(text, inputs_of(asked))).facts
     (switch,) = found["switches"]
     assert switch["value"] == pytest.approx(row["break_even_usd_per_chip_hour"], rel=1e-9)
     assert (switch["from"]["chip"], switch["to"]["chip"]) == (row["chip"], row["against"])
@@ -45,7 +44,7 @@ def test_a_sweep_of_the_price_switches_at_break_even(pair):
 
 def test_a_committed_rent_is_no_rent_by_use(pair):
     asked, points, _ = pair
-    row = break_even(Stand(asked, points))["owning"][0]
+    row = break_even(Stand(asked, points)).facts["owning"][0]
     prices = asked.catalog.prices
     assert row["committed_basis"] == "rental_3yr"
     assert row["rent_basis"] == "on_demand"
@@ -61,9 +60,10 @@ def test_a_committed_rent_is_no_rent_by_use(pair):
 
 def test_requests_in_flight_say_who_is_cheapest_at_each(pair):
     asked, points, before = pair
-    found = break_even(Stand(asked, points))["concurrency"]
-    assert [row["concurrency"] for row in found["rows"]] == [1, 4, 16, 64, 256]
-    least = min(row["cost_a"] for row in found["rows"] if row["cost_a"])
+    found = break_even(Stand(asked, points)).facts
+    rows, chip = found["concurrency"], found["concurrency_turns"]["a"]
+    assert [row["concurrency"] for row in rows if row["chip"] == chip] == [1, 4, 16, 64, 256]
+    least = min(row[COST] for row in rows if row["chip"] == chip and row[COST])
     assert least == pytest.approx(before.value)
 
 
@@ -72,7 +72,7 @@ def test_an_equal_budget_against_brute_force(pair, kind: str):
     asked, points, _ = pair
     problem, catalog = asked.problem, asked.catalog
     budget = {"cost": 37.0, "power": 21e3, "chips": 13.0}[kind]
-    found = equal(Stand(asked, points), kind, budget)
+    found = equal(Stand(asked, points), kind, budget).facts
     metrics = problem.metrics(problem.space.unrank(points.ids))
     batch = problem.batch(problem.space.unrank(points.ids))
     feasible = (problem.judge(metrics).G <= 0.0).all(axis=1)
@@ -94,7 +94,7 @@ def test_an_equal_budget_against_brute_force(pair, kind: str):
 
 def test_equal_racks_hold_whole_servers_or_one_domain(pair):
     asked, points, _ = pair
-    found = equal(Stand(asked, points), "racks", 1.0, 40e3)
+    found = equal(Stand(asked, points), "racks", 1.0, 40e3).facts
     for row in found["rows"]:
         watts = power_at_meter(asked.catalog, row["chip"])[1]  # of the server
         assert row["chips"] % 8 == 0
@@ -104,7 +104,10 @@ def test_equal_racks_hold_whole_servers_or_one_domain(pair):
 def test_at_equal_latency_the_tighter_level_costs_no_less(pair):
     asked, points, _ = pair
     costs = [
-        {row["chip"]: row["value"] for row in equal(Stand(asked, points), "latency", x)["rows"]}
+        {
+            row["chip"]: row["value"]
+            for row in equal(Stand(asked, points), "latency", x).facts["rows"]
+        }
         for x in (0.02, 0.008)
     ]
     assert all(costs[1][chip] >= costs[0][chip] for chip in costs[1])
@@ -124,7 +127,7 @@ def test_the_demand_of_arrivals_keeps_their_shares(tmp_path: Path):
     assert [share.weight for share in problem.mix] == [0.75, 0.25]
     one = changed(subject, "workload.code.requests_per_second=3x")
     assert [share.weight for share in one.mix] == [0.5, 0.5]
-    points = all_points(subject.problem, "auto", 0)
+    points = all_points(subject)
     more = solve(problem, points, COST)
     assert more.value < solve(subject.problem, points, COST).value
 

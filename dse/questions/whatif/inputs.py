@@ -21,52 +21,48 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from dse import units
+from dse.answer.numbers import number
 from dse.catalog import Catalog, with_own_chips
 from dse.economics.tco import owning
 from dse.errors import Doubt, InputError
 from dse.physics.machines import compile_machines
 from dse.physics.workload import POISSON
+from dse.problem.demanded import Demanded, demanded, in_servers, with_power
 from dse.problem.mix import Mix, Share
-from dse.problem.objective import on_terms
+from dse.problem.objective import on_terms, pose
 from dse.problem.trained import trained_of
-from dse.questions.whatif.demand import Demanded, with_power
-from dse.questions.whatif.subject import Subject
+from dse.record import record
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import CHIP_RULES, RULES, Rule
 from dse.schema.derive import derive
-from dse.schema.load import Demand, rate_words, read_rate
-from dse.schema.loader import did_you_mean
-from dse.schema.metrics import METRICS, Limit, parse_limit
+from dse.schema.load import Demand, rate_words, read_demand, read_rate
+from dse.schema.loader import did_you_mean, load_yaml
+from dse.schema.metrics import METRICS, Limit, parse_constraint, parse_limit
 from dse.schema.plausible import OF_METRIC, USD_PER_HOUR, unusual, usual_of
-from dse.schema.study import Study
+from dse.schema.study import Space, Study, load_study
+from dse.study.definition import reopened
+from dse.study.folder import STUDY
 
 ALL = "all"
-# Figures of a chip: the name that `derive` takes, and the dimension.
+MOST_STEPS = 101  # of a sweep
+# Figures of a chip: the names that `derive` and `dse.schema.plausible` take, and the dimension.
 FIGURES = {
-    "memory_bandwidth": ("memory_bandwidth", "bytes/s"),
-    "memory_capacity": ("capacity", "bytes"),
-    "peak": ("flops", "flop/s"),
-    "link_bandwidth": ("scale_up_bandwidth", "bytes/s"),
-    "link_latency": ("link_latency", "s"),
-    "scale_out_bandwidth": ("scale_out_bandwidth", "bytes/s"),
-    "tdp": ("tdp", "W"),
+    "memory_bandwidth": ("memory_bandwidth", "memory_bandwidth", "bytes/s"),
+    "memory_capacity": ("capacity", "memory_capacity", "bytes"),
+    "peak": ("flops", "peak_bf16", "flop/s"),
+    "link_bandwidth": ("scale_up_bandwidth", "bandwidth_per_direction", "bytes/s"),
+    "link_latency": ("link_latency", "latency", "s"),
+    "scale_out_bandwidth": ("scale_out_bandwidth", "bandwidth_per_direction", "bytes/s"),
+    "tdp": ("tdp", "tdp", "W"),
 }
-# What `dse.schema.plausible` calls them.
-_CALLED = {
-    "memory_bandwidth": "memory_bandwidth",
-    "memory_capacity": "memory_capacity",
-    "peak": "peak_bf16",
-    "link_bandwidth": "bandwidth_per_direction",
-    "link_latency": "latency",
-    "scale_out_bandwidth": "bandwidth_per_direction",
-    "tdp": "tdp",
-}
-PRICE, LATENCY = "price", "link_latency"
+PRICE = "price"
 DEMAND, PEAK = "demand", "peak_over_average"
 ARRIVALS = "requests/s"
 # Figures of a workload: dimension, least and most.
@@ -83,7 +79,103 @@ _FACTOR = re.compile(r"([-+0-9.eE]+)\s*[x×]|[x×]\s*([-+0-9.eE]+)")
 _PERCENT = re.compile(r"([+-][0-9.eE]+)\s*%")
 
 
-@dataclass(frozen=True, slots=True)
+@record
+class Subject:
+    """A posed study with the catalog that it was posed against, before prices of owned chips.
+    `objective` is the metric that the winner is best in; `seed` and `engine` find the front,
+    `notes` are what a reader must know."""
+
+    problem: Demanded
+    catalog: Catalog
+    title: str = ""
+    objective: str = ""
+    seed: int = 0
+    engine: str = "auto"
+    notes: tuple[str, ...] = ()
+
+
+def subject_of(
+    space: Space,
+    catalog: Catalog,
+    limits: Sequence[str] = (),
+    objective: str | None = None,
+    demand: str | None = None,
+    peak_over_average: str | None = None,
+    whole_servers: bool = False,
+) -> Subject:
+    """A finished study folder, a shipped space, the path of a space file or what such a file says,
+    with further limits, under a demand of which each figure that is given takes the place of the
+    space's. What a study was made with stands beneath the catalog.
+
+    Raises InputError for what is neither, for a study whose space file has changed since, or one
+    that was evaluated by a function of the user, and for whole servers of no demand of tokens.
+    """
+    folder = Path() if isinstance(space, Mapping) else Path(str(space))
+    notes, found = [], {}
+    if not isinstance(space, Mapping) and (folder / STUDY).is_file():
+        before = reopened(folder, catalog)
+        document, study = before.document, before.study
+        if "--evaluator" in document.get("command", ""):
+            message = f"{folder} was evaluated by a function of your own"
+            raise InputError(message, field="STUDY", accepted="a study of the built-in model")
+        if catalog.source.has_prices:
+            notes.append(f"prices and costs as this command gives them, not those of {folder}")
+        elif document.get("data_digest") != catalog.source.made_with(document).digest():
+            notes.append(
+                f"the hardware data have changed since {folder}: before and after are both today's"
+            )
+        catalog = before.catalog
+        found = {"seed": document["seed"], "engine": document["engine"]}
+    elif not isinstance(space, Mapping) and folder.is_dir():
+        accepted = "a folder that `dse run` wrote"
+        raise InputError(f"{folder} is no finished study", field="STUDY", accepted=accepted)
+    else:
+        study = load_study(space, catalog)
+        if isinstance(space, Mapping) and study.description:
+            notes.append(study.description)
+    more: list[Limit] = []
+    for text in limits:
+        try:
+            more.append(parse_constraint(text))
+        except InputError as error:
+            raise InputError(error.message, field="--limit", accepted=error.accepted) from None
+        if said := more[-1].unusual:
+            warnings.warn(f"--limit: {said}", Doubt, stacklevel=2)
+    study = replace(study, constraints=(*study.constraints, *more)) if more else study
+    catalog = catalog.with_files(study.chip_files)
+    problem = demanded(pose(study, catalog), catalog, study.demand)
+    names = [one.metric for one in problem.objectives]
+    first = next((name for name in names if name.startswith("usd_")), names[0])
+    if objective and objective not in names:
+        message, accepted = f"{objective} is no objective of {study.name}", ", ".join(names)
+        raise InputError(message, field="--objective", accepted=accepted)
+    if demand is not None or peak_over_average is not None:
+        given = _demand(problem.demand or Demand(None, 1.0), demand, peak_over_average)
+        problem = replace(problem, demand=given)
+    if whole_servers:
+        if problem.demand is None or problem.demand.average_tokens_per_s is None:
+            raise InputError(
+                "whole servers of no demand",
+                field="--set whole_servers",
+                accepted="--demand TOKENS/TIME, too",
+            )
+        problem = in_servers(problem, catalog)
+    title = study.title or study.name
+    return Subject(problem, catalog, title, objective or first, notes=tuple(notes), **found)
+
+
+def _demand(now: Demand, average: Any, peak_over_average: Any) -> Demand:
+    try:
+        ratio = now.peak_over_average if peak_over_average is None else peak_over_average
+        made = read_demand(average, ratio)
+    except InputError as error:
+        flags = {"average": "--demand", "peak_over_average": "--peak-over-average"}
+        field = flags.get(str(error.field), error.field)
+        raise InputError(error.message, field=field, accepted=error.accepted) from None
+    return replace(made, average_tokens_per_s=now.average_tokens_per_s) if average is None else made
+
+
+@record
 class Bounds:
     """What an input that is no cost may be, as `dse.schema.costs.Rule` of one that is: its unit
     (of `dse.units` or `dse.schema.metrics`), and from which value to which."""
@@ -133,7 +225,7 @@ def _arrivals(text: str, unit: str) -> float:
     return units.parse(text.removesuffix(unit), "count")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Input:
     """One input: its value now, SI; None where it has none yet, or not one."""
 
@@ -149,7 +241,7 @@ class Input:
         return self.rule.show(value)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Change:
     """An input multiplied by `factor`, or set to `value` (SI) where that is given."""
 
@@ -169,13 +261,13 @@ class Change:
 def inputs_of(subject: Subject) -> dict[str, Input]:
     """Every input of a study by its name."""
     problem, catalog = subject.problem, subject.catalog
-    usd = [_known(float(price)) for price in problem.machines.usd_per_chip_hour]
+    usd = [number(price) for price in problem.machines.usd_per_chip_hour]
     found = []
     for chip, price in ((ALL, None), *zip(problem.machines.ids, usd, strict=True)):
-        for name, (_, unit) in FIGURES.items():
+        for name, (_, called, unit) in FIGURES.items():
             now = None if chip == ALL else _figure(catalog, chip, name)
             kind = "" if chip == ALL else catalog.chip(chip).memories[0].kind
-            bounds = Bounds(unit, above=name != LATENCY, usual=usual_of(_CALLED[name], kind))
+            bounds = Bounds(unit, above=name != "link_latency", usual=usual_of(called, kind))
             found.append(Input(f"chip.{chip}.{name}", bounds, now))
         found.append(Input(f"chip.{chip}.{PRICE}", Bounds("usd/h", usual=USD_PER_HOUR), price))
     rates = problem.mix[0].workload.serving == POISSON
@@ -202,32 +294,19 @@ def inputs_of(subject: Subject) -> dict[str, Input]:
     ]
     free = [_limit("", metric) for metric in METRICS]
     found += [*own, *(one for one in free if one.name not in {limit.name for limit in own})]
-    return {one.name: one for one in [*found, *_cost_inputs(subject)]}
+    if (costs := problem.study.costs) is not None:
+        found += [Input(f"{COSTS}{name}", rule, costs.value(name)) for name, rule in RULES.items()]
+        for chip in problem.machines.ids:
+            one = owning(catalog, chip, costs)
+            known = {one.price.name: one.price.value, "power": one.meter_w}
+            found += [Input(f"{COSTS}{chip}.{n}", r, known.get(n)) for n, r in CHIP_RULES.items()]
+    return {one.name: one for one in found}
 
 
 def _limit(workload: str, metric: str, now: float | None = None) -> Input:
     usual = OF_METRIC.get(metric, (0.0, math.inf))
     bounds = Bounds(METRICS[metric].dimension, parse=parse_limit, usual=usual)
     return Input(f"limit.{workload}{metric}", bounds, now)
-
-
-def _cost_inputs(subject: Subject) -> list[Input]:
-    """Every cost of owning, and what it rests on of each chip; none where chips are rented."""
-    costs = subject.problem.study.costs
-    if costs is None:
-        return []
-    found = [Input(f"{COSTS}{name}", rule, costs.value(name)) for name, rule in RULES.items()]
-    for chip in subject.problem.machines.ids:
-        one = owning(subject.catalog, chip, costs)
-        now = {one.price.name: one.price.value, "power": one.meter_w}
-        found += [
-            Input(f"{COSTS}{chip}.{name}", rule, now.get(name)) for name, rule in CHIP_RULES.items()
-        ]
-    return found
-
-
-def _known(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _figure(catalog: Catalog, chip: str, name: str) -> float | None:
@@ -242,7 +321,7 @@ def _figure(catalog: Catalog, chip: str, name: str) -> float | None:
         "scale_out_bandwidth": levels[-1].bytes_per_s_per_direction,
         "tdp": math.nan if spec.tdp_w is None else spec.tdp_w,
     }[name]
-    return _known(value)
+    return number(value)
 
 
 def _load(share: Share, name: str) -> float:
@@ -276,16 +355,6 @@ def _names(known: Mapping[str, Input]) -> str:
     owned = any(name.startswith(COSTS) for name in known)
     costs = f"; {COSTS}{'|'.join(RULES)}, {COSTS}ID.{'|'.join(CHIP_RULES)}" if owned else ""
     return f"chip.ID.{figures} of {ALL}, {', '.join(chips)}; {', '.join(rest)}; limit.METRIC{costs}"
-
-
-def read_change(written: str, known: Mapping[str, Input], field: str = "--set") -> Change:
-    """`chip.h100_sxm.price=-20%` as a change. Raises InputError for an unknown input, a value of
-    another dimension, and a figure that would be negative or out of its bounds."""
-    name, equals, text = (part.strip() for part in written.partition("="))
-    if not (equals and name and text):
-        accepted = "INPUT=CHANGE, such as chip.all.price=+10%"
-        raise InputError(f"read {written!r}: not INPUT=CHANGE", field=field, accepted=accepted)
-    return change_to(find_input(name, known, field), text, f"{field} {written}")
 
 
 def change_to(one: Input, text: str, field: str = "--set") -> Change:
@@ -349,6 +418,70 @@ def checked(change: Change, field: str) -> Change:
     return change
 
 
+def changes_of(given: Mapping[str, str], known: Mapping[str, Input]) -> tuple[Change, ...]:
+    """What becomes of inputs by their names, as `--set` says it. Raises InputError."""
+    return tuple(
+        change_to(find_input(name, known), text.strip(), f"--set {name}={text}")
+        for name, text in given.items()
+    )
+
+
+def scenarios_of(path: str, known: Mapping[str, Input]) -> dict[str, tuple[Change, ...]]:
+    """The scenarios of a file: `scenarios: {NAME: {INPUT: CHANGE}}`. Raises InputError with file,
+    line and field."""
+    document = load_yaml(path)
+    for key in document.data:
+        if key != "scenarios":
+            raise document.error((key,), f"unknown field {key!r}", "scenarios")
+    written = document.data.get("scenarios")
+    if not isinstance(written, Mapping) or not written:
+        accepted = "scenarios: {NAME: {INPUT: CHANGE}}"
+        raise document.error(("scenarios",), "no scenario", accepted)
+    found: dict[str, tuple[Change, ...]] = {}
+    for name, changes in written.items():
+        if not isinstance(changes, Mapping) or not changes:
+            accepted = "INPUT: CHANGE lines, such as chip.all.price: 0.8x"
+            raise document.error(("scenarios", name), f"read {changes!r}", accepted)
+        for one, text in changes.items():
+            try:
+                made = change_to(find_input(str(one), known, str(one)), str(text), str(one))
+            except InputError as error:
+                at = ("scenarios", name, one)
+                raise document.error(at, error.message, str(error.accepted)) from None
+            found[str(name)] = (*found.get(str(name), ()), made)
+    return found
+
+
+def sweep_of(written: str, known: Mapping[str, Input]) -> tuple[Change, ...]:
+    """`chip.all.price=0.5x..2x:7`: so many changes, evenly spaced. Raises InputError."""
+    field = f"--sweep {written}"
+    form = "INPUT=FROM..TO:STEPS, such as chip.h100_sxm.price=1USD/h..4USD/h:7"
+    name, equals, rest = written.partition("=")
+    ends, colon, count = rest.rpartition(":")
+    first, dots, last = ends.partition("..")
+    if not (equals and colon and dots):
+        raise InputError(f"read {written!r}", field="--sweep", accepted=form)
+    one = find_input(name, known, "--sweep")
+    if not count.strip().isdigit() or not 2 <= int(count) <= MOST_STEPS:
+        message = "a sweep of one point" if count.strip() == "1" else f"read {count!r} steps"
+        raise InputError(message, field=field, accepted=f"2 to {MOST_STEPS} steps")
+    a, b = change_to(one, first.strip(), field), change_to(one, last.strip(), field)
+    if (a.value is None) != (b.value is None):
+        raise InputError("one end is a factor", field=field, accepted="two factors or two values")
+    if a.factor == b.factor and a.value == b.value:
+        raise InputError("a sweep of one point", field=field, accepted="two ends that differ")
+    return tuple(between(a, b, x) for x in np.linspace(0.0, 1.0, int(count)).tolist())
+
+
+def between(a: Change, b: Change, x: float) -> Change:
+    """The change a share `x` of the way from `a` to `b`."""
+    if a.value is None or b.value is None:
+        factor = a.factor + x * (b.factor - a.factor)
+        return replace(a, factor=factor, written=f"{factor:.4g}x")
+    value = a.value + x * (b.value - a.value)
+    return replace(a, value=value, written=a.input.show(value))
+
+
 def apply(subject: Subject, changes: Sequence[Change]) -> Demanded:
     """The study with its inputs changed: the same space, other machines, workloads and limits.
 
@@ -405,7 +538,10 @@ def _machines(subject: Subject, problem: Demanded, changes: Sequence[Change]) ->
         for one in ids if chip == ALL else (chip,):
             if chip == ALL and _figure(subject.catalog, one, figure) is None:
                 continue
-            settings.setdefault(one, {})[figure] = _setting(figure, change)
+            name, _, unit = FIGURES[figure]
+            to = f"{change.factor!r}x"
+            to = to if change.value is None else units.format(change.value, unit, 12)
+            settings.setdefault(one, {})[figure] = f"{name}={to}"
     machines = problem.machines
     if settings or problem.study is not subject.problem.study:
         catalog = on_terms(with_figures(subject.catalog, settings), problem.study)
@@ -420,14 +556,6 @@ def _machines(subject: Subject, problem: Demanded, changes: Sequence[Change]) ->
             usd[rows] = usd[rows] * change.factor if change.value is None else change.value
         machines = replace(machines, usd_per_chip_hour=usd)
     return problem if machines is problem.machines else replace(problem, machines=machines)
-
-
-def _setting(figure: str, change: Change) -> str:
-    """As `derive` takes it."""
-    name, unit = FIGURES[figure]
-    if change.value is None:
-        return f"{name}={change.factor!r}x"
-    return f"{name}={units.format(change.value, unit, 12)}"
 
 
 def with_figures(catalog: Catalog, settings: Mapping[str, Mapping[str, str]]) -> Catalog:
@@ -463,16 +591,12 @@ def _changed_mix(mix: Mix, change: Change) -> Mix:
         array = field in ("requests_per_s", "prompt_tokens", "output_tokens")
         load = replace(share.workload, **{field: np.array([value]) if array else value})
         made.append(replace(share, workload=load))
-    return _weighed(tuple(made))
-
-
-def _weighed(mix: Mix) -> Mix:
-    """Shares of the requests, which are those of the rates where requests arrive at random."""
-    if len(mix) == 1 or mix[0].workload.serving != POISSON:
-        return mix
-    rates = [float(share.workload.requests_per_s[0]) for share in mix]
+    if len(made) == 1 or mix[0].workload.serving != POISSON:
+        return tuple(made)
+    # Shares of the requests are those of the rates where requests arrive at random.
+    rates = [float(share.workload.requests_per_s[0]) for share in made]
     total = math.fsum(rates)
-    return tuple(replace(one, weight=r / total) for one, r in zip(mix, rates, strict=True))
+    return tuple(replace(one, weight=r / total) for one, r in zip(made, rates, strict=True))
 
 
 def _changed_limits(limits: tuple[Limit, ...], change: Change) -> tuple[Limit, ...]:
@@ -481,7 +605,7 @@ def _changed_limits(limits: tuple[Limit, ...], change: Change) -> tuple[Limit, .
     workload, _, metric = rest.rpartition(".")
     after = change.after
     assert after is not None
-    value, prefix = show_limit(metric, after), f"{workload}: " if workload else ""
+    value, prefix = _limit("", metric).show(after), f"{workload}: " if workload else ""
 
     def same(limit: Limit) -> bool:
         return (limit.metric, limit.workload) == (metric, workload)
@@ -495,10 +619,3 @@ def _changed_limits(limits: tuple[Limit, ...], change: Change) -> tuple[Limit, .
         )
     operator = "<=" if METRICS[metric].direction == "minimize" else ">="
     return (*limits, Limit(metric, operator, after, f"{metric} {operator} {value}"))
-
-
-def show_limit(metric: str, value: float) -> str:
-    dimension = METRICS[metric].dimension
-    if dimension in units.DIMENSIONS:
-        return units.format(value, dimension, 4)
-    return f"{value:.4g}" if dimension == "fraction" else f"{value:.4g} {dimension}"

@@ -1,4 +1,4 @@
-"""The front and the winner of a study under one set of inputs.
+"""The front and the winner of a study under one set of inputs, and where a condition turns.
 
 A space of up to 3 million points is enumerated: before and after are both the true front. A larger
 one is searched, with the seed of the study, before and after; each search's front, and of the
@@ -16,19 +16,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.answer.numbers import number, significant
+from dse.answer.answer import Block
+from dse.answer.numbers import dollars, number, significant
 from dse.errors import NothingFeasible
 from dse.pareto import Archive
 from dse.physics.workload import POISSON
+from dse.problem.demanded import TOTAL, Demanded, at_demand
 from dse.problem.describe import describe_metrics
 from dse.problem.evaluate import Metrics
 from dse.problem.objective import KNOWN
 from dse.problem.protocol import Evaluation
 from dse.problem.shapes import model_at
 from dse.problem.words import short_deployment, short_shape
-from dse.questions.whatif.demand import TOTAL, Demanded, at_demand
-from dse.questions.whatif.inputs import Change, apply
-from dse.questions.whatif.subject import Subject
+from dse.questions.whatif.inputs import Change, Subject, apply
+from dse.record import record
 from dse.rules.registry import STRUCTURAL
 from dse.schema.calibration import KINDS
 from dse.schema.own_config import config_of
@@ -44,10 +45,22 @@ THREADS = 2
 # within so much of every limit. Under a demand, one deployment more may double what is paid.
 NEAR, NEAR_AT_DEMAND, SLACK = 1.6, 3.2, 0.4
 Progress = Callable[[str], None]
+Json = Mapping[str, Any]
+# Columns of a point: in words, and under a demand what is bought of it.
+HELD = ("deployments", "all_chips", "usd_per_hour", f"{TOTAL}.busy")
 Best = dict[int, tuple[float, int]]  # by the code of a chip, or a group: (worth, point)
 
 
-@dataclass(frozen=True, slots=True)
+def turning(holds: Callable[[float], bool], low: float, high: float, width: float) -> float:
+    """Where a condition turns, by bisection: it does not hold at `low` and holds at `high`, which
+    may lie either way. The end at which it holds, once the two are within `width`."""
+    while abs(high - low) > width:
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+@record
 class Points:
     """The points that are looked at, by id, sorted; `enumerated`: all that any change can make
     feasible."""
@@ -59,18 +72,18 @@ class Points:
 
     @property
     def how(self) -> str:
+        if self.evaluations == 1:
+            return "The one point of the space was evaluated, before and after."
         if self.enumerated:
-            if self.evaluations == 1:
-                return "the one point of the space was evaluated, before and after"
-            return f"all {self.evaluations:,} points of the space were evaluated, before and after"
+            return f"All {self.evaluations:,} points of the space were evaluated, before and after."
         return (
-            f"the space is too large to enumerate: {self.engine} searched it from the same seed, "
+            f"The space is too large to enumerate: {self.engine} searched it from the same seed, "
             f"before and after, {self.evaluations:,} evaluations; questions look at what it found "
-            "and one parameter around"
+            "and one parameter around."
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Solved:
     """The front of one set of inputs, ordered by id: `ids` (k,), `F` (k, m). `winner` is the row
     that is best in the objective, None where nothing is feasible; `miss` then says what is in the
@@ -122,8 +135,7 @@ class Stand:
     @cached_property
     def winner(self) -> dict[str, Any]:
         """The winner as things stand, as JSON. Raises NothingFeasible."""
-        point = self.now.point
-        if point is None:
+        if (point := self.now.point) is None:
             raise NothingFeasible(
                 f"no point is feasible as things stand: the nearest one breaks {self.now.miss}"
             )
@@ -133,11 +145,16 @@ class Stand:
         """The front anew. Raises InputError for a figure that a chip does not have."""
         return self.solve(apply(self.subject, changes))
 
+    @property
+    def reach(self) -> float:
+        """How far from the winner's objective `near` looks, as a factor."""
+        return NEAR if self.problem.demand is None else NEAR_AT_DEMAND
+
     def near(self) -> Stand:
         """The same with the points that a small change can make the winner."""
         column = _column(self.problem, self.objective)
-        best, reach = float(self.now.F[self.now.winner, column]), reach_of(self.problem)
-        bound = best * reach if best > 0.0 else best / reach
+        best = float(self.now.F[self.now.winner, column])
+        bound = best * self.reach if best > 0.0 else best / self.reach
         kept = []
         for ids, _, found in chunks(self.problem, self.points.ids):
             close = (found.F[:, column] <= bound) & (found.G <= SLACK).all(axis=1)
@@ -152,7 +169,7 @@ def stand_of(
 ) -> Stand:
     """The subject with all points that are looked at; a space too large to enumerate is searched
     under each of `changes`, too."""
-    points = all_points(subject.problem, subject.engine, subject.seed, progress)
+    points = all_points(subject, progress)
     for some in () if points.enumerated else changes:
         points = searched(apply(subject, some), points, subject.seed)
     return Stand(subject, points)
@@ -171,21 +188,20 @@ def chunks(
     return threaded(one, parts, threads) if len(parts) > 1 else map(one, parts)
 
 
-def all_points(
-    problem: Demanded, engine: str, seed: int, progress: Progress = lambda text: None
-) -> Points:
+def all_points(subject: Subject, progress: Progress = lambda text: None) -> Points:
     """What is looked at: every point whose shape and degrees agree, or those that a search finds
     and their neighbours."""
-    space = problem.space
-    if space.size <= ENUMERATE:
+    problem, engine = subject.problem, subject.engine
+    size = problem.space.size
+    if size <= ENUMERATE:
         rows = [problem.constraints.index(rule) for rule in STRUCTURAL]
         sound = []
-        for ids, _, found in chunks(problem, np.arange(space.size, dtype=np.int64)):
+        for ids, _, found in chunks(problem, np.arange(size, dtype=np.int64)):
             sound.append(ids[(found.G[:, rows] <= 0.0).all(axis=1)])
-            progress(f"{int(ids[-1]) + 1:,} of {space.size:,} points")
-        return Points(np.concatenate(sound), True, "exhaustive", space.size)
+            progress(f"{int(ids[-1]) + 1:,} of {size:,} points")
+        return Points(np.concatenate(sound), True, "exhaustive", size)
     none = Points(np.zeros(0, np.int64), False, "auto" if engine == "exhaustive" else engine, 0)
-    return searched(problem, none, seed)
+    return searched(problem, none, subject.seed)
 
 
 def searched(problem: Demanded, points: Points, seed: int) -> Points:
@@ -231,18 +247,12 @@ def solve(problem: Demanded, points: Points, objective: str) -> Solved:
 
 def _missed(problem: Demanded, G: Floats) -> str:
     """What the nearest miss breaks."""
-    pairs = zip(problem.constraints, G, strict=True)
-    broken = [(name, amount) for name, amount in pairs if amount > 0.0]
     words = []
-    for name, amount in broken:
-        by = f" (by {significant(100.0 * amount, 2)}%)" if np.isfinite(amount) else ""
-        words.append("a price that nobody knows" if name == KNOWN else f"{name}{by}")
+    for name, amount in zip(problem.constraints, G, strict=True):
+        if amount > 0.0:
+            by = f" (by {significant(100.0 * amount, 2)}%)" if np.isfinite(amount) else ""
+            words.append("a price that nobody knows" if name == KNOWN else f"{name}{by}")
     return ", ".join(words)
-
-
-def reach_of(problem: Demanded) -> float:
-    """How far from the winner's objective `near` looks, as a factor."""
-    return NEAR if problem.demand is None else NEAR_AT_DEMAND
 
 
 def best_of_each(
@@ -282,21 +292,11 @@ def describe(problem: Demanded, ids: Ids, asked: tuple[str, ...] = ()) -> list[d
     busy, kinds = metrics, None
     if problem.demand is not None:
         busy, kinds = problem.busy.metrics(index), problem.kinds(batch, index)
-    names = dict.fromkeys(
-        [
-            *(one.metric for one in problem.objectives),
-            *(one.metric for one in problem.limits),
-            TOTAL,
-            "tpot_s",
-            "output_tokens_per_s_per_chip",
-            "chip_usd_per_hour",
-            *asked,
-        ]
-    )
+    names = [*(one.metric for one in (*problem.objectives, *problem.limits)), TOTAL, "tpot_s"]
+    names += ["output_tokens_per_s_per_chip", "chip_usd_per_hour", *asked]
     held = all(share.workload.serving != POISSON for share in problem.mix)
     found = []
-    deployments = problem.deployments(index)
-    for i, (point, deployment) in enumerate(zip(ids, deployments, strict=True)):
+    for i, (point, deployment) in enumerate(zip(ids, problem.deployments(index), strict=True)):
         shape = None
         if problem.model is None:
             shape = short_shape(config_of(model_at(batch, i, "", None)))
@@ -310,7 +310,7 @@ def describe(problem: Demanded, ids: Ids, asked: tuple[str, ...] = ()) -> list[d
                 "words": short_deployment(deployment, held),
                 "shape": shape,
                 "deployment": deployment,
-                "metrics": {name: number(metrics.values[name][i]) for name in names},
+                "metrics": {name: number(metrics.values[name][i]) for name in dict.fromkeys(names)},
                 "intervals": intervals,
                 "at_average_load": load,
                 "provenance": KINDS[metrics.provenance[i]],
@@ -329,3 +329,41 @@ def words(point: Mapping[str, Any] | None) -> str:
     if point is None:
         return "nothing feasible"
     return " of ".join(filter(None, [point["words"], point["shape"]]))
+
+
+@record
+class Part:
+    """A question that is answered: what it adds to the document, sentences that change a decision,
+    and what shows it."""
+
+    facts: Json
+    sentences: Sequence[str]
+    blocks: Sequence[Block]
+
+
+def load_of(point: Json | None) -> Json:
+    """What a demand buys of a point; empty without a demand."""
+    load = None if point is None else point["at_average_load"]
+    return {} if load is None or load["deployments"] is None else load
+
+
+def cells(point: Json | None) -> dict[str, Any]:
+    """A point as cells of a row: in words, by its metrics, and what a demand buys of it."""
+    load = load_of(point)
+    held = [load.get(key) for key in ("deployments", "chips", "usd_per_hour")]
+    held.append(load.get("busy_usd_per_million_total_tokens"))
+    metrics = {} if point is None else point["metrics"]
+    return {"deployed": words(point), **metrics, **dict(zip(HELD, held, strict=True))}
+
+
+def counted(count: float, what: str) -> str:
+    """`1 chip`, `1,024 chips`."""
+    return f"{count:,.0f} {what}{'' if count == 1 else 's'}"
+
+
+def bought(point: Json | None) -> str:
+    """` with 4 deployments, 8 chips, $8.40 an hour`; nothing without a demand."""
+    if not (load := load_of(point)):
+        return ""
+    many = f"{counted(load['deployments'], 'deployment')}, {counted(load['chips'], 'chip')}"
+    return f" with {many}, {dollars(load['usd_per_hour'])} an hour"

@@ -1,1 +1,0 @@
-"""How sure the best chip is."""

@@ -1,0 +1,426 @@
+"""What a chip must have to enter a front: the smallest change of one figure at which one of its
+deployments is beaten by no point of the front.
+
+A deployment enters where it keeps every constraint and no front point is as good in every
+objective, to within `trials.MARGIN`. Each quantity is changed alone; all others stay as the chip
+has them. A better bandwidth, peak, link or price makes no deployment worse, so that "enters" is
+monotone in them and is bisected. Capacity admits more requests at once, a domain regroups
+collectives, and power may move a clock: these are scanned on a grid, and bisected within the first
+step that enters.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dse import units
+from dse.answer.answer import Answer, Block, Notes, table_of
+from dse.answer.frames import of_rows
+from dse.catalog import Catalog
+from dse.economics.priced import inputs_words, price_assumptions, price_documents, price_parts
+from dse.errors import InputError
+from dse.physics.serving import BOTTLENECKS
+from dse.problem.describe import describe_deployment
+from dse.problem.objective import KNOWN, on_terms, pose
+from dse.problem.shapes import model_at
+from dse.problem.words import SHORT, short_deployment, short_shape, show, spans
+from dse.questions.whatif.solve import Progress, turning
+from dse.rules.registry import STRUCTURAL
+from dse.schema.costs import BASIS as OWNED
+from dse.schema.derive import derive
+from dse.schema.own_config import config_of, model_of
+from dse.space.studied import count_deployments, deployments
+from dse.study.definition import reopened
+from dse.study.folder import FRONT
+from dse.study.trials import Trials, Tried, gap
+
+Json = Mapping[str, Any]
+MOST = 16.0  # the largest factor that is tried, and one over the smallest
+FINE = math.log(1.0005)  # bisection ends where the two ends are this close
+MOST_SHAPES, MOST_CANDIDATES = 200, 100_000
+DEAREST, CHEAPEST = 1e4, 1e-4  # USD per chip-hour, for a chip without a price
+LISTED = 12
+# Rules that no figure of a chip can mend.
+FIXED_RULES = (*STRUCTURAL, "offload_tier_exists", "offload_tier_capacity")
+# The figures to vary, under the names that `derive` takes.
+QUANTITIES = {
+    "hbm_bandwidth": "memory bandwidth",
+    "capacity": "memory capacity",
+    "flops": "FLOP/s",
+    "link": "scale-up link",
+    "domain": "scale-up domain",
+    "price": "price",
+    "tdp": "rated power",
+}
+DOWN = ("price", "tdp")  # less is tried of these, of the others more
+# The factors of a scan, of those in which "enters" is not monotone.
+_FINE_GRID = tuple(2.0 ** (k / 4) for k in range(1, 17))
+GRIDS = {"capacity": _FINE_GRID, "domain": (2.0, 4.0, 8.0, 16.0), "tdp": _FINE_GRID}
+
+
+def required(
+    folder: Path, chip: str, catalog: Catalog, space: str | None, progress: Progress
+) -> Answer:
+    """What each figure of a chip must be to enter the front of a finished study; `space` is the
+    study's space file, where that has moved.
+
+    Raises InputError for a folder that is no study, a space file that has changed since, and a chip
+    that lacks a figure of every estimate.
+    """
+    catalog, chip = catalog.with_chip(chip)
+    found = reopened(folder, catalog, space)
+    document, items, study = found.document, found.items, found.study
+    stale = document["data_digest"] != replace(catalog.source, chips=()).over(document).digest()
+    names, catalog = catalog.names, on_terms(found.catalog.with_files(study.chip_files), study)
+    catalog.require(chip)
+    problem = pose(study, catalog)
+    front = np.array(
+        [[o.sign * item["metrics"][o.metric] for o in problem.objectives] for item in items]
+    )
+    shapes: dict[str, Json] = {}  # those of the front, in its order
+    for config in (item["model"] for item in items):
+        own = {key: value for key, value in config.items() if key not in ("name", "id")}
+        shapes.setdefault(json.dumps(own, sort_keys=True), config)
+    distinct = list(shapes.values())
+    most = MOST_CANDIDATES // max(count_deployments(study), 1)
+    most = max(min(MOST_SHAPES, most, len(distinct)), 1)
+    kept = [distinct[k] for k in np.unique(np.linspace(0, len(distinct) - 1, most).astype(int))]
+    models = [
+        model_of(config, str(folder / FRONT)) if problem.model is None else problem.model
+        for config in kept
+    ]
+    trials = Trials(problem, catalog, chip, deployments(study, models, kept), front)
+    candidates, without_link = _possible(trials)
+    now = trials.try_(trials.machines(None))
+    enters = bool(now.enters.any())
+    answer: dict[str, Any] = {
+        "study": document["space"],
+        "chip": chip,
+        "price_basis": study.price_basis,
+        "usd_per_chip_hour": trials.price(),
+        "front_size": len(items),
+        "shapes": len(kept),
+        "shapes_of_front": len(distinct),
+        "fixed_model": problem.model is not None,
+        "candidates": candidates,
+        "evaluations": document["evaluations"],
+        "size": problem.space.size,
+        "without_link": without_link,
+        "stale": stale,
+        "price_rests_on": price_assumptions(catalog, chip, study.price_basis),
+        "price": next(iter(price_documents(catalog, [chip], study.price_basis)), None),
+        "on_front": [item["point"] for item in items if item["deployment"]["chip"] == chip],
+        "enters_as_it_is": enters,
+        "entry": _entry(trials, now, items) if enters else None,
+        "requirements": [],
+    }
+    if not (answer["on_front"] or enters):
+        for name, words in QUANTITIES.items():
+            progress(f"{chip}: {words}")
+            answer["requirements"].append(_requirement(trials, name, items, now))
+    return replace(_answer(answer), names=names)
+
+
+def _possible(trials: Trials) -> tuple[int, int]:
+    """Leaves out candidates that no figure makes possible, and those whose instance needs a link
+    whose bandwidth is unknown; how many are left, and how many of the latter."""
+    problem, batch = trials.problem, trials.batch
+    system = trials.catalog.systems[trials.catalog.chip(trials.chip).system]
+    sizes, which = np.unique(batch.chips_per_instance, return_inverse=True)
+    unlinked = np.array([system.unknown_link(float(size)) is not None for size in sizes])[which]
+    found = trials.try_(trials.machines(None)).found.G
+    fixed = [problem.constraints.index(rule) for rule in FIXED_RULES]
+    sound = (found[:, fixed] <= 0.0).all(axis=1)
+    keep = np.flatnonzero(sound & ~unlinked)
+    if not len(keep):
+        links = " with a known link" if (sound & unlinked).any() else ""
+        raise InputError(
+            f"the study has no deployment{links} that {trials.chip} could run",
+            field="--require",
+            accepted="a chip with the links that its instances need",
+        )
+    trials.batch = batch[keep]
+    return len(keep), int((sound & unlinked).sum())
+
+
+def _requirement(trials: Trials, name: str, items: Sequence[Json], now: Tried) -> dict[str, Any]:
+    """One row of `requirements`."""
+    keys = ("now", "needed", "factor", "setting", "entry", "why_not", "bound_by")
+    row: dict[str, Any] = {
+        "quantity": name,
+        **dict.fromkeys(keys),
+        "method": "scan" if name in GRIDS else "bisection",
+        "tried_to": 1 / MOST if name in DOWN else MOST,
+    }
+    try:
+        if name == "price":
+            return row | _price(trials, items)
+        if not np.isfinite(now.found.F).all(axis=1).any():
+            basis = trials.basis
+            raise InputError(f"{trials.chip} has no price on basis {basis}: see the price it needs")
+        return row | _figure(trials, name, items, now)
+    except InputError as error:
+        return row | {"why_not": error.message}
+
+
+def _figure(trials: Trials, name: str, items: Sequence[Json], now: Tried) -> dict[str, Any]:
+    """The smallest factor of a figure, its value and what then enters."""
+
+    def at(factor: float, rows: np.ndarray | None = None) -> Tried:
+        return trials.try_(trials.machines(f"{name}={factor:.12g}x"), rows)
+
+    def same(one: Tried) -> bool:
+        pairs = ((one.found.F, now.found.F), (one.found.G, now.found.G))
+        return all(np.array_equal(a, b) for a, b in pairs)
+
+    grid, sign = GRIDS.get(name, ()), -1.0 if name in DOWN else 1.0
+    low, high, tried = 1.0, MOST**sign, None
+    still = {"tried_to": high, "why_not": "it changes no objective and no constraint"}
+    if name == "tdp" and same(at(high)):
+        return still
+    for step in grid or (MOST,):
+        high = step**sign
+        try:
+            tried = at(high)
+        except InputError:
+            if tried is None:
+                raise
+            break  # a domain that the level around it bounds: what was tried before stands
+        if tried.enters.any():
+            break
+        low = high if grid else low
+    assert tried is not None
+    if not tried.enters.any():
+        if same(tried):
+            return still | {"tried_to": high}
+        return _not_at_all(trials, tried, low if grid else high)
+    if name != "domain":
+        rows = None
+        if not grid:  # what is beaten with more of a figure that worsens nothing is with less
+            F = tried.found.F
+            beaten = np.zeros(len(F), dtype=bool)
+            for point in trials.front:  # over the front, not over candidates
+                beaten |= (point <= F).all(axis=1)
+            rows = np.flatnonzero(~beaten)
+        high = _turning(lambda factor: at(factor, rows), low, high, up=sign > 0.0)
+        tried = at(high)
+    setting = f"{name}={high:.12g}x"
+    return {
+        "factor": high,
+        **_values(trials, setting),
+        "setting": setting,
+        "changes": list(derive(trials.catalog, trials.chip, [setting]).chip.changes),
+        "entry": _entry(trials, tried, items),
+    }
+
+
+def _turning(at: Any, low: float, high: float, up: bool) -> float:
+    """The value between `low` and `high` from which one enters, to four significant digits, rounded
+    to the side that enters."""
+
+    def enters(log: float) -> bool:
+        return bool(at(math.exp(log)).enters.any())
+
+    value = math.exp(turning(enters, math.log(low), math.log(high), FINE))
+    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
+    steps = math.ceil(value / unit) if up else math.floor(value / unit)
+    return float(f"{steps * unit:.4g}")
+
+
+def _values(trials: Trials, setting: str) -> dict[str, Any]:
+    """What the chip has and what it needs, as text: the first figure that the setting changes."""
+    own = derive(trials.catalog, trials.chip, [setting])
+    before = trials.catalog.chip(trials.chip)
+    pairs = [(f, own.chip.figure(f.name)) for f in before.figures]
+    if own.system is not None:
+        after = {figure.name: figure for figure in own.system.figures}
+        pairs += [(f, after.get(f.name)) for f in trials.catalog.systems[before.system].figures]
+    for a, b in pairs:
+        if b is not None and a.text != b.text:
+            return {"now": a.text, "needed": units.format(b.value, b.unit, 4)}
+    return {}
+
+
+def _price(trials: Trials, items: Sequence[Json]) -> dict[str, Any]:
+    """The highest price per chip-hour at which the chip enters."""
+    price, machines = trials.price(), trials.machines(None)
+    low, high = (price, price / MOST) if price else (DEAREST, CHEAPEST)
+
+    def at(usd: float, rows: np.ndarray | None = None) -> Tried:
+        return trials.try_(replace(machines, usd_per_chip_hour=np.array([usd])), rows)
+
+    tried = at(high)
+    now = None if price is None else f"{price:.4g} USD/h"
+    tried_to = high / low if price else None
+    if not tried.enters.any():
+        return {"now": now, **_not_at_all(trials, tried, tried_to)}
+    rows = np.flatnonzero(tried.enters)
+    if not price and (dearest := at(low, rows)).enters.any():
+        needed = f"any up to {low:,.0f} USD/h"
+        return {"tried_to": None, "needed": needed, "entry": _entry(trials, dearest, items)}
+    usd = _turning(lambda one: at(one, rows), low, high, up=False)
+    setting = f"price.{trials.basis}={usd:.12g}USD/h"
+    return {
+        "now": now,
+        "tried_to": tried_to,
+        "needed": f"{usd:.4g} USD/h",
+        "factor": usd / price if price else None,
+        "setting": None if trials.basis == OWNED else setting,
+        "changes": [],
+        "entry": _entry(trials, at(usd), items),
+    }
+
+
+def _not_at_all(trials: Trials, tried: Tried, factor: float | None) -> dict[str, Any]:
+    """Why no value helps: what bounds the candidate that comes nearest, or the constraint that
+    removes most where none is feasible."""
+    feasible = np.flatnonzero((tried.found.G <= 0.0).all(axis=1))
+    if not len(feasible):
+        broken = (tried.found.G > 0.0).sum(axis=0)
+        worst = trials.problem.constraints[int(np.argmax(broken))]
+        part = f"; {worst} removes {broken.max() / len(tried.found.G):.0%} of them"
+        words = "no deployment keeps the constraints"
+        why = f"{words}: no price" if worst == KNOWN else f"{words}{part}"
+        return {"tried_to": factor, "why_not": why, "bound_by": worst}
+    gaps = gap(trials.front, tried.found.F[feasible])
+    nearest, least = int(feasible[np.argmin(gaps)]), float(gaps.min())
+    by = f"{least:.3g} times" if least >= 1.1 else f"{least - 1:.1%}"
+    why = f"the nearest deployment would have to be {by} better"
+    if least < 1.001:
+        why = "the nearest deployment is as good as the front, within 0.1%, and not better"
+    return {
+        "tried_to": factor,
+        "why_not": why,
+        "bound_by": BOTTLENECKS[tried.bottleneck[nearest]],
+        "nearest": {**_deployed(trials, tried, nearest), "gap": least},
+    }
+
+
+def _deployed(trials: Trials, tried: Tried, row: int) -> dict[str, Any]:
+    """The deployment and the objectives of a candidate."""
+    found = describe_deployment(trials.batch[row : row + 1], 0, tried.machines)
+    F = zip(trials.problem.objectives, tried.found.F[row].tolist(), strict=True)
+    objectives = {o.metric: o.sign * value for o, value in F}
+    return {"deployment": {**found, "chip": trials.chip}, "objectives": objectives}
+
+
+def _entry(trials: Trials, tried: Tried, items: Sequence[Json]) -> dict[str, Any]:
+    """The deployment that enters by most, the front points that it beats, and the nearest one."""
+    rows = np.flatnonzero(tried.enters)
+    row = int(rows[np.argmin(gap(trials.front, tried.found.F[rows]))])
+    F = tried.found.F[row]
+    beaten = (trials.front >= F).all(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        apart = np.abs(np.log(np.abs(trials.front / F))).max(axis=1)
+    near = items[int(np.nanargmin(np.where(beaten, 0.0, 1.0) + apart / (1.0 + apart)))]
+    shape = None
+    if trials.problem.model is None:
+        shape = short_shape(config_of(model_at(trials.batch[row : row + 1], 0, "", None)))
+    return {
+        "deployments": len(rows),
+        **_deployed(trials, tried, row),
+        "shape": shape,
+        "bottleneck": BOTTLENECKS[tried.bottleneck[row]],
+        "displaces": [item["point"] for item, less in zip(items, beaten, strict=True) if less],
+        "nearest": {
+            "point": near["point"],
+            "chip": near["deployment"]["chip"],
+            "objectives": {o.metric: near["metrics"][o.metric] for o in trials.problem.objectives},
+        },
+    }
+
+
+def _answer(found: Json) -> Answer:
+    chip, study, size = found["chip"], found["study"], found["front_size"]
+    helped = [row for row in found["requirements"] if row["entry"]]
+    first = min(helped, key=lambda row: abs(math.log(row["factor"] or math.inf)), default=None)
+    if on := sorted(found["on_front"]):
+        some = ", ".join(map(str, on[:LISTED])) + ", ..." * (len(on) > LISTED)
+        said = f"is on the front of {study} as it is, with {len(on)} of its {size} points: {some}"
+    elif entry := found["entry"]:
+        many = f"{entry['deployments']} deployments; the best of them: {_entry_words(entry)}"
+        said = f"enters the front of {study} as it is, with {many}"
+    elif first is None:
+        said = f"enters the front of {study} by no single change"
+    else:
+        factor = f", {first['factor']:.4g} times what it has" if first["factor"] else ""
+        alone = ", the smallest change that does it alone" if len(helped) > 1 else ""
+        what = f"a {QUANTITIES[first['quantity']]} of {first['needed']}{factor}{alone}"
+        said = f"enters the front of {study} ({size} points) with {what}"
+    shown = [
+        {
+            **row,
+            "needed_factor": row["factor"],
+            "quantity": QUANTITIES[row["quantity"]],
+            "enters": _entry_words(row["entry"]),
+        }
+        for row in helped
+    ]
+    caption = "What the chip needs, each quantity changed alone"
+    keys = ("quantity", "now", "needed", "needed_factor", "enters")
+    blocks: list[Block] = [of_rows("requirements", caption, shown, keys)] if helped else []
+    refused: dict[str, list[str]] = {}
+    for row in found["requirements"]:
+        tried, why = row["tried_to"], row["why_not"]
+        if row["bound_by"] and tried:
+            value = f"up to {tried:.3g}x" if tried >= 1 else f"down to {tried:.3g}x"
+            why = f"no value {value} helps: {why}; bound by {row['bound_by']}"
+        if not row["entry"]:
+            refused.setdefault(why, []).append(QUANTITIES[row["quantity"]])
+    if refused:
+        told = [f"{', '.join(names)}: {why}." for why, names in refused.items()]
+        blocks.append(Notes("No value of these helps", told))
+    prices = [found["price"]] if found["price"] else []
+    as_it_is = {name: found[name] for name in ("chip", "study", "enters_as_it_is", "entry")}
+    as_it_is["points_on_front"] = len(found["on_front"])
+    return Answer(
+        question="whatif",
+        title=f"What {chip} needs to enter the front of {study}",
+        headline=f"{chip} {said}.",
+        blocks=[*blocks, *([price_parts(prices)] if prices else [])],
+        rests=[*_rests(found), *inputs_words(prices)],
+        document=found,
+        data=(table_of("data", found["requirements"] or [as_it_is]),),
+    )
+
+
+def _rests(found: Json) -> list[str]:
+    """What the answer rests on."""
+    of = f"{found['shapes']} of the {found['shapes_of_front']} shapes of the front"
+    of = "the study's model" if found["fixed_model"] else of
+    lines = [f"{found['candidates']:,} deployments of {of}; prices: {found['price_basis']}."]
+    if found["evaluations"] < found["size"]:
+        lines.append(
+            f"The search saw {found['evaluations']:,} of its {found['size']:,} points: what enters "
+            "by little may be what it did not see."
+        )
+    if found["without_link"]:
+        lines.append(
+            f"{found['without_link']:,} deployments are left out: their instance needs a link "
+            "whose bandwidth is not known."
+        )
+    lines += [f"{text}." for text in found["price_rests_on"]]
+    if found["stale"]:
+        lines.append(
+            "The hardware data or prices are not those of the study: run it again to compare alike."
+        )
+    return lines
+
+
+def _entry_words(entry: Json) -> str:
+    """`8 mi300x TP8 fp8/fp8 c64, $/M 0.07, joins the front beside point 3 of h200_sxm`."""
+    deployed = short_deployment(entry["deployment"])
+    deployed = f"{entry['shape']} on {deployed}" if entry["shape"] else deployed
+    values = [f"{SHORT.get(name, name)} {show(name, v)}" for name, v in entry["objectives"].items()]
+    near, beaten = entry["nearest"], sorted(entry["displaces"])
+    then = f"joins the front beside point {near['point']} of {near['chip']}"
+    if beaten:
+        then = f"displaces point{'s' * (len(beaten) > 1)} {spans(beaten)}"
+    return f"{deployed}: {', '.join(values)}; {then}"

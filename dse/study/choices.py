@@ -1,0 +1,340 @@
+"""What can be bought: each chip of a space with the deployments that it may be run on.
+
+A choice is a chip in the configuration (degrees and formats) that is cheapest at the prediction.
+Requests in flight are chosen again in every draw, as an operator turns them until the latencies are
+met. The configuration is not: only a buyer who has measured several knows which is best. Loads are
+kept unless others beat them in cost and in all limited times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.errors import InputError, NothingFeasible
+from dse.pareto import non_dominated
+from dse.physics.intervals import CLASS, THROUGHPUT_METRICS
+from dse.problem.describe import describe_deployment
+from dse.problem.evaluate import Metrics
+from dse.problem.objective import KNOWN, PhysicsProblem, without_pools
+from dse.quality.own_runs import Doubt
+from dse.record import record
+from dse.schema.calibration import KINDS
+from dse.schema.metrics import METRICS, Limit
+from dse.schema.own_config import model_of
+from dse.space.batches import OFFLOAD_AXES, OPTIONAL_AXES
+from dse.space.candidates import CandidateBatch, Floats
+from dse.space.studied import deployments
+from dse.study.robust import LOSS, ends
+
+CHUNK = 12_000
+LARGEST = 3_000_000  # points that are enumerated
+IN_FLIGHT = "concurrency"
+MIXED = -1  # in the place of a chip: two kinds
+LOOSE = 4.0  # a deployment beyond a limit by more never comes within it
+Progress = Callable[[str], None]
+
+
+@record
+class Moved:
+    """A metric and how errors move it: value exp(z up) where z > 0, value exp(z down) else; all
+    (k,), with z = 1 and -1 the slow and the fast end of the 80% interval."""
+
+    value: Floats
+    up: Floats
+    down: Floats
+
+    def at(self, z: Floats) -> Floats:
+        """(N, k) for errors z (N, 1)."""
+        return self.value * np.exp(z * np.where(z > 0.0, self.up, self.down))
+
+
+@record
+class Held:
+    """A limit on a metric that errors move; `sign` as in `dse.schema.metrics.Limit`."""
+
+    metric: Moved
+    sign: float
+    limit: float
+
+
+@record
+class LossHeld:
+    """A limit on the predicted loss under a law that was moved to runs: `loss` (k,) nats, and what
+    the runs leave of it."""
+
+    loss: Floats
+    limit: float
+    doubt: Doubt
+
+    def kept(self, numbers: Floats) -> NDArray[np.bool_]:
+        """(N, k) for draws of `Posterior.draw`, (N, 4)."""
+        return self.loss + self.doubt.moved(numbers.T[:, :, None]) <= self.limit
+
+
+@record
+class Choice:
+    """A chip and its k deployments, of `shape` where several are compared, which share one error.
+    `requests_per_s` (k,) is what one deployment serves; `best` is the row that is cheapest at the
+    prediction within the limits, `kind` how its kernel laws are known."""
+
+    chip: str
+    cost: Moved
+    held: tuple[Held, ...]
+    requests_per_s: Floats
+    best: int
+    kind: str
+    deployments: tuple[Mapping[str, Any], ...]
+    shape: str = ""
+    loss: LossHeld | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.chip} ({self.shape})" if self.shape else self.chip
+
+    @property
+    def key(self) -> str:
+        """The chip and its configuration: a deployment less its requests in flight."""
+        own = self.deployments[0].items()
+        return f"{self.chip} {sorted(pair for pair in own if pair[0] != IN_FLIGHT)}"
+
+
+@record
+class Choices:
+    """`priced`: the objective is in dollars, so that prices move it. `left_out` says why a chip is
+    no choice. `points` were evaluated. `shared` is the part of an error's variance that is the
+    chip's."""
+
+    objective: str
+    items: tuple[Choice, ...]
+    left_out: Mapping[str, str]
+    points: int
+    shared: float
+
+    @property
+    def priced(self) -> bool:
+        return self.objective in THROUGHPUT_METRICS and "usd" in self.objective
+
+
+def choices_of(
+    problem: PhysicsProblem,
+    objective: str | None = None,
+    config: Mapping[str, Any] | None = None,
+    progress: Progress = lambda text: None,
+) -> Choices:
+    """Every chip of the space with the model of the space, or with the shape `config` of a point,
+    in its cheapest configuration; judged by the objective asked for, else by the price among those
+    of the space, else by the first that an interval is known of.
+
+    Raises InputError for a space whose model is searched where no `config` is given, for a space
+    too large and an objective that no interval is known of, and NothingFeasible where no chip keeps
+    the limits.
+    """
+    if config is not None:
+        without_pools(problem)
+    usable = [m for m in CLASS if METRICS[m].log and METRICS[m].direction == "minimize"]
+    own = [o.metric for o in problem.objectives if o.metric in usable]
+    named = objective or next((m for m in own if "usd" in m), own[0] if own else None)
+    if named not in usable:
+        said = "no objective of the space has an interval" if named is None else f"read {named!r}"
+        raise InputError(said, field="--objective", accepted=", ".join(usable))
+    parts: list[_Rows] = []
+    batches: list[CandidateBatch] = []
+    points = 0
+    for batch, metrics, columns, total in _tried(problem, config):
+        found = _rows(problem, named, batch, metrics, columns)
+        kept = np.flatnonzero(found.pop("ok"))
+        parts.append({name: column[..., kept] for name, column in found.items()})
+        batches.append(batch[kept])
+        points += len(batch)
+        progress(f"{points:,} of {total:,} deployments")
+    table = {name: np.concatenate([part[name] for part in parts], axis=-1) for name in parts[0]}
+    items, left_out = [], {}
+    if (table["excess"][table["chip"] == MIXED] <= 1.0).any():
+        left_out["prefill and decode on two kinds of chip"] = (
+            "prices are drawn of one chip a choice"
+        )
+    for code, chip in enumerate(problem.machines.ids):
+        rows = np.flatnonzero(table["chip"] == code)
+        if not (table["excess"][rows] <= 1.0).any():
+            left_out[chip] = "no deployment of the space keeps the limits at the prediction"
+            continue
+        items.append(_choice(problem, chip, table, batches, rows))
+    if not items:
+        raise NothingFeasible("no chip of the space keeps the limits: `dse run` counts the reasons")
+    return Choices(named, tuple(items), left_out, points, problem.machines.shared_error)
+
+
+def joined(shapes: Mapping[str, Choices]) -> Choices:
+    """The choices of several shapes, by the names of these, as one."""
+    each = [(name, of) for name, of in shapes.items()]
+    return replace(
+        each[0][1],
+        items=tuple(replace(item, shape=name) for name, of in each for item in of.items),
+        left_out={f"{chip} ({n})": why for n, of in each for chip, why in of.left_out.items()},
+        points=sum(of.points for _, of in each),
+    )
+
+
+# Candidates that keep all but the limits that errors move, and these within LOOSE. Every array ends
+# in (n,): `chip`; `point` of the space, -1 of a shape's own; `key` (j, n) columns that deployments
+# with the same error share: all but requests in flight; `excess` is the largest used / limit;
+# `cost` and each of `held` (3, n) are the arrays of a Moved; `requests_per_s`; `kind`.
+_Rows = Mapping[str, NDArray[Any]]
+
+
+def _tried(
+    problem: PhysicsProblem, config: Mapping[str, Any] | None
+) -> Iterator[tuple[CandidateBatch, Metrics, _Rows, int]]:
+    """(candidates, their metrics, columns chip, key and point, all there are) in chunks."""
+    study, chips = problem.study, len(problem.machines.ids)
+    if config is not None:
+        model = problem.model or model_of(dict(config), str(study.path))
+        each = [deployments(study, [model], [config], code) for code in range(chips)]
+        for code, one in enumerate(each):
+            one.chip[:] = code
+            for start in range(0, len(one), CHUNK):
+                batch = one[start : start + CHUNK]
+                columns = {"chip": batch.chip, "key": _key(batch), "point": np.full(len(batch), -1)}
+                metrics = problem.metrics_of(batch, problem.machines)
+                yield batch, metrics, columns, sum(map(len, each))
+        return
+    size, where = problem.space.size, str(study.path)
+    if problem.model is None:
+        raise InputError(
+            "the space searches shapes, and the cheapest is the smallest of them",
+            file=where,
+            field="model",
+            accepted="one model, or a study of this space with --point: the shape of that point",
+        )
+    if size > LARGEST:
+        message = f"{size:,} points"
+        raise InputError(message, file=where, field="axes", accepted=f"at most {LARGEST:,}")
+    names = enumerate(problem.space.names)
+    kept = [k for k, name in names if name.removeprefix("decode_") != IN_FLIGHT]
+    for start in range(0, size, CHUNK):
+        ids = np.arange(start, min(start + CHUNK, size), dtype=np.int64)
+        index = problem.space.unrank(ids)
+        batch, metrics = problem.batch(index), problem.metrics(index)
+        kinds = problem.kinds(batch, index)
+        chip = np.where(kinds.first == kinds.second, kinds.second, MIXED)
+        columns = {"chip": chip, "key": index[:, kept].T.astype(np.float64), "point": ids}
+        yield batch, metrics, columns, size
+
+
+def _moving(problem: PhysicsProblem) -> list[Limit]:
+    """The limits on metrics that errors move."""
+    return [limit for limit in problem.limits if _as(limit.metric) in CLASS]
+
+
+def _rows(
+    problem: PhysicsProblem,
+    objective: str,
+    batch: CandidateBatch,
+    metrics: Metrics,
+    columns: _Rows,
+) -> dict[str, NDArray[Any]]:
+    """The columns of candidates, and `ok` (n,): those that may be chosen."""
+    moving, found = _moving(problem), problem.judge(metrics)
+    texts = [limit.text for limit in moving]
+    fixed = [j for j, name in enumerate(problem.constraints) if name != KNOWN and name not in texts]
+    excess, held = np.zeros(len(batch)), {}
+    for k, limit in enumerate(moving):
+        used = limit.used(metrics)
+        used = np.where(np.isnan(used), np.inf if limit.sign > 0.0 else 1e-300, used)
+        ratio = used / limit.limit
+        excess = np.maximum(excess, ratio if limit.sign > 0.0 else 1.0 / ratio)
+        held[f"held {k}"] = np.stack([used, *ends(_as(limit.metric), metrics)])
+    cost = metrics.values[objective]
+    output = sum(
+        (load.weight or 0.0) * (load.output_tokens or 0) for load in problem.study.workloads
+    )
+    made = {
+        **columns,
+        "ok": (found.G[:, fixed] <= 0.0).all(axis=1) & np.isfinite(cost) & (excess <= LOOSE),
+        "excess": excess,
+        "cost": np.stack([cost, *ends(objective, metrics)]),
+        **held,
+        "requests_per_s": metrics.values["output_tokens_per_s"] / output,
+        "kind": metrics.provenance,
+    }
+    if (doubt := metrics.quality.doubt) is not None and _loss_limit(problem) is not None:
+        made["loss"] = np.stack([metrics.values[LOSS], doubt.leverage, *doubt.columns])
+    return made
+
+
+def _as(metric: str) -> str:
+    """Percentiles of the time to first token are taken to err as its median does (assumed)."""
+    return "ttft_s" if metric.startswith("ttft_") else metric
+
+
+def _key(batch: CandidateBatch) -> Floats:
+    """That of candidates."""
+    degrees = ("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")
+    columns = [getattr(batch, name) for name in (*degrees, "replicas", "kv_dtype")]
+    columns += [batch.weight_dtype[part] for part in sorted(batch.weight_dtype)]
+    optional = (*OFFLOAD_AXES, *OPTIONAL_AXES, "domain")
+    columns += [own for name in optional if (own := getattr(batch, name)) is not None]
+    return np.stack([np.asarray(column, dtype=np.float64) for column in columns])
+
+
+def _choice(
+    problem: PhysicsProblem,
+    chip: str,
+    table: _Rows,
+    batches: list[CandidateBatch],
+    rows: NDArray[np.intp],
+) -> Choice:
+    """The rows of one chip that may be chosen in some draw."""
+    limits = _moving(problem)
+    cost, within = table["cost"][0], table["excess"] <= 1.0
+    _, configuration = np.unique(table["key"][:, rows], axis=1, return_inverse=True)
+    configuration = configuration.ravel()
+    least = np.full(configuration.max() + 1, np.inf)
+    np.minimum.at(least, configuration, np.where(within[rows], cost[rows], np.inf))
+    rows = rows[configuration == int(np.argmin(least))]
+    columns = [cost[rows]]
+    columns += [one.sign * table[f"held {k}"][0, rows] for k, one in enumerate(limits)]
+    rows = rows[non_dominated(np.stack(columns, axis=1))]
+    best = int(np.argmin(np.where(within[rows], cost[rows], np.inf)))
+    limit, law, loss = _loss_limit(problem), problem.own_law, None
+    if limit is not None and law is not None:
+        values, leverage, *own = table["loss"][:, rows]
+        loss = LossHeld(values, limit, Doubt(tuple(own), leverage, law.posterior))
+    return Choice(
+        chip,
+        Moved(*table["cost"][:, rows]),
+        tuple(
+            Held(Moved(*table[f"held {k}"][:, rows]), one.sign, one.limit)
+            for k, one in enumerate(limits)
+        ),
+        table["requests_per_s"][rows],
+        best,
+        KINDS[table["kind"][rows[best]]],
+        tuple(_described(problem, batches, int(row), int(table["point"][row])) for row in rows),
+        loss=loss,
+    )
+
+
+def _loss_limit(problem: PhysicsProblem) -> float | None:
+    """The least limit on the predicted loss, None without one."""
+    limits = [one.limit for one in problem.limits if one.metric == LOSS and one.sign > 0.0]
+    return min(limits, default=None)
+
+
+def _described(
+    problem: PhysicsProblem, batches: list[CandidateBatch], row: int, point: int
+) -> dict[str, Any]:
+    """The deployment under the names of the command line: that of a point of the space, or the row
+    of `batches`, which lie one behind the other."""
+    if point >= 0:
+        return problem.deployments(problem.space.unrank(np.array([point])))[0]
+    for batch in batches:
+        if row < len(batch):
+            return describe_deployment(batch, row, problem.machines)
+        row -= len(batch)
+    raise IndexError(row)

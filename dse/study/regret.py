@@ -1,0 +1,336 @@
+"""How often each choice stays first, what it costs to be wrong, and what to measure before buying.
+
+Notation: N draws, C choices (chips), k deployments of a choice. In a draw every choice has an error
+e, standard normal, of which `shared` of the variance is the chip's, and of that COMMON is that of
+its kin, the chips whose kernel laws err together (`dse.physics.kin`):
+
+    e = sqrt(shared) A + sqrt(1 - shared) B        A by chip, B by chip and configuration
+    A = sqrt(COMMON) K + sqrt(1 - COMMON) O        K by kin, O by chip
+
+z = e / P90 moves its times and costs along their 80% intervals (`dse.study.robust`). Prices are
+log-normal, independent by chip; demand is log-normal. The price of a choice in a draw is that of
+the deployment that is then cheapest within the limits. A chip that keeps the limits with no
+deployment has cost nothing yet served: its loss is what it costs at its cheapest plus what the best
+choice costs. With F the least price of all,
+
+    regret[d, i] = loss[d, i] / F[d] - 1
+
+A measurement of chip i tells its error e exactly, and something of every other error that is
+correlated with it: of those of its kin. A quote tells a chip's price. What is learned is a standard
+normal m, to within a cell of EDGES: which requests in flight keep the limits is a staircase in m,
+and points between would miss its steps. Within a cell the draws take values of m by its density,
+and are conditioned by the residual (Matheron's rule)
+
+    e_k' = e_k + correlation(e_k, e) (m - e)        all errors are standard normal
+
+so that every measurement is judged on the same draws. With a choice made after it,
+
+    chance wrong      = mean over cells of 1 - max over i P(i first | cell)
+    expected regret   = mean over cells of min over i E(regret of i | cell)
+
+and without it the mean comes before the maximum or minimum: neither can grow by learning.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.physics.kin import COMMON, eldest, normals
+from dse.record import record
+from dse.space.candidates import Floats
+from dse.study.choices import Choice, Choices
+from dse.study.robust import P90
+
+CHUNK = 1_000  # draws at a time
+EDGES = np.array([-np.inf, *np.linspace(-2.75, 2.75, 23), np.inf])  # standard deviations
+WORK = 100_000  # draws times deployments of a choice, in every cell
+LIKELY = 0.005  # a chip that is first less often is not measured
+Progress = Callable[[str], None]
+
+
+@record
+class Uncertain:
+    """Choices with what is not known of them: `price_sd` (C,) of the logarithm; `demand`, requests
+    per second, the ends of an 80% interval, log-normal between, or None. `kin` names those that err
+    together, C names or none, where each chip errs for itself. Shapes on one chip have its price
+    and its error, and that of a configuration that they both run in."""
+
+    choices: Choices
+    price_sd: Floats
+    demand: tuple[float, float] | None = None
+    kin: tuple[str, ...] = ()
+
+    @property
+    def items(self) -> tuple[Choice, ...]:
+        return self.choices.items
+
+    @property
+    def eldest(self) -> NDArray[np.intp]:
+        """(C,) the first choice of the same kin."""
+        return eldest(self.kin) if self.kin else self.chip
+
+    @property
+    def chip(self) -> NDArray[np.intp]:
+        """(C,) the first choice on the same chip."""
+        return eldest([item.chip for item in self.items])
+
+    def correlation(self, i: int, k: int) -> float:
+        """Of the errors of two choices."""
+        if self.items[k].key == self.items[i].key:
+            return 1.0
+        if self.eldest[i] != self.eldest[k]:
+            return 0.0
+        return self.choices.shared * (1.0 if self.chip[i] == self.chip[k] else COMMON)
+
+    def requests_per_s(self, normal: Floats) -> Floats | None:
+        """(N,) of the demand for standard normals (N,)."""
+        if self.demand is None:
+            return None
+        low, high = self.demand
+        return math.sqrt(low * high) * np.exp(math.log(high / low) / 2.0 / P90 * normal)
+
+
+@record
+class Draws:
+    """`error` (N, C) and `price` (N, C), standard normals, the latter the same on a chip; `demand`
+    (N,). `numbers` (N, 4) is what runs of the user leave of the law of quality, None without runs
+    or a limit on loss. `within` (N,) is uniform: where in a cell a measured value lies."""
+
+    error: Floats
+    price: Floats
+    demand: Floats
+    within: Floats
+    numbers: Floats | None = None
+
+    def __len__(self) -> int:
+        return len(self.demand)
+
+    def first(self, count: int) -> Draws:
+        return Draws(
+            self.error[:count],
+            self.price[:count],
+            self.demand[:count],
+            self.within[:count],
+            None if self.numbers is None else self.numbers[:count],
+        )
+
+
+def draw(uncertain: Uncertain, count: int, seed: int) -> Draws:
+    """`count` draws; those of a chip do not depend on the chips behind it in the space."""
+    items, shared = uncertain.items, uncertain.choices.shared
+    children = np.random.SeedSequence(seed).spawn(len(items) + 1)
+    common = np.random.default_rng(children[0])
+    demand, within = common.standard_normal(count), common.uniform(1e-6, 1.0 - 1e-6, count)
+    each = [1] * len(items)
+    chip, price, own = normals(children[1:], count, each, uncertain.chip, uncertain.eldest)
+    numbers = None
+    if (loss := items[0].loss) is not None:
+        of_law = np.random.default_rng((seed, 4))
+        numbers = np.stack([loss.doubt.posterior.draw(of_law) for _ in range(count)])
+    # One configuration of a chip has one error, whatever the shape.
+    same = eldest([item.key for item in items])
+    alone = np.concatenate(own, axis=1)[:, same]
+    error = math.sqrt(shared) * chip + math.sqrt(1.0 - shared) * alone
+    return Draws(error, price, demand, within, numbers)
+
+
+def served(
+    item: Choice,
+    error: Floats,
+    factor: Floats,
+    demand: Floats | None,
+    numbers: Floats | None = None,
+) -> tuple[Floats, Floats, NDArray[np.intp]]:
+    """One choice in N draws, for errors (N,), a price factor (N,), requests per second (N,) or
+    None, and `Draws.numbers`: the price (N,) of its cheapest deployment within the limits, inf
+    where none is; the same without the limits; the deployment (N,)."""
+
+    def at(rows: slice) -> tuple[Floats, Floats, NDArray[np.intp]]:
+        z = error[rows, None] / P90
+        cost = item.cost.at(z)
+        if demand is not None:  # whole instances of a deployment
+            needed = demand[rows, None] / (item.requests_per_s * (item.cost.value / cost))
+            cost = cost * (np.ceil(needed) / needed)
+        cost = cost * factor[rows, None]
+        kept = np.ones(cost.shape, dtype=bool)
+        for limit in item.held:
+            kept &= limit.sign * limit.metric.at(z) <= limit.sign * limit.limit
+        if item.loss is not None and numbers is not None:
+            kept &= item.loss.kept(numbers[rows])
+        within = np.where(kept, cost, np.inf)
+        row = np.argmin(within, axis=1)
+        return within[np.arange(len(row)), row], cost.min(axis=1), row
+
+    parts = [at(slice(start, start + CHUNK)) for start in range(0, len(error), CHUNK)]
+    price, own, row = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return price, own, row
+
+
+def outcomes(uncertain: Uncertain, draws: Draws) -> tuple[Floats, Floats, NDArray[np.intp]]:
+    """Each choice in every draw, (N, C) as in `served`."""
+    factor = np.exp(uncertain.price_sd * draws.price)
+    demand = uncertain.requests_per_s(draws.demand)
+    found = [
+        served(item, draws.error[:, i], factor[:, i], demand, draws.numbers)
+        for i, item in enumerate(uncertain.items)
+    ]
+    price, own, row = (np.stack(part, axis=1) for part in zip(*found, strict=True))
+    return price, own, row
+
+
+def judge(price: Floats, own: Floats) -> tuple[NDArray[np.intp], Floats]:
+    """Of N draws, `price` and `own` (N, C) as in `served`: the choice (N,) with the least price, -1
+    where none keeps the limits, of equal ones that named before; and the regret (N, C), 0 there."""
+    least = price.min(axis=1)
+    some = np.isfinite(least)
+    best = np.where(some, least, 1.0)[:, None]
+    loss = np.where(np.isfinite(price), price, own + best)
+    regret = np.where(some[:, None], loss / best - 1.0, 0.0)
+    return np.where(some, np.argmin(price, axis=1), -1), regret
+
+
+def robustness(uncertain: Uncertain, draws: Draws) -> dict[str, Any]:
+    """What N draws say of the choices, by key of the vocabulary, (C,) each: `predicted` price,
+    `chance_first` with its `standard_error`, `chance_first_as_deployed` that its deployment of the
+    prediction is the cheapest of all, `expected_regret`, its 95th percentile, prices at the ends of
+    the 80% interval `low` and `high`, and `worst_price` and `worst_regret` where every interval is
+    at its end against the choice. `share_without_answer` is the share of draws in which no choice
+    keeps the limits; `margin` (N,) the logarithm of what the best other choice costs over that of
+    least expected regret, minus infinity where this one keeps the limits with nothing."""
+    price, own, row = outcomes(uncertain, draws)
+    first, regret = judge(price, own)
+    items, missed = uncertain.items, ~np.isfinite(price)
+    won = first[:, None] == np.arange(len(items))
+    chance = won.mean(axis=0)
+    as_deployed = won & (row == [item.best for item in items])
+    ends = np.where(missed, np.inf, price)
+    low, high = np.quantile(ends, [0.1, 0.9], axis=0, method="nearest")
+    worst_price, worst_regret = corners(uncertain)
+    expected = regret.mean(axis=0)
+    take = int(np.argmin(expected))
+    others = np.delete(price, take, axis=1).min(axis=1, initial=np.inf)
+    known = np.isfinite(price[:, take])
+    mine = np.where(known & (price[:, take] > 0), price[:, take], 1)
+    middle = uncertain.requests_per_s(np.zeros(1))
+    return {
+        "predicted": np.array([_at(uncertain, i, 0.0, middle)[0] for i in range(len(items))]),
+        "chance_first": chance,
+        "standard_error": np.sqrt(chance * (1.0 - chance) / len(draws)),
+        "chance_first_as_deployed": as_deployed.mean(axis=0),
+        "expected_regret": expected,
+        "regret_95": np.quantile(regret, 0.95, axis=0),
+        "chance_misses_limits": missed.mean(axis=0),
+        "low": low,
+        "high": high,
+        "worst_price": worst_price,
+        "worst_regret": worst_regret,
+        "share_without_answer": float((first < 0).mean()),
+        "margin": np.where(known, np.log(others) - np.log(mine), -np.inf),
+    }
+
+
+def _at(uncertain: Uncertain, i: int, end: float, demand: Floats | None) -> tuple[float, float]:
+    """(price, price without the limits) of choice i where all its errors and its price lie `end`
+    ends of the 80% interval away from the middle, at a demand (1,)."""
+    factor = np.exp([uncertain.price_sd[i] * end * P90])
+    price, own, _ = served(uncertain.items[i], np.full(1, end * P90), factor, demand)
+    return float(price[0]), float(own[0])
+
+
+def corners(uncertain: Uncertain) -> tuple[Floats, Floats]:
+    """(worst price, worst regret), (C,) each: a choice at the bad end of its intervals, in the
+    regret every other at the good end, at the demand that is worst of the ends and the middle."""
+    demands: list[Floats | None] = [None]
+    if uncertain.demand is not None:
+        low, high = uncertain.demand
+        demands = [np.array([rate]) for rate in (low, math.sqrt(low * high), high)]
+    chips = range(len(uncertain.items))
+    prices, regrets = [], []
+    for demand in demands:
+        bad = [_at(uncertain, i, 1.0, demand) for i in chips]
+        good = np.array([_at(uncertain, i, -1.0, demand)[0] for i in chips])
+        price, own = (np.array(column) for column in zip(*bad, strict=True))
+        rival = np.array([np.delete(good, i).min(initial=np.inf) for i in chips])
+        served_by_any = np.isfinite(rival)
+        rival = np.where(served_by_any, rival, 1.0)
+        loss = np.where(np.isfinite(price), price, own + rival)
+        prices.append(price)
+        regrets.append(np.where(served_by_any, np.maximum(loss / rival - 1.0, 0.0), 0.0))
+    return np.max(prices, axis=0), np.max(regrets, axis=0)
+
+
+def measure_next(
+    uncertain: Uncertain,
+    draws: Draws,
+    robust: Mapping[str, Any],
+    progress: Progress = lambda text: None,
+) -> list[dict[str, Any]]:
+    """Every measurement that could matter, the one that saves most chance of a wrong choice first;
+    ties by regret. Empty where there is one choice. `what` of choice `i`: its price, or its error;
+    `changes_choice` is the chance that what is learned makes another choice the likeliest first."""
+    items = uncertain.items
+    most = max(len(item.deployments) for item in items)
+    draws = draws.first(max(WORK // most, 1_000))
+    price, own, _ = outcomes(uncertain, draws)
+    found, quoted = [], set()
+    for i, item in enumerate(items if len(items) > 1 else ()):
+        if robust["chance_first"][i] < LIKELY and i != int(np.argmin(robust["predicted"])):
+            continue
+        certain = uncertain.price_sd[i] == 0.0 or item.chip in quoted
+        if uncertain.choices.priced and not certain:
+            quoted.add(item.chip)
+            found.append({"what": "price", "i": i})
+        found.append({"what": "serving", "i": i})
+    for k, one in enumerate(found):
+        progress(f"measurement {k + 1} of {len(found)}")
+        one |= _learned(uncertain, draws, one["what"], one["i"], price, own)
+    return sorted(
+        found, key=lambda one: (-round(one["chance_saved"], 9), -one["expected_regret_saved"])
+    )
+
+
+def _learned(
+    uncertain: Uncertain, draws: Draws, what: str, i: int, price: Floats, own: Floats
+) -> dict[str, Any]:
+    """`price` and `own` (N, C) are those of the draws as they are."""
+    from scipy.special import ndtr, ndtri  # noqa: PLC0415 - 150 ms
+
+    count = len(uncertain.items)
+    below = ndtr(EDGES)
+    weight = np.diff(below)
+    chance, regret = np.zeros((len(weight), count)), np.zeros((len(weight), count))
+    factor = np.exp(uncertain.price_sd * draws.price)
+    demand = uncertain.requests_per_s(draws.demand)
+    for cell, chances in enumerate(weight):
+        m = ndtri(below[cell] + chances * draws.within)
+        at_price, at_own = price.copy(), own.copy()
+        if what == "price":
+            moved = np.exp(uncertain.price_sd[i] * (m - draws.price[:, i]))
+            same = uncertain.chip == uncertain.chip[i]
+            at_price[:, same] *= moved[:, None]
+            at_own[:, same] *= moved[:, None]
+        else:  # the choice and its kin, where its error is m
+            rest = m - draws.error[:, i]
+            for k in map(int, np.flatnonzero(uncertain.eldest == uncertain.eldest[i])):
+                error = draws.error[:, k] + uncertain.correlation(i, k) * rest
+                of = served(uncertain.items[k], error, factor[:, k], demand, draws.numbers)
+                at_price[:, k], at_own[:, k], _ = of
+        first, lost = judge(at_price, at_own)
+        chance[cell] = np.bincount(first[first >= 0], minlength=count) / len(draws)
+        regret[cell] = lost.mean(axis=0)
+    mean_chance, mean_regret = weight @ chance, weight @ regret
+    wrong_now = 1.0 - float(mean_chance.max())
+    wrong_after = 1.0 - float(weight @ chance.max(axis=1))
+    regret_now = float(mean_regret.min())
+    return {
+        "chance_wrong_now": wrong_now,
+        "chance_saved": wrong_now - wrong_after,
+        "expected_regret_now": regret_now,
+        "expected_regret_saved": regret_now - float(weight @ regret.min(axis=1)),
+        "changes_choice": float(weight @ (np.argmax(chance, axis=1) != np.argmax(mean_chance))),
+    }
