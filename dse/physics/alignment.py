@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -76,13 +77,10 @@ NVIDIA = Grain(
     source="NVIDIA, Matrix Multiplication Background User's Guide; github:stas00/ml-engineering "
     "training/performance/README.md, 2026-08-22; head sizes: github:Dao-AILab/flash-attention",
 )
-AMD = Grain(
-    ("cdna2", "cdna3", "cdna4", "cdna5"),
-    columns=64.0,
-    lines=64.0,
-    heads=32.0,
-    wide_heads=64.0,
-    cliff=True,
+AMD = replace(
+    NVIDIA,
+    chips=("cdna2", "cdna3", "cdna4", "cdna5"),
+    measured=(),
     source="as on NVIDIA (assumed)",
 )
 TPU = Grain(
@@ -98,19 +96,16 @@ TPU = Grain(
 TRAINIUM = Grain(
     ("trainium", "inferentia"),
     columns=128.0,
-    lines=64.0,  # assumed, as are those of heads
+    lines=64.0,  # assumed, as are those of heads, and both on Gaudi
     heads=64.0,
     wide_heads=64.0,
     is_unit=True,
     source="AWS Neuron documentation, NeuronCore architecture, 2026",
 )
-GAUDI = Grain(
-    ("gaudi",),
+GAUDI = replace(
+    TRAINIUM,
+    chips=("gaudi",),
     columns=256.0,
-    lines=64.0,  # assumed, as are those of heads
-    heads=64.0,
-    wide_heads=64.0,
-    is_unit=True,
     source="github:stas00/ml-engineering compute/accelerator/README.md, 2026-08-22",
 )
 UNKNOWN = Grain()

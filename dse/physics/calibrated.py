@@ -46,48 +46,36 @@ class Parameter:
 # Kernels were measured on the chips themselves: their factors stay close to 1 (twice as much room
 # fits better and predicts what was left out worse). What a backend adds was measured by nobody: its
 # factors are free within a factor of two or three.
-KERNELS = (
-    Parameter("gemm.compute", 0.05),
-    Parameter("gemm.memory", 0.05),
-    Parameter("gemm.fixed", 0.15),
-    Parameter("gemm_narrow.compute", 0.075),
-    Parameter("gemm_narrow.memory", 0.075),
-    Parameter("gemm_narrow.fixed", 0.15),
-    Parameter("experts.compute", 0.1),
-    Parameter("experts.memory", 0.075),
-    Parameter("experts.fixed", 0.15),
-    Parameter("experts_unpacked.compute", 0.3),
-    Parameter("prefill_attention.compute", 0.1),
-    Parameter("decode_attention.memory", 0.075),
-    Parameter("decode_attention.fixed", 0.15),
-    Parameter("all_reduce.latency", 0.15),
-    Parameter("all_reduce.bandwidth", 0.1),
-    Parameter("exchange.latency", 0.2),
-    Parameter("exchange.bandwidth", 0.15),
-    Parameter("class_trainium.compute", 0.5),
-    Parameter("class_trainium.memory", 0.3),
-    Parameter("class_gaudi.compute", 0.5),
-    Parameter("class_gaudi.memory", 0.3),
-    Parameter("cdna3_experts.fixed", 0.5),
-    Parameter("cdna3_block.fixed", 0.5),
+KERNELS = tuple(
+    Parameter(f"{law}.{part}", sd)
+    for law, parts in {
+        "gemm": {"compute": 0.05, "memory": 0.05, "fixed": 0.15},
+        "gemm_narrow": {"compute": 0.075, "memory": 0.075, "fixed": 0.15},
+        "experts": {"compute": 0.1, "memory": 0.075, "fixed": 0.15},
+        "experts_unpacked": {"compute": 0.3},
+        "prefill_attention": {"compute": 0.1},
+        "decode_attention": {"memory": 0.075, "fixed": 0.15},
+        "all_reduce": {"latency": 0.15, "bandwidth": 0.1},
+        "exchange": {"latency": 0.2, "bandwidth": 0.15},
+        "class_trainium": {"compute": 0.5, "memory": 0.3},
+        "class_gaudi": {"compute": 0.5, "memory": 0.3},
+        "cdna3_experts": {"fixed": 0.5},
+        "cdna3_block": {"fixed": 0.5},
+    }.items()
+    for part, sd in parts.items()
 )
-BACKENDS = (
-    *(
-        Parameter(f"{backend}.{field}", sd)
-        for backend in ("vllm", "sglang", "trtllm")
-        for field, sd in (
-            ("gap_s_per_step", 0.7),
-            ("host_s_per_request", 0.7),
-            ("first_token_s", 0.4),
-            ("launch_s", 0.3),
-        )
-        if (backend, field) != ("vllm", "launch_s")  # what it compiles hides it
-    ),
-    Parameter("vllm-2023.host_s_per_step", 0.1),
-    Parameter("neuron.gap_s_per_step", 0.5),
-    Parameter("backend.first_token_s", 0.7),
-    Parameter("backend.prompt_token_s", 0.5),
-    Parameter("backend.stock_steps", 0.15),
+_SERVER = {"gap_s_per_step": 0.7, "host_s_per_request": 0.7, "first_token_s": 0.4}
+BACKENDS = tuple(
+    Parameter(f"{backend}.{field}", sd)
+    for backend, fields in {
+        "vllm": _SERVER,  # what it compiles hides its launches
+        "sglang": _SERVER | {"launch_s": 0.3},
+        "trtllm": _SERVER | {"launch_s": 0.3},
+        "vllm-2023": {"host_s_per_step": 0.1},
+        "neuron": {"gap_s_per_step": 0.5},
+        "backend": {"first_token_s": 0.7, "prompt_token_s": 0.5, "stock_steps": 0.15},
+    }.items()
+    for field, sd in fields.items()
 )
 PARTS = ("compute", "memory", "fixed")
 NARROW = np.array([float(int(BITS[dtype])) < 16.0 for dtype in DTYPES])

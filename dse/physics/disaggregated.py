@@ -41,7 +41,7 @@ from dse.physics.poisson import equilibrium
 from dse.physics.step import Step, layers_per_stage
 from dse.physics.workload import POISSON, Workload
 from dse.record import record
-from dse.space.candidates import CandidateBatch, Codes, Floats, Rows
+from dse.space.candidates import Block, CandidateBatch, Codes, Floats, Rows
 
 # Shares of a worker's attention ranks that prefill at once, between which seconds are read.
 SHARES = 5
@@ -482,8 +482,9 @@ def transfer_j(first: Workers, inside: NDArray[np.bool_]) -> Floats:
 
 def cache_bytes(deployed: Deployed, tokens: Floats) -> Floats:
     """(n,) bytes of cache of one request of `tokens` on the busiest chip."""
-    total = np.zeros(deployed.n)
-    for block in deployed.batch.blocks:
+
+    def of(block: Block) -> Floats:
         layers = layers_per_stage(block, deployed.pipeline_parallel)
-        total = total + layers * KINDS[block.kind].kv_bytes_per_request(deployed, block, tokens)
-    return total
+        return layers * KINDS[block.kind].kv_bytes_per_request(deployed, block, tokens)
+
+    return deployed.batch.total(of)

@@ -19,9 +19,6 @@ from dse.space.candidates import Floats
 
 Spread = Mapping[str, NDArray[np.float64]]  # class of metrics -> (kinds, 2): low, high
 LABEL = "fitted"
-STEP_METRICS = ("tpot_s", "decode_step_s", "output_tokens_per_s_per_user")
-FIRST_TOKEN_METRICS = ("ttft_s",)
-PREFILL_METRICS = ("prefill_s", "e2e_s")
 THROUGHPUT_METRICS = (
     "output_tokens_per_s",
     "output_tokens_per_s_per_chip",
@@ -38,9 +35,9 @@ ASSUMED = {"energy": (0.5, 2.0), "power": (0.7, 1.4)}
 CLASS: dict[str, str] = {
     metric: name
     for name, metrics in (
-        ("step", STEP_METRICS),
-        ("first token", FIRST_TOKEN_METRICS),
-        ("prefill", PREFILL_METRICS),
+        ("step", ("tpot_s", "decode_step_s", "output_tokens_per_s_per_user")),
+        ("first token", ("ttft_s",)),
+        ("prefill", ("prefill_s", "e2e_s")),
         ("throughput", THROUGHPUT_METRICS),
         ("energy", ENERGY_METRICS),
         ("power", POWER_METRICS),

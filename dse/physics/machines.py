@@ -6,7 +6,7 @@ What lies between chips is in `dse.physics.fabrics`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 
 import numpy as np
@@ -97,9 +97,7 @@ def compile_machines(
     systems = [catalog.systems[row.system] for row in rows]
     efficiencies = [catalog.efficiencies[row.efficiency] for row in rows]
     pairs = list(zip(rows, efficiencies, strict=True))
-    kind = np.array(
-        [[_worst_kind(*pair, dtype) for dtype in DTYPES] for pair in pairs], dtype=np.intp
-    )
+    exponentials = [row.figure("exponentials") for row in rows]
     unmeasured = BLOCK_LAWS if any(e.provenance for e in efficiencies) else ()
     machines = Machines(
         ids=tuple(row.id for row in rows),
@@ -116,12 +114,10 @@ def compile_machines(
         fabric=compile_fabric(systems, [catalog.fabric_laws(row) for row in rows]),
         native_dtype=np.array([[row.computes(dtype) for dtype in DTYPES] for row in rows]),
         inherits={name: _inherits(name, pairs) for name in OPERATORS},
-        law_kind=kind,
+        # Of a device measured here its experts and latent attention were not.
+        law_kind=_worst(pairs, lambda one: ("gemm",) if one.provenance else ("gemm", "experts")),
         block_law_kind={
-            name: np.array(
-                [[_block_kind(*pair, name, dtype) for dtype in DTYPES] for pair in pairs],
-                dtype=np.intp,
-            )
+            name: _worst(pairs, lambda one, name=name: (name,) if one.provenance else ())
             for name in unmeasured
         },
         spread=spread_of(catalog.calibration),
@@ -130,7 +126,7 @@ def compile_machines(
         kin=tuple(kin_of(catalog, row) for row in rows),
         tiers=tier_table(rows, catalog.tiers),
         stream_fixed_s=np.array([e.elementwise_fixed_s for e in efficiencies]),
-        exponential_s=np.array([_exponential_s(row) for row in rows]),
+        exponential_s=np.array([0.0 if f is None else 1.0 / f.value for f in exponentials]),
         grain=grain_table(rows),
         racks=tuple(
             full_of(rack, row.tdp_w, system.levels[0].bytes_per_s_per_direction)
@@ -164,11 +160,6 @@ def compute_dtype(chip: Chip, dtype: str) -> str:
     """The arithmetic that runs weights of `dtype` on a chip: its own where the chip has it, else
     that of 16-bit activations (`dse.physics.unpacked`)."""
     return arithmetic(dtype) if chip.computes(dtype) else "bf16"
-
-
-def _exponential_s(chip: Chip) -> float:
-    figure = chip.figure("exponentials")
-    return 0.0 if figure is None else 1.0 / figure.value
 
 
 def _law_table(operator: str, pairs: list[tuple[Chip, Efficiency]]) -> LawTable:
@@ -217,16 +208,20 @@ def _law(operator: str, chip: Chip, efficiency: Efficiency, dtype: str) -> tuple
     return laws["bf16"], "bf16"
 
 
-def _worst_kind(chip: Chip, efficiency: Efficiency, dtype: str) -> int:
-    names = ("gemm",) if efficiency.provenance else ("gemm", "experts")
-    return _kind_of(chip, efficiency, names, dtype)
-
-
-def _block_kind(chip: Chip, efficiency: Efficiency, name: str, dtype: str) -> int:
-    """Of a device measured here, whose experts and latent attention were not; else no worse than
-    `_worst_kind`."""
-    return _kind_of(chip, efficiency, (name,), dtype) if efficiency.provenance else 0
-
-
-def _kind_of(chip: Chip, efficiency: Efficiency, names: Sequence[str], dtype: str) -> int:
-    return max(KINDS.index(_law(name, chip, efficiency, dtype)[0].kind) for name in names)
+def _worst(
+    pairs: Sequence[tuple[Chip, Efficiency]], laws_of: Callable[[Efficiency], Sequence[str]]
+) -> NDArray[np.intp]:
+    """(chips, dtypes) index into KINDS of the worst of these laws; 0 without any."""
+    return np.array(
+        [
+            [
+                max(
+                    [KINDS.index(_law(name, *pair, dtype)[0].kind) for name in laws_of(pair[1])]
+                    or [0]
+                )
+                for dtype in DTYPES
+            ]
+            for pair in pairs
+        ],
+        dtype=np.intp,
+    )

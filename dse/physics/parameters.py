@@ -102,25 +102,17 @@ def kv_elements_per_token(batch: CandidateBatch) -> Floats:
     """(n,) elements that one token adds to the caches of all layers, undivided. Windowed and
     chunked layers count in full: their cap depends on the context. States and the window of
     compressed attention do not grow; the keys of an indexer have a format of their own."""
-    total = np.zeros(len(batch))
-    for block in batch.blocks:
-        total = total + block.count * KINDS[block.kind].kv_elements_per_token(block)
-    return total
+    return batch.total(lambda block: block.count * KINDS[block.kind].kv_elements_per_token(block))
 
 
 def index_bytes_per_token(batch: CandidateBatch) -> Floats:
     """(n,) bytes that one token adds to the key caches of the indexers of all layers."""
-    total = np.zeros(len(batch))
-    for block in batch.blocks:
-        total = total + block.count * KINDS[block.kind].index_bytes_per_token(block)
-    return total
+    return batch.total(lambda block: block.count * KINDS[block.kind].index_bytes_per_token(block))
 
 
 def state_bytes_per_request(batch: CandidateBatch) -> Floats:
     """(n,) bytes that a request keeps in all layers whatever its length, undivided: states in
     float32, the inputs of short convolutions in bf16, the window of compressed attention in the
     format of the cache."""
-    total, whole = np.zeros(len(batch)), Whole(batch)
-    for block in batch.blocks:
-        total = total + block.count * KINDS[block.kind].state_bytes(whole, block)
-    return total
+    whole = Whole(batch)
+    return batch.total(lambda block: block.count * KINDS[block.kind].state_bytes(whole, block))

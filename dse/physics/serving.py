@@ -10,8 +10,8 @@ token).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 
@@ -150,16 +150,16 @@ def _static(case: Case) -> Performance:
         case,
         partial(prefill_step, case, prompts),
         decode,
-        prefill_s,
-        decode_step_s,
-        ttft,
-        tpot,
-        e2e,
-        requests_per_s,
-        batch.concurrency,
-        running,
-        prefill_chip_s,
-        total_chip_s,
+        requests_per_s=requests_per_s,
+        prefill_chip_s=prefill_chip_s,
+        total_chip_s=total_chip_s,
+        prefill_s=prefill_s,
+        decode_step_s=decode_step_s,
+        ttft_s=ttft,
+        tpot_s=tpot,
+        e2e_s=e2e,
+        running_requests=batch.concurrency,
+        running_per_instance=running,
     )
 
 
@@ -252,16 +252,16 @@ def _closed_loop(case: Case) -> Performance:
         case,
         partial(prompt_alone, case),
         decode,
-        prefill_s,
-        rank.step_s,
-        ttft,
-        tpot,
-        queue + residence,
-        requests_per_s,
-        in_flight,
-        running,
-        prefill_chip_s,
-        total_chip_s,
+        requests_per_s=requests_per_s,
+        prefill_chip_s=prefill_chip_s,
+        total_chip_s=total_chip_s,
+        prefill_s=prefill_s,
+        decode_step_s=rank.step_s,
+        ttft_s=ttft,
+        tpot_s=tpot,
+        e2e_s=queue + residence,
+        running_requests=in_flight,
+        running_per_instance=running,
     )
 
 
@@ -310,40 +310,37 @@ def _poisson(case: Case) -> Performance:
     running = np.where(over, fits, arriving * served_s)
     requests_per_s = np.minimum(arriving, most) * batch.replicas
     total_chip_s = batch.chips / requests_per_s
-    performance = _performance(
+    return _performance(
         case,
         partial(prompt_alone, case),
         decode,
-        prefill_s,
-        rank.step_s,
-        p50,
-        tpot,
-        mean + rest * tpot,
-        requests_per_s,
-        running * batch.replicas,
-        running,
-        np.minimum(_prefill_chip_s(case, rank), total_chip_s),
-        total_chip_s,
+        requests_per_s=requests_per_s,
+        prefill_chip_s=np.minimum(_prefill_chip_s(case, rank), total_chip_s),
+        total_chip_s=total_chip_s,
+        prefill_s=prefill_s,
+        decode_step_s=rank.step_s,
+        ttft_s=p50,
+        tpot_s=tpot,
+        e2e_s=mean + rest * tpot,
+        running_requests=running * batch.replicas,
+        running_per_instance=running,
+        arrivals=Arrivals(mean, p90, p99, utilisation),
     )
-    return replace(performance, arrivals=Arrivals(mean, p90, p99, utilisation))
 
 
 def _performance(
     case: Case,
     prompts: Callable[..., tuple[Floats, Step]],
     decoded: Step,
-    prefill_s: Floats,
-    decode_step_s: Floats,
-    ttft: Floats,
-    tpot: Floats,
-    e2e: Floats,
+    *,
     requests_per_s: Floats,
-    in_flight: Floats,
-    running: Floats,
     prefill_chip_s: Floats,
     total_chip_s: Floats,
+    decode_step_s: Floats,
+    **more: Any,
 ) -> Performance:
-    """`prompts` runs the prefill step, `decoded` is a decode step without parts."""
+    """`prompts` runs the prefill step, `decoded` is a decode step without parts; `more` fields of
+    the answer."""
     decode_chip_s = total_chip_s - prefill_chip_s
 
     @cache
@@ -366,15 +363,9 @@ def _performance(
 
     alone = case.workload.serving == "static"
     return Performance(
-        prefill_s=prefill_s,
         decode_step_s=decode_step_s,
-        ttft_s=ttft,
-        tpot_s=tpot,
-        e2e_s=e2e,
         output_tokens_per_s=requests_per_s * case.output,
         requests_per_s=requests_per_s,
-        running_requests=in_flight,
-        running_per_instance=running,
         prefill_chip_s=prefill_chip_s,
         decode_chip_s=decode_chip_s,
         memory=case.memory,
@@ -382,6 +373,7 @@ def _performance(
         count_energy=cache(
             lambda: request_energy(case, *steps(), decode_step_s, total_chip_s, alone=alone)
         ),
+        **more,
     )
 
 

@@ -89,19 +89,15 @@ def drafts_of(batch: CandidateBatch, speculation: Speculation | None) -> Drafts 
 def module(batch: CandidateBatch) -> CandidateBatch:
     """The models cut to one layer, the mean of their own: one that mixes tokens and one
     feed-forward, the kinds in proportion."""
-    mixers, others = np.zeros(len(batch)), np.zeros(len(batch))
-    for block in batch.blocks:
-        if block.kind in MIXERS:
-            mixers = mixers + block.count
-        else:
-            others = others + block.count
-    blocks = []
-    for block in batch.blocks:
-        total = mixers if block.kind in MIXERS else others
-        blocks.append(Block(block.kind, block.count / np.maximum(total, 1.0), block.sizes))
+    mixers = batch.layers
+    others = batch.total(lambda block: block.count * (block.kind not in MIXERS))
+
+    def share(block: Block) -> Floats:
+        return block.count / np.maximum(mixers if block.kind in MIXERS else others, 1.0)
+
     return replace(
         batch,
-        blocks=tuple(blocks),
+        blocks=tuple(replace(block, count=share(block)) for block in batch.blocks),
         pipeline_parallel=np.ones(len(batch)),
         offload_tier=None,  # a module stays on the device
     )
@@ -121,11 +117,9 @@ def module_bytes(deployed: Deployed) -> Floats:
 def module_cache_bytes(deployed: Deployed, tokens: Floats) -> Floats:
     """(n,) bytes of the cache of one MTP module on a chip, of a request of `tokens`."""
     one = Deployed(module(deployed.batch), deployed.machines)
-    total = np.zeros(one.n)
-    for block in one.batch.blocks:
-        each = KINDS[block.kind].kv_bytes_per_request(one, block, tokens)
-        total = total + block.count * each
-    return total
+    return one.batch.total(
+        lambda block: block.count * KINDS[block.kind].kv_bytes_per_request(one, block, tokens)
+    )
 
 
 def draft_s(drafts: Drafts, deployed: Deployed, rows: Floats, context: Floats) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
+from typing import Any
 
 import numpy as np
 
@@ -80,21 +81,14 @@ class Workload:
         backend: Backend,
         *,
         requests_per_second: float = 0.0,
-        speculation: Speculation | None = None,
-        prefix_hit_rate: float = 0.0,
-        network_overlap: float | None = None,
-        max_running_requests: float | None = None,
-        tuning: str = TUNED,
+        **more: Any,
     ) -> Workload:
+        """Of one workload, with `more` fields of this class."""
         return cls(
             np.array([float(prompt)]),
             np.array([float(output)]),
             serving,
             backend,
             requests_per_s=np.array([float(requests_per_second)]),
-            speculation=speculation,
-            prefix_hit_rate=prefix_hit_rate,
-            network_overlap=network_overlap,
-            max_running_requests=max_running_requests,
-            tuning=tuning,
+            **more,
         )

@@ -16,7 +16,7 @@ A block of count 0 costs nothing, so one batch can hold dense and sparse models.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any, Self
 
@@ -104,14 +104,18 @@ class CandidateBatch(Rows):
         """The candidates at `rows`, as a batch."""
         return self.take(rows)
 
+    def total(self, of: Callable[[Block], Floats]) -> Floats:
+        """(n,) the sum of what each block has, in their order, so that a row does not depend on the
+        batch that it is in."""
+        total = np.zeros(len(self))
+        for block in self.blocks:
+            total = total + of(block)
+        return total
+
     @property
     def layers(self) -> Floats:
         """(n,) layers that mix tokens, which is what pipeline stages divide."""
-        total = np.zeros(len(self))
-        for block in self.blocks:
-            if block.kind in MIXERS:
-                total = total + block.count
-        return total
+        return self.total(lambda block: block.count * (block.kind in MIXERS))
 
     @property
     def sparse(self) -> NDArray[np.bool_]:

@@ -444,7 +444,6 @@ def load_system_document() -> Document:
     [
         ({"topology": "dragon_fly"}, "did you mean dragonfly"),
         ({"in_network_reduction": "yes"}, "accepted: none, supported"),
-        ({"jitter_distribution": "pareto"}, "unknown field 'jitter_distribution'"),
         ({"reached": "1.2"}, "above 0, at most 1"),
         ({"software": "75"}, "its unit is missing"),
     ],

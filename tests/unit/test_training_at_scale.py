@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from dse.catalog import load_catalog
 from dse.errors import InputError
-from dse.physics.training.input_pipeline import starved_s
+from dse.physics.training.at_scale import starved_s, straggler_s
 from dse.physics.training.reliability import goodput, optimal_interval_s
 from dse.physics.training.sites import data_sync_s, pipeline_s
-from dse.physics.training.stragglers import straggler_s
 from dse.problem.training.search import Trainer
 from dse.problem.training.trainer import shape_of, trainer_of
 from dse.schema.model_catalog import resolve_model

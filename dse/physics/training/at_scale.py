@@ -4,6 +4,14 @@
     wall clock = tokens / global batch x step / goodput
 
 Every array is (n,). What is added to the losses of `TrainingMetrics` is named in LOSSES_AT_SCALE.
+
+Synchronous ranks wait for the slowest of them: each takes its step and a delay, of mean
+`straggler` x step, independent of the others' and new in every step, and all wait for the expected
+maximum of half-normal delays (`dse.physics.jitter`), of which the mean of one rank is part.
+
+Batches are read, tokenised and sent to the chips beside the step that runs (prefetch, assumed to
+hide completely what it can), so that a step takes the longer of its own time and of its tokens'
+delivery.
 """
 
 from __future__ import annotations
@@ -13,12 +21,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from dse.physics.training.input_pipeline import starved_s
+from dse.physics.jitter import expected_half_normal_maximum
 from dse.physics.training.memory import MOMENT_BYTES, WEIGHT_BYTES
 from dse.physics.training.plan import LOSSES, TASKS, TrainingBatch, TrainingMetrics
 from dse.physics.training.reliability import Goodput, goodput
 from dse.physics.training.sites import data_sync_s, pipeline_s
-from dse.physics.training.stragglers import straggler_s
 from dse.record import record
 from dse.space.candidates import Floats
 
@@ -78,6 +85,18 @@ def of_one_site(batch: TrainingBatch, conditions: Conditions) -> TrainingBatch:
         candidates=replace(batch.candidates, data_parallel=ranks),
         global_batch_tokens=batch.global_batch_tokens * ranks / every,
     )
+
+
+def straggler_s(step_s: Floats, ranks: Floats, straggler: Floats | float) -> Floats:
+    """(n,) seconds that a step of `step_s` waits for the slowest of `ranks`, whose mean delay is
+    the share `straggler` of the step; 0 where it is 0."""
+    return step_s * straggler * expected_half_normal_maximum(ranks)
+
+
+def starved_s(step_s: Floats, batch_tokens: Floats, tokens_per_s: Floats) -> Floats:
+    """(n,) seconds of each step in which the chips wait for their input; infinite `tokens_per_s`
+    is a pipeline that always keeps up."""
+    return np.maximum(batch_tokens / tokens_per_s - step_s, 0.0)
 
 
 def at_scale(batch: TrainingBatch, metrics: TrainingMetrics, conditions: Conditions) -> Run:

@@ -9,7 +9,7 @@ far as what is inside it leaves room.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from dse.physics.power import Work
 from dse.record import record
 from dse.schema.blocks import WEIGHT_PARTS
 from dse.schema.dtypes import CODE
-from dse.space.candidates import CandidateBatch, Codes, Floats
+from dse.space.candidates import CandidateBatch, Codes, Floats, Rows
 
 if TYPE_CHECKING:
     from dse.physics.training.deployed import TrainingDeployed
@@ -30,6 +30,14 @@ RECOMPUTES = ("none", "selective", "mlp", "moe", "full")
 SCHEDULES = ("1f1b", "interleaved", "zero_bubble", "dualpipe")
 OPTIMIZERS = ("adam_fp32", "adam_bf16", "adam_8bit")
 TASKS = ("pretrain", "sft", "lora")
+
+CODES = {
+    "precision": PRECISIONS,
+    "recompute": RECOMPUTES,
+    "schedule": SCHEDULES,
+    "optimizer": OPTIMIZERS,
+    "task": TASKS,
+}
 
 # The arithmetic of the linear layers' products. Embedding, output head, router, attention scores
 # and norms stay at 16 bits or more.
@@ -46,10 +54,30 @@ ARITHMETIC = {
 # Linear layers that a 4-bit recipe keeps in bf16: "about 15%" (NVIDIA, arXiv 2509.25149, section
 # 4.1). Speed benchmarks keep none.
 BF16_SHARE = 0.15
+# Of a run of which nothing else is said.
+USUAL: Mapping[str, Any] = {
+    "precision": "bf16",
+    "context_parallel": 1.0,
+    "virtual_stages": 1.0,
+    "micro_batch": 1.0,
+    "recompute": "none",
+    "recompute_share": 1.0,
+    "zero_stage": 1.0,
+    "sequence_parallel": 1.0,
+    "schedule": None,
+    "optimizer": "adam_fp32",
+    "master_bytes": 4.0,
+    "gradient_bytes": 4.0,
+    "task": "pretrain",
+    "lora_rank": 16.0,
+    "offload": 0.0,
+    "bf16_share": BF16_SHARE,
+    "tensor_hidden": 1.0,
+}
 
 
 @record
-class TrainingBatch:
+class TrainingBatch(Rows):
     """n training runs; every array (n,).
 
     `candidates` holds shape and chip, and chips = tensor x context x pipeline x data parallel:
@@ -92,7 +120,7 @@ class TrainingBatch:
 
     def __getitem__(self, rows: slice | Codes) -> TrainingBatch:
         """The runs at `rows`, as a batch."""
-        return TrainingBatch(*(getattr(self, f.name)[rows] for f in fields(self)))
+        return self.take(rows)
 
     @classmethod
     def of(
@@ -100,32 +128,12 @@ class TrainingBatch:
         candidates: CandidateBatch,
         sequence_length: Any,
         global_batch_tokens: Any,
-        *,
-        precision: Any = "bf16",
-        context_parallel: Any = 1.0,
-        virtual_stages: Any = 1.0,
-        micro_batch: Any = 1.0,
-        recompute: Any = "none",
-        recompute_share: Any = 1.0,
-        zero_stage: Any = 1.0,
-        sequence_parallel: Any = 1.0,
-        schedule: Any = None,
-        optimizer: Any = "adam_fp32",
-        master_bytes: Any = 4.0,
-        gradient_bytes: Any = 4.0,
-        task: Any = "pretrain",
-        lora_rank: Any = 16.0,
-        offload: Any = 0.0,
-        bf16_share: Any = BF16_SHARE,
-        tensor_hidden: Any = 1.0,
+        **settings: Any,
     ) -> TrainingBatch:
-        """Every setting is one for all or (n,); a code may be given by name. Without a schedule:
-        interleaved where there are virtual stages, else 1F1B. Raises ValueError for an unknown
-        name."""
+        """With `settings`, fields of this class, in place of USUAL: each is one for all or (n,); a
+        code may be given by name. Without a schedule: interleaved where there are virtual stages,
+        else 1F1B. Raises ValueError for an unknown name."""
         n = len(candidates)
-
-        def column(value: Any) -> Floats:
-            return np.broadcast_to(np.asarray(value, dtype=np.float64), n).copy()
 
         def codes(value: Any, names: tuple[str, ...]) -> Codes:
             places = np.asarray(value)
@@ -137,36 +145,22 @@ class TrainingBatch:
                 places = np.array(found, dtype=np.intp).reshape(places.shape)
             return np.broadcast_to(places.astype(np.intp), n).copy()
 
-        formats = codes(precision, PRECISIONS)
-        virtual = column(virtual_stages)
-        if schedule is None:
-            schedule = np.where(virtual > 1.0, SCHEDULES.index("interleaved"), 0)
-        return cls(
-            candidates=replace(
-                candidates,
-                weight_dtype=weight_dtype_of(formats),
-                kv_dtype=np.full(n, CODE["bf16"], dtype=np.intp),
-            ),
-            precision=formats,
-            context_parallel=column(context_parallel),
-            virtual_stages=virtual,
-            micro_batch=column(micro_batch),
-            sequence_length=column(sequence_length),
-            global_batch_tokens=column(global_batch_tokens),
-            recompute=codes(recompute, RECOMPUTES),
-            recompute_share=column(recompute_share),
-            zero_stage=column(zero_stage),
-            sequence_parallel=column(sequence_parallel),
-            schedule=codes(schedule, SCHEDULES),
-            optimizer=codes(optimizer, OPTIMIZERS),
-            master_bytes=column(master_bytes),
-            gradient_bytes=column(gradient_bytes),
-            task=codes(task, TASKS),
-            lora_rank=column(lora_rank),
-            offload=column(offload),
-            bf16_share=column(bf16_share),
-            tensor_hidden=column(tensor_hidden),
+        lengths = {"sequence_length": sequence_length, "global_batch_tokens": global_batch_tokens}
+        columns: dict[str, Any] = {}
+        for name, value in {**USUAL, **settings, **lengths}.items():
+            if name in CODES and value is not None:
+                columns[name] = codes(value, CODES[name])
+            elif name not in CODES:
+                columns[name] = np.broadcast_to(np.asarray(value, dtype=np.float64), n).copy()
+        if "schedule" not in columns:
+            interleaved = SCHEDULES.index("interleaved")
+            columns["schedule"] = np.where(columns["virtual_stages"] > 1.0, interleaved, 0)
+        deployed = replace(
+            candidates,
+            weight_dtype=weight_dtype_of(columns["precision"]),
+            kv_dtype=np.full(n, CODE["bf16"], dtype=np.intp),
         )
+        return cls(deployed, **columns)
 
     @property
     def chips(self) -> Floats:
