@@ -28,6 +28,7 @@ from dse.problem.objective import PhysicsProblem, pose
 from dse.record import record
 from dse.schema.study import load_study, resolve_space
 from dse.search.evaluator import CHUNK, Evaluator
+from dse.search.parallel import Executor
 
 POINTS = 400_000
 ROUNDS = 5
@@ -95,7 +96,7 @@ def measure(problem: PhysicsProblem, computing: list[bool]) -> list[Round]:
 
     def per_s(which: Callable[[int, int], NDArray[np.int64]], points: int) -> float:
         """Evaluations a second with all accounts, over as many processes as there are jobs."""
-        evaluator = Evaluator(problem, jobs=JOBS)
+        evaluator = Evaluator(problem, executor=Executor(JOBS))
         started = time.perf_counter()
         for _ in evaluator.sweep_ids(which, 0, points):
             pass

@@ -30,9 +30,8 @@ from pathlib import Path
 
 from optuna.trial import TrialState
 
-from dse.search.claims import Board, worker_name
 from dse.search.journal import JournalFile
-from dse.search.record import UNITS
+from dse.search.lock import sole_writer
 from dse.search.storage import failures, open_storage
 from tests.extra.conftest import PASSWORD, postgres_data, program
 from tools.written import markdown, write
@@ -101,7 +100,8 @@ def again(folder: Path, true: bytes, seen: Seen) -> Seen:
     before = whole_lines(folder)
     if (folder / "journal.log").exists():
         since = time.perf_counter()
-        JournalFile(folder / "journal.log").mend()
+        with sole_writer(folder):
+            JournalFile(folder / "journal.log").mend()
         seen.waits_s = time.perf_counter() - since
     ended(start(folder), seen, folder)
     after = whole_lines(folder)
@@ -157,8 +157,11 @@ def disk(options: str) -> Callable[[Path, bytes], Seen]:
 
 
 def two_runs(folder: Path, true: bytes) -> Seen:
-    seen = Seen()
-    for running in [start(folder) for _ in range(2)]:
+    """The second is refused while the first writes."""
+    seen, first = Seen(), start(folder)
+    wait_until((folder / "journal.log").exists, first)
+    second = start(folder)
+    for running in (second, first):
         ended(running, seen, folder)
     return again(folder, true, seen)
 
@@ -175,22 +178,10 @@ def jumping_clock(folder: Path, true: bytes) -> Seen:
 def other_version(folder: Path, true: bytes) -> Seen:
     seen, running = Seen(), start(folder)
     wait_until(lambda: len(whole_lines(folder)) > 100_000, running)
-    ended(start(folder, before=ANOTHER), seen, folder)
+    running.kill()
     ended(running, seen, folder)
+    ended(start(folder, before=ANOTHER), seen, folder)
     return again(folder, true, seen)
-
-
-def worker_of_other_version(folder: Path, true: bytes) -> Seen:
-    """It joins the study that a run has in SQLite."""
-    seen, url = Seen(), f"sqlite:///{folder / 'studies.db'}"
-    stored = ("--storage", url)
-    ended(start(folder / "s", *stored), seen, folder)
-    before = complete(url)
-    ended(start(folder, "tiny", *stored, before=ANOTHER, arguments=("worker",)), seen, folder)
-    ended(start(folder / "s", *stored), seen, folder)
-    seen.lost = len(before - complete(url))
-    seen.same = (folder / "s" / "front.csv").read_bytes() == true
-    return seen
 
 
 def complete(url: str) -> set[tuple[str, int]]:
@@ -201,61 +192,6 @@ def complete(url: str) -> set[tuple[str, int]]:
             (study.study_name, trial.number)
             for study in storage.get_all_studies()
             for trial in storage.get_all_trials(study._study_id, deepcopy=False, states=done)
-        }
-    return set()
-
-
-def killed_worker(folder: Path, true: bytes) -> Seen:
-    """Of two that share a larger enumeration through SQLite one is killed at its unit; the front
-    is compared with that of an enumeration by one process."""
-    seen, engine = Seen(), ("--engine", "exhaustive", "--seed", "1", "--no-prove")
-    run = ("run", "quickstart", *engine)
-    alone = folder / "alone"
-    ended(start(alone, arguments=run), seen, folder)
-    url = f"sqlite:///{folder / 'studies.db'}"
-    first = start(folder / "s", "--storage", url, arguments=run)
-    wait_until(lambda: bool(held(url, first)), first)
-    asked = ("worker", "quickstart", *engine[:4], "--storage", url)
-    second = start(folder, arguments=asked)
-    wait_until(lambda: stopped_at_a_unit(url, second), second)
-    before, board = complete(url), Board(url, "quickstart")
-    second.kill()
-    ended(second, seen, folder)
-    if not held(url, second):
-        raise AssertionError("the worker was killed between two units")
-    since = time.perf_counter()
-    board.claim(())
-    seen.waits_s = time.perf_counter() - since
-    if held(url, second):
-        raise AssertionError("the unit of the killed worker is not free")
-    ended(first, seen, folder)
-    seen.lost = len(before - complete(url))
-    names = [one / "front.csv" for one in (alone, folder / "s")]
-    seen.same = names[0].read_bytes() == names[1].read_bytes()
-    return seen
-
-
-def stopped_at_a_unit(url: str, worker: Process) -> bool:
-    """Whether a process that was at a unit still is, once it is stopped there; else it goes on."""
-    if not held(url, worker):
-        return False
-    worker.send_signal(signal.SIGSTOP)
-    if held(url, worker):
-        return True
-    worker.send_signal(signal.SIGCONT)
-    return False
-
-
-def held(url: str, worker: Process) -> set[int]:
-    """The units that a process is at."""
-    with suppress(*failures()):
-        storage, running = open_storage(url), (TrialState.RUNNING,)
-        return {
-            trial.user_attrs["unit"]
-            for study in storage.get_all_studies()
-            if study.study_name.endswith(UNITS)
-            for trial in storage.get_all_trials(study._study_id, deepcopy=False, states=running)
-            if trial.user_attrs.get("worker") == worker_name(worker.pid)
         }
     return set()
 
@@ -291,7 +227,7 @@ def stopped_server(folder: Path, true: bytes) -> Seen:
         with run(postgres):
             answers(server)
             since = time.perf_counter()
-            Board(url, "tiny").claim(())
+            open_storage(url)
             seen.waits_s = time.perf_counter() - since
             ended(start(folder / "s", "--storage", url), seen, folder)
             seen.lost = len(before - complete(url))
@@ -310,8 +246,6 @@ FAULTS: Mapping[str, Callable[[Path, bytes], Seen]] = {
     "two runs in one folder": two_runs,
     "clock jumping by a day": jumping_clock,
     "a run of another version": other_version,
-    "a worker of another version": worker_of_other_version,
-    "a worker killed (SQLite)": killed_worker,
     "PostgreSQL stopped and started": stopped_server,
 }
 

@@ -17,6 +17,7 @@ from dse.catalog import load_catalog
 from dse.problem.objective import PhysicsProblem, pose
 from dse.schema.study import load_study, resolve_space
 from dse.search.evaluator import Evaluator
+from dse.search.parallel import Executor
 from dse.space.axes import Ints
 
 POINTS = 4_000_000
@@ -39,7 +40,7 @@ def rates(problem: PhysicsProblem, ids: Ints) -> tuple[float, float]:
     for _ in range(ROUNDS):
         row = []
         for jobs, clock in ((JOBS, time.perf_counter), (1, time.process_time)):
-            evaluator = Evaluator(problem, jobs=jobs)
+            evaluator = Evaluator(problem, executor=Executor(jobs))
             started = clock()
             for _ in evaluator.sweep_ids(lambda first, last: ids[first:last], 0, len(ids)):
                 pass

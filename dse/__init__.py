@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dse.accuracy.ask import validate
     from dse.answer.answer import Answer
     from dse.catalog import load_catalog
-    from dse.questions.check.ask import check
+    from dse.questions.check.check import check
     from dse.questions.claims import claims
     from dse.questions.compare.ask import compare
     from dse.questions.estimate.ask import estimate, fewest_chips
@@ -63,7 +63,7 @@ __all__ = [
 _PLACES = {
     "Answer": "dse.answer.answer",
     "Study": "dse.study.result",
-    "check": "dse.questions.check.ask",
+    "check": "dse.questions.check.check",
     "claims": "dse.questions.claims",
     "compare": "dse.questions.compare.ask",
     "estimate": "dse.questions.estimate.ask",

@@ -24,10 +24,11 @@ def search_spaces_dir() -> Path:
 
 
 @cache
-def _shipped_folders() -> tuple[str, str]:
-    return f"{hardware_dir()}{os.sep}", f"{search_spaces_dir()}{os.sep}"
+def _shipped_folders() -> tuple[str, ...]:
+    folders = (hardware_dir(), search_spaces_dir(), Path(__file__).resolve().parent)
+    return tuple(f"{folder}{os.sep}" for folder in folders)
 
 
 def is_shipped(file: str) -> bool:
-    """Whether a file, by its full path, is of the shipped data."""
+    """Whether a file, by its full path, is of the data that is shipped, here or in the package."""
     return file.startswith(_shipped_folders())

@@ -22,7 +22,8 @@ from dse.record import record
 class Opt:
     """One option: `help` is a sentence that stands alone, empty for the meaning of the argument in
     the vocabulary. `least` and `most` bound a number. `flag` is the option's name where it is not
-    the argument's, `positional` makes it an argument of the command."""
+    the argument's, `positional` makes it an argument of the command; with both, the option takes
+    the same value."""
 
     help: str = ""
     least: float | None = None

@@ -24,7 +24,7 @@ class Compiling(BuildHookInterface[Any]):
         from dse.schema.yaml_text import parse  # noqa: PLC0415
 
         made = Compiled(None)
-        for folder in ("hardware", "search_spaces"):
+        for folder in ("hardware", "search_spaces", "dse"):
             for path in sorted((Path(self.root) / folder).rglob("*.yaml")):
                 content = path.read_bytes()
                 made.keep(content, parse(content, str(path))[0])

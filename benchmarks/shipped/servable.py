@@ -12,7 +12,7 @@ import numpy as np
 from dse.errors import InputError
 from dse.problem.describe import pools_of
 from dse.problem.loads import loads_of
-from dse.questions.check.answer import Load, subject_of
+from dse.questions.check.subject import subject_of
 from dse.questions.estimate.again import estimate_item
 from dse.questions.estimate.point import axes_of
 from dse.questions.export import STACKS, export_command
@@ -98,7 +98,7 @@ def _checked_on(
     catalog = study.catalog()
     models = [model_of(item["model"], "front.json") for item in items]
     prompt, output = (int(np.ceil(load[f"{name}_tokens"])) for name in ("prompt", "output"))
-    first = subject_of(catalog, models[0], chip, {}, Load(prompt, output, 1))
+    first = subject_of(catalog, models[0], chip, {}, prompt, output, 1)
     named: str = backend or load["backend"]
     if stack_of(named) is not None:
         first = replace(first, backend=catalog.backends[named])

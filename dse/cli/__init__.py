@@ -67,6 +67,7 @@ MOVED = {
     "levers": "whatif --model MODEL --chip CHIP --sensitivities",
     "traffic": "fleet --model MODEL --chip CHIP --trace FILE",
     "rediscover": "compare SPACE MODEL",
+    "worker": "run SPACE --storage URL for an Optuna sampler, run SPACE --cluster ADDRESS",
     "basket": "compare SPACE --by chip",
     "report": "run",
 }
@@ -100,8 +101,6 @@ class _Lazy(click.Group):
             near = difflib.get_close_matches(args[0], VERBS, n=1)
             hint = f" Did you mean {near[0]}?" if near else ""
             ctx.fail(f"No such command {args[0]!r}.{hint} (accepted: {', '.join(VERBS)})")
-        if args[0] == "run" and "--worker" in args:
-            args = ["worker", *(word for word in args[1:] if word != "--worker")]
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -98,15 +98,6 @@ def out_option(stem: str) -> Callable[[F], F]:
     return click.option("--out", metavar="DIR", callback=given, help=text)
 
 
-lease_option = click.option(
-    "--lease",
-    metavar="SECONDS",
-    type=Whole(1, 86_400),
-    default=60,
-    help="A worker unheard of for so long is taken for dead, and its work given to another.",
-)
-
-
 def law_option(text: str) -> Callable[[F], F]:
     """--law NAME."""
     return click.option("--law", metavar="NAME", help=text)

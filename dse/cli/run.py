@@ -13,7 +13,6 @@ from dse.cli.options import (
     Whole,
     efficiency_option,
     json_option,
-    lease_option,
     loss_runs_option,
     price_options,
     refuse,
@@ -48,21 +47,14 @@ if TYPE_CHECKING:
     "--jobs",
     type=Whole(1, 256),
     default=2,
-    help="Processes; with 3 or more, the search is divided among them.",
+    help="Processes for ranges of an enumeration, restarts and the proof; the same bytes.",
 )
 @click.option(
     "--cluster",
     metavar="ADDRESS",
-    help="Dask scheduler that enumerates the space: tcp://host:8786.",
+    help="Dask scheduler whose workers take the place of --jobs: tcp://host:8786.",
 )
-@lease_option
 @click.option("--fresh", is_flag=True, help="Forget what the folder's study holds.")
-@click.option(
-    "--worker",
-    is_flag=True,
-    expose_value=False,
-    help="Only join the study in --storage: dse worker.",
-)
 @efficiency_option
 @price_options
 @click.option(
@@ -89,7 +81,6 @@ if TYPE_CHECKING:
 def command(
     space: str,
     out: Path | None,
-    lease: int,
     laws: tuple[str, ...],
     as_json: bool,
     **asked: Any,
@@ -103,8 +94,8 @@ def command(
 
     The folder of a finished study is reported again, and nothing is evaluated; --law all holds its
     front against every quality law. A study that was interrupted goes on where it stopped, or
-    grows by more --trials, by the command that began it. Other machines share one through
-    --storage postgresql://... and `dse worker` (docs/workers.md).
+    grows by more --trials, by the command that began it. Several processes that name one database
+    (--storage postgresql://...) share the trials of an Optuna sampler (docs/workers.md).
     """
     from dse.errors import InputError
     from dse.files import write_json
@@ -132,7 +123,6 @@ def command(
             catalog=space_catalog(space),
             law=next(iter(own), None),
             every_law=ALL in laws,
-            lease_s=float(lease),
             progress=progress.update,
             **asked,
         ).document

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 FLAGS = {"true": True, "false": False}
 OWN = ("catalog", "progress")  # arguments that the command line makes itself
+OPTION = "_option"  # ends the name of an option that says the same as an argument
 
 
 class Verb(click.Command):
@@ -62,12 +63,16 @@ def verb(
     name = name or function.__name__
     parameters = inspect.signature(function, eval_str=True).parameters
     own = [
-        _parameter(parameter)
+        made
         for parameter in parameters.values()
         if parameter.name not in (*OWN, others) and parameter.kind is not parameter.VAR_KEYWORD
+        for made in _parameters(parameter)
     ]
+    either = [one.name.removesuffix(OPTION) for one in own if (one.name or "").endswith(OPTION)]
 
     def run(as_json: bool, out: Any, detail: bool, chip_files: Sequence[str], **given: Any) -> None:
+        for argument in either:
+            given[argument] = _one_of(given[argument], given.pop(argument + OPTION), argument)
         check(given)
         given |= read_settings(given.pop("set", ()), fields, others)
         if "progress" in parameters:
@@ -110,8 +115,17 @@ def _params_of(decorate: Callable[[Any], Any]) -> list[click.Parameter]:
     return list(reversed(getattr(holder, "__click_params__", ())))
 
 
-def _parameter(parameter: inspect.Parameter) -> click.Parameter:
-    """The option, or argument, of a parameter of a function."""
+def _one_of(argument: Any, option: Any, flag: str) -> Any:
+    """What is given as an argument or as an option. Raises InputError for both."""
+    if argument and option:
+        from dse.errors import InputError
+
+        raise InputError(f"read {argument!r} and --{flag} {option}", accepted="one of the two")
+    return argument or option
+
+
+def _parameters(parameter: inspect.Parameter) -> list[click.Parameter]:
+    """The option, or argument, of a parameter of a function; or both for one value."""
     kind, opt = parameter.annotation, Opt()
     if get_origin(kind) is Annotated:
         opt = next(one for one in kind.__metadata__ if isinstance(one, Opt))
@@ -124,9 +138,15 @@ def _parameter(parameter: inspect.Parameter) -> click.Parameter:
     if opt.positional:
         nargs, metavar = (-1 if several else 1), opt.metavar or None
         kind = NoModel() if parameter.name in ("study", "plan") else None
-        return click.Argument(
-            [parameter.name], required=required, nargs=nargs, metavar=metavar, type=kind
-        )
+        made: list[click.Parameter] = [
+            click.Argument(
+                [parameter.name], required=required, nargs=nargs, metavar=metavar, type=kind
+            )
+        ]
+        if opt.flag:
+            flag, said = f"--{opt.flag}", "The same as the argument."
+            made.append(click.Option([flag, parameter.name + OPTION], help=said, metavar="TEXT"))
+        return made
     row = find(parameter.name)
     said = opt.help or (f"{row.meaning[0].upper()}{row.meaning[1:]}." if row else "")
     more: dict[str, Any] = {"help": said, "multiple": several, "metavar": opt.metavar or None}
@@ -144,7 +164,7 @@ def _parameter(parameter: inspect.Parameter) -> click.Parameter:
         more |= {"show_default": parameter.default not in (None, False, ())}
     named = opt.flag or (parameter.name.removesuffix("s") if several else parameter.name)
     flag = f"--{named.replace('_', '-')}"
-    return click.Option([flag, parameter.name], **more)
+    return [click.Option([flag, parameter.name], **more)]
 
 
 def _value(text: str) -> str | float | bool:

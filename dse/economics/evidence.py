@@ -17,10 +17,11 @@ from dse.economics.tco import owned
 from dse.record import record
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import Costs
+from dse.schema.dates import today
 from dse.schema.loader import csv_rows
 from dse.schema.owning import capital_rows, lacks_for_owning, own_cost, owning
 from dse.schema.plausible import USD_PER_HOUR, probably
-from dse.schema.prices import OWN, PRICE_TIERS, dates_of, first_day, last_day, today
+from dse.schema.prices import OWN, PRICE_TIERS, dates_of, first_day, last_day
 
 STALE_DAYS = 90
 FAR_CAPITAL = 30.0  # times below or above what was published of the chip, and it is a mistake

@@ -223,7 +223,7 @@ def penalties(points: pd.DataFrame) -> list[dict[str, Any]]:
     size, above_noise = found["misaligned_size"], (1.0 + found["sample_spread"]).clip(lower=CLIFF)
     found["alignment"] = size & -size
     found["cliff"] = (found["time_ratio"] > above_noise) & (found["lowest_time_ratio"] > 1.0)
-    return found.round(3).to_dict("records")
+    return [{str(k): v for k, v in row.items()} for row in found.round(3).to_dict("records")]
 
 
 def links(rows: pd.DataFrame, link: float, kind: str) -> dict[str, dict[int, dict]]:

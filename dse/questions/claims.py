@@ -88,7 +88,7 @@ SHOWN = ("claim", "claim_part", "verdict", "claim_number", "claim_rule")  # colu
 # The questions that a part may ask, each the place of its function.
 EVIDENCE = "dse.accuracy.evidence"
 ASKED: Mapping[str, tuple[str, str]] = {
-    "check": ("dse.questions.check.ask", "check"),
+    "check": ("dse.questions.check.check", "check"),
     "chip": ("dse.questions.catalog.chips", "show_chip"),
     "estimate": ("dse.questions.estimate.ask", "estimate"),
     "fewest_chips": ("dse.questions.estimate.ask", "fewest_chips"),

@@ -21,7 +21,7 @@ import numpy as np
 from dse.blocks import KINDS
 from dse.blocks.kind import Attention
 from dse.rules.case import Case
-from dse.rules.kinds import Finding, Flags, Found, Part, Rule, rule, uneven
+from dse.rules.kinds import Finding, Flags, Found, Part, Rule, enter, rule, rule_of, said, uneven
 from dse.space.candidates import Block, CandidateBatch, Floats
 
 PUBLISHED = "search_spaces/models.csv: shapes of 136 published models, 2026-11"
@@ -118,9 +118,8 @@ def _each(
     """Of each block with the sizes `needs`; where `present` is above 0, if one is named."""
 
     def measure(case: Case) -> Measured:
-        for block, used in case.blocks:
-            if all(size in block.sizes for size in needs):
-                yield of(case, block), used & (block[present] > 0.0) if present else used
+        for block, used in case.having(*needs):
+            yield of(case, block), used & (block[present] > 0.0) if present else used
 
     return measure
 
@@ -247,25 +246,23 @@ def _hybrid(case: Case) -> Flags:
     return found
 
 
-def _enter(band: Band) -> Rule:
-    @rule(f"published_{band.name}", band.says(), PUBLISHED, "derived", phases=("shapes",))
-    def entered(case: Case) -> Found:
-        yield from band.parts(case)
-
-    return entered
-
-
-RULES = tuple(_enter(band) for band in BANDS)
-
-
-@rule(
-    "published_widths",
-    "hidden size and widths of heads, feed-forwards and experts are multiples of 64, as those of "
-    "all published models are",
-    PUBLISHED,
-    "derived",
-    phases=("shapes",),
+RULES = tuple(
+    enter(
+        Rule(
+            f"published_{band.name}",
+            "note",
+            band.says(),
+            PUBLISHED,
+            "derived",
+            phases=("shapes",),
+            find=band.parts,
+        )
+    )
+    for band in BANDS
 )
+
+
+@rule("published_widths")
 def WIDTHS(case: Case) -> Found:
     yield _multiple("hidden size", case.batch.hidden_size, True)
     for block, used in case.blocks:
@@ -278,16 +275,10 @@ def WIDTHS(case: Case) -> Found:
 
 
 def _multiple(title: str, value: Floats, used: Flags | bool) -> Part:
-    return Part(used & uneven(value, WHOLE), lambda i: f"{title} {value[i]:,.0f}")
+    return Part(used & uneven(value, WHOLE), said(f"{title} {{}}", value))
 
 
-@rule(
-    "unique_tokens",
-    "a model is trained on no more than the unique tokens there are (unique_tokens of the space)",
-    "Llama 4 Scout (40T) and Qwen3 (36T) have seen the most of published models",
-    "assumed",
-    phases=("shapes",),
-)
+@rule("unique_tokens")
 def TOKENS(case: Case) -> Found:
     if case.models is not None:
         tokens = case.models.tokens
@@ -295,31 +286,15 @@ def TOKENS(case: Case) -> Found:
         yield Part(np.maximum(known / case.unique_tokens - 1.0, 0.0))
 
 
-@rule(
-    "requests_on_every_rank",
-    "requests in flight are no fewer than pipeline stages or attention groups of all replicas",
-    "a rank without a request idles",
-    "derived",
-    phases=("load",),
-    loaded=True,
-)
+@rule("requests_on_every_rank")
 def RANKS(case: Case) -> Found:
     if case.performance is not None and case.performance.arrivals is None:
         batch = case.batch
-        inside = np.maximum(batch.pipeline_parallel, batch.data_parallel)
-        yield Part(
-            batch.concurrency < batch.replicas * inside,
-            lambda i: f"{batch.concurrency[i]:,.0f} for {batch.replicas[i] * inside[i]:,.0f}",
-        )
+        least = batch.replicas * np.maximum(batch.pipeline_parallel, batch.data_parallel)
+        yield Part(batch.concurrency < least, said("{} for {}", batch.concurrency, least))
 
 
-HEAD_DIM = Rule(
-    "head_dimension",
-    "note",
-    "heads are 64, 128, 192 (latent attention) or 256 wide",
-    PUBLISHED,
-    "derived",
-)
+HEAD_DIM = rule_of("head_dimension")
 USUAL_HEADS = (64.0, 128.0, 192.0, 256.0)
 
 

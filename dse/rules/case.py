@@ -131,6 +131,10 @@ class Case:
         pairs = ((block, block.count > 0.0) for block in self.batch.blocks)
         return tuple((block, used) for block, used in pairs if used.any())
 
+    def having(self, *sizes: str) -> Iterator[tuple[Block, Flags]]:
+        """Those of them that have all of `sizes`."""
+        return (pair for pair in self.blocks if all(size in pair[0].sizes for size in sizes))
+
     @cached_property
     def kept(self) -> Floats:
         """(n,) zeros: the amount of every rule that no candidate breaks."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dse.physics import alignment
 from dse.physics.alignment import Grain
 from dse.record import record
-from dse.rules.kinds import MEGATRON, SGLANG, STACKS, VLLM, Rule
+from dse.rules.kinds import MEGATRON, SGLANG, STACKS, VLLM, Rule, rule_of
 
 
 @record
@@ -66,14 +66,7 @@ _AMD = Family(
     units="compute units",
     stride_bytes=512.0,
     stride_chips=("cdna3",),
-    stride_rule=Rule(
-        "stride_hotspot",
-        "note",
-        "a stride that is a multiple of 512 bytes can crowd one channel of the cache's tags; "
-        "libraries avoid it by padding (K + 128), so powers of two are no gain in themselves",
-        "ROCm documentation, MI300X workload optimization, GEMM stride issues; no figure published",
-        "claimed",
-    ),
+    stride_rule=rule_of("stride_hotspot"),
     notes=(
         "8 dies (XCDs): the vendor says to group tiles in multiples of 8, which libraries do; no "
         "figure is published and none is charged",

@@ -14,13 +14,11 @@ ranks at all is left to `dse.rules.divide`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from dse.physics.alignment import MX_BLOCK
 from dse.rules.case import Case, Width
-from dse.rules.kinds import SGLANG, TRTLLM, VLLM, Found, Part, Rule, rule, whole
+from dse.rules.kinds import Found, Part, rule, rule_of, whole
 from dse.schema.dtypes import BITS, CODE, DTYPES
 from dse.space.candidates import Floats
 
@@ -45,73 +43,22 @@ def _blocks(case: Case, dtype: str, size: float, inner_only: bool) -> Found:
         yield Part(even & (share != np.floor(share)), words)
 
 
-def _whole_blocks(
-    dtype: str,
-    size: float,
-    name: str,
-    says: str,
-    source: str,
-    cites: Mapping[str, str] | None = None,
-    known: str = "spec",
-    stacks: tuple[str, ...] = (VLLM, SGLANG),
-) -> None:
+def _whole_blocks(name: str, dtype: str, size: float) -> None:
     """Enters the rule of a format; of a format of 4 bits only the input of a product counts."""
 
-    @rule(name, says, source, known, binds="format", stacks=stacks, cites=cites)
+    @rule(name)
     def entered(case: Case) -> Found:
         return _blocks(case, dtype, size, inner_only=bool(FOUR_BITS[CODE[dtype]]))
 
 
-_whole_blocks(
-    "fp8_block",
-    128.0,
-    "fp8_blocks_whole",
-    "a rank's width is a multiple of the 128 x 128 block of fp8 weights",
-    "vLLM quantization/fp8.py, issues 17569, 39046, 54178",
-    {SGLANG: "SGLang issue 3345", TRTLLM: "TensorRT-LLM skips its own tests of such experts"},
-    stacks=(VLLM, SGLANG, TRTLLM),
-)
-_whole_blocks(
-    "int4",
-    128.0,
-    "int4_groups_whole",
-    "a rank's input width is a multiple of the group of 128 of int4 weights (AWQ, GPTQ)",
-    "vLLM quantization/awq.py, gptq.py, issue 5675 (Qwen2-72B: 29,568)",
-)
-_whole_blocks(
-    "nvfp4",
-    16.0,
-    "nvfp4_blocks_whole",
-    "a rank's input width is a multiple of the 16 elements that share a scale in nvfp4",
-    "vLLM quantization/modelopt",
-    {SGLANG: "SGLang the same"},
-)
-_whole_blocks(
-    "fp8",
-    16.0,
-    "fp8_widths",
-    "a rank's width is a multiple of 16, as fp8 matrix products take it",
-    "Transformer Engine documentation (recalled, not read again)",
-    known="assumed",
-)
-_whole_blocks(
-    "int8",
-    16.0,
-    "int8_widths",
-    "a rank's width is a multiple of 16, as int8 matrix products take it",
-    "taken as for fp8: the same 16 bytes",
-    known="assumed",
-)
+_whole_blocks("fp8_blocks_whole", "fp8_block", 128.0)
+_whole_blocks("int4_groups_whole", "int4", 128.0)
+_whole_blocks("nvfp4_blocks_whole", "nvfp4", 16.0)
+_whole_blocks("fp8_widths", "fp8", 16.0)
+_whole_blocks("int8_widths", "int8", 16.0)
 
 
-MX = Rule(
-    "mxfp4_blocks_whole",
-    "waste",
-    "a rank holds whole blocks of 32 elements of mxfp4: the fullest one sets the time",
-    "vLLM models/gpt_oss.py, SGLang models/gpt_oss.py (blocks rounded up a rank); OCP "
-    "Microscaling v1.0",
-    "derived",
-)
+MX = rule_of("mxfp4_blocks_whole")
 
 
 def mx_padding(width: Width) -> Floats:
@@ -136,37 +83,18 @@ def _no_kernel(case: Case, formats: dict[str, tuple[str, ...]]) -> Found:
             yield Part(mine, words)
 
 
-@rule(
-    "trtllm_format_kernels",
-    "TensorRT-LLM has a kernel for the format: fp8 from Ada on, nvfp4 from Blackwell on",
-    "Model Optimizer documentation, support matrix",
-    binds="format",
-    stacks=(TRTLLM,),
-)
+@rule("trtllm_format_kernels")
 def TRTLLM_KERNELS(case: Case) -> Found:
     old = ("volta", "ampere")
     return _no_kernel(case, {"fp8": old, "fp8_block": old, "nvfp4": (*old, "ada", "hopper")})
 
 
-@rule(
-    "sglang_format_kernels",
-    "SGLang has a kernel for the format: nvfp4 on NVIDIA GPUs alone",
-    "SGLang pull request 19652: NVFP4 by Marlin on NVIDIA GPUs from SM75 on",
-    binds="format",
-    stacks=(SGLANG,),
-)
+@rule("sglang_format_kernels")
 def SGLANG_KERNELS(case: Case) -> Found:
     return _no_kernel(case, {"nvfp4": ("cdna2", "cdna3", "cdna4", "cdna5")})
 
 
-@rule(
-    "cache_format",
-    "a cache of 4 bits is in a format that the chip multiplies in; none is in int4",
-    "TensorRT-LLM documentation, quantization (NVFP4 KV cache, Blackwell); SGLang documentation, "
-    "quantized KV cache (fp8, fp4 on Blackwell); vLLM documentation, quantized KV cache (fp8)",
-    binds="format",
-    stacks=(VLLM, SGLANG, TRTLLM),
-)
+@rule("cache_format")
 def CACHE(case: Case) -> Found:
     cache = case.batch.kv_dtype
     if case.machines is None or not (narrow := FOUR_BITS[cache]).any():

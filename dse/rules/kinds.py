@@ -1,9 +1,10 @@
 """What a rule is, what it finds, and the registry that holds every rule of legality.
 
-A rule is one function with one row of facts above it:
+A rule is a row of rules.csv (what holds where it is kept, its source, the kind of evidence, who has
+it) and a function of its name:
 
-    @rule("name", "what holds where the rule is kept", "its source", "kind of evidence", ...)
-    def _name(case: Case) -> Found:
+    @rule("name")
+    def NAME(case: Case) -> Found:
         yield Part(broken, words)
 
 Nothing else names it: the search, every question and the export ask `dse.rules.registry`.
@@ -11,9 +12,11 @@ Nothing else names it: the search, every question and the export ask `dse.rules.
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +41,6 @@ SEARCH: frozenset[Phase] = frozenset({"shapes", "load"})
 VLLM, SGLANG, TRTLLM, MEGATRON = "vLLM", "SGLang", "TensorRT-LLM", "Megatron-LM"
 SERVERS = (VLLM, SGLANG, TRTLLM)
 STACKS = (*SERVERS, MEGATRON)
-BOTH: tuple[Phase, ...] = ("serving", "training")
-TRAINING: tuple[Phase, ...] = ("training",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,39 +100,38 @@ class Rule:
 REGISTRY: list[Rule] = []
 
 
-def rule(
-    name: str,
-    says: str,
-    source: str,
-    known: str = "spec",
-    *,
-    binds: Binds = "everyone",
-    stacks: tuple[str, ...] = (),
-    cites: Mapping[str, str] | None = None,
-    phases: tuple[Phase, ...] = ("serving",),
-    loaded: bool = False,
-) -> Callable[[Find], Rule]:
-    """Makes a function the `find` of a rule, and enters the rule into the registry."""
+with Path(__file__).with_name("rules.csv").open(encoding="utf-8", newline="") as _file:
+    _WRITTEN = {row["name"]: row for row in csv.DictReader(_file)}
 
-    def enter(find: Find) -> Rule:
-        severity: Severity = "note" if SEARCH.intersection(phases) else "error"
-        one = Rule(
-            name,
-            severity,
-            says,
-            source,
-            known,
-            stacks,
-            dict(cites or {}),
-            binds,
-            phases,
-            find,
-            loaded,
-        )
-        REGISTRY.append(one)
-        return one
 
-    return enter
+def rule_of(name: str, find: Find | None = None) -> Rule:
+    """The rule of a row of rules.csv: what it says and its source, the stacks that have it, and in
+    the column of a stack what that cites beside the source."""
+    row = _WRITTEN[name]
+    return Rule(
+        name=name,
+        severity=cast("Severity", row["severity"]),
+        says=row["says"],
+        source=row["source"],
+        known=row["known"],
+        stacks=tuple(row["stacks"].split()),
+        cites={stack: row[stack] for stack in STACKS if row.get(stack)},
+        binds=cast("Binds", row["binds"]),
+        phases=cast("tuple[Phase, ...]", tuple(row["phases"].split())),
+        find=find,
+        loaded=bool(row["loaded"]),
+    )
+
+
+def enter(rule: Rule) -> Rule:
+    """Enters a rule into the registry."""
+    REGISTRY.append(rule)
+    return rule
+
+
+def rule(name: str) -> Callable[[Find], Rule]:
+    """Makes a function the `find` of the rule of a name, and enters it into the registry."""
+    return lambda find: enter(rule_of(name, find))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +157,11 @@ def uneven(size: Floats, over: Floats | float) -> Flags:
 
 def whole(value: float) -> str:
     return f"{value:,.0f}"
+
+
+def said(text: str, *sizes: Floats) -> Callable[[int], str]:
+    """Words of candidate i: `text` with its sizes, (n,) each, in place of the braces."""
+    return lambda i: text.format(*(whole(size[i]) for size in sizes))
 
 
 def by_how_much(amount: float) -> str:

@@ -5,21 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from dse.rules.case import Case
-from dse.rules.kinds import BOTH, TRAINING, Found, Part, rule
+from dse.rules.kinds import Found, Part, rule
 from dse.schema.tiers import TIERS
 
 HOST = TIERS.index("host")
 
 
-@rule(
-    "memory_capacity",
-    "weights and buffers, with the cache of one request or the states of a training run, fit the "
-    "memory of a chip",
-    "dse.physics.memory, dse.physics.training.memory",
-    "derived",
-    phases=BOTH,
-    loaded=True,
-)
+@rule("memory_capacity")
 def MEMORY(case: Case) -> Found:
     if case.training is not None:
         step = case.training.step
@@ -31,13 +23,7 @@ def MEMORY(case: Case) -> Found:
         yield Part(used / memory.capacity - 1.0)
 
 
-@rule(
-    "host_memory_capacity",
-    "offloaded states fit the host's share of one chip",
-    "dse.physics.training.memory",
-    "derived",
-    phases=TRAINING,
-)
+@rule("host_memory_capacity")
 def HOST_MEMORY(case: Case) -> Found:
     assert case.training is not None
     assert case.machines is not None

@@ -9,20 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from dse.rules.case import Case
-from dse.rules.kinds import SERVERS, TRTLLM, VLLM, Found, Part, rule, whole
+from dse.rules.kinds import SERVERS, Found, Part, rule, said
 from dse.schema.dtypes import DTYPES
 
 # Formats of the KV cache that each of the three has a name for, beside 16 bits.
 CACHES = ("fp8", "nvfp4")
 
 
-@rule(
-    "server_names_cache_format",
-    "the server that is named has a name for the format of the cache",
-    "vLLM, SGLang and TensorRT-LLM documentation, quantized KV cache: fp8 and nvfp4",
-    binds="backend",
-    stacks=SERVERS,
-)
+@rule("server_names_cache_format")
 def CACHE(case: Case) -> Found:
     if case.named in SERVERS:
         known = np.array([name in ("bf16", *CACHES) for name in DTYPES])
@@ -30,47 +24,22 @@ def CACHE(case: Case) -> Found:
         yield Part(~known[cache], lambda i: f"a cache in {DTYPES[cache[i]]}")
 
 
-@rule(
-    "experts_over_all_ranks_or_none",
-    "expert parallelism is 1 or all tensor x data ranks",
-    "vLLM config/parallel.py: a switch, not a degree",
-    binds="backend",
-    stacks=(VLLM,),
-)
+@rule("experts_over_all_ranks_or_none")
 def ALL_RANKS(case: Case) -> Found:
     ep, group = case.batch.expert_parallel, case.group
-    yield Part(
-        (ep > 1.0) & (ep != group),
-        lambda i: f"expert parallelism {whole(ep[i])} in a group of {whole(group[i])} chips",
-    )
+    words = said("expert parallelism {} in a group of {} chips", ep, group)
+    yield Part((ep > 1.0) & (ep != group), words)
 
 
-@rule(
-    "attention_tensor_or_data_parallel",
-    "attention is tensor parallel or data parallel, not both",
-    "TensorRT-LLM llmapi/llm_args.py: enable_attention_dp is a switch over all ranks",
-    binds="backend",
-    stacks=(TRTLLM,),
-)
+@rule("attention_tensor_or_data_parallel")
 def EITHER(case: Case) -> Found:
     tp, dp = case.batch.tensor_parallel, case.batch.data_parallel
-    yield Part(
-        (tp > 1.0) & (dp > 1.0),
-        lambda i: f"tensor parallelism {whole(tp[i])} with data parallelism {whole(dp[i])}",
-    )
+    words = said("tensor parallelism {} with data parallelism {}", tp, dp)
+    yield Part((tp > 1.0) & (dp > 1.0), words)
 
 
-@rule(
-    "data_parallel_attention_has_experts",
-    "attention is data parallel in models with experts; a dense model has replicas",
-    "vLLM, SGLang and TensorRT-LLM: data-parallel attention is there to divide experts",
-    "claimed",
-    binds="backend",
-    stacks=SERVERS,
-)
+@rule("data_parallel_attention_has_experts")
 def DENSE(case: Case) -> Found:
     dp = case.batch.data_parallel
-    yield Part(
-        (dp > 1.0) & ~case.batch.sparse.astype(bool),
-        lambda i: f"data parallelism {whole(dp[i])} of a dense model",
-    )
+    words = said("data parallelism {} of a dense model", dp)
+    yield Part((dp > 1.0) & ~case.batch.sparse.astype(bool), words)

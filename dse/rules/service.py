@@ -6,24 +6,15 @@ import numpy as np
 
 from dse.physics.racks import BOUNDS
 from dse.rules.case import Case, servers_on
-from dse.rules.kinds import Found, Part, Rule, rule, uneven, whole
+from dse.rules.kinds import Found, Part, Rule, rule, said, uneven
 from dse.schema.chip import GENERIC
 
 
-@rule(
-    "chips_divide_into_instances",
-    "chips divide into whole instances",
-    "replicas are whole copies of the model",
-    "derived",
-)
+@rule("chips_divide_into_instances")
 def INSTANCES(case: Case) -> Found:
     batch = case.batch
-    yield Part(
-        uneven(batch.replicas, 1.0) | (batch.replicas < 1.0),
-        lambda i: (
-            f"{whole(batch.chips[i])} chips in instances of {whole(batch.chips_per_instance[i])}"
-        ),
-    )
+    words = said("{} chips in instances of {}", batch.chips, batch.chips_per_instance)
+    yield Part(uneven(batch.replicas, 1.0) | (batch.replicas < 1.0), words)
 
 
 # Families that software runs on which no chip file needs to name: Neuron's, and the GPUs of which
@@ -37,11 +28,7 @@ RUNS_ON = {
 }
 
 
-@rule(
-    "backend_serves_chip",
-    "the serving software runs on the chip",
-    "the chip's own file; the families of dse.rules.families and the stacks that serve them",
-)
+@rule("backend_serves_chip")
 def BACKEND(case: Case) -> Found:
     machines, chip = case.machines, case.batch.chip
     if machines is None or not case.backend or case.backend == GENERIC:
@@ -61,73 +48,39 @@ def BACKEND(case: Case) -> Found:
     yield Part(~runs[chip], lambda i: f"{case.backend} on {machines.ids[chip[i]]}")
 
 
-@rule(
-    "requests_for_every_replica",
-    "requests in flight are no fewer than replicas",
-    "a replica without a request is paid for and idles",
-    "derived",
-    loaded=True,
-)
+@rule("requests_for_every_replica")
 def IDLE(case: Case) -> Found:
     queued = case.serving == "offline"  # more wait than any number of replicas takes
     if case.performance is not None and case.performance.arrivals is None and not queued:
-        batch = case.batch
-        yield Part(
-            batch.concurrency < batch.replicas,
-            lambda i: f"{whole(batch.concurrency[i])} for {whole(batch.replicas[i])}",
-        )
+        requests, replicas = case.batch.concurrency, case.batch.replicas
+        yield Part(requests < replicas, said("{} for {}", requests, replicas))
 
 
-@rule(
-    "encoders_write_nothing",
-    "a model that only reads (an encoder) is asked for one output token, its answer",
-    "attention that looks both ways keeps no cache to go on from",
-    "derived",
-    loaded=True,
-)
+@rule("encoders_write_nothing")
 def ENCODERS(case: Case) -> Found:
     both = [one for one in case.batch.blocks if "bidirectional" in one.sizes]
     if case.performance is not None and both:
         reads = np.any([one["bidirectional"] * one.count > 0.0 for one in both], axis=0)
         requests = np.maximum(case.performance.requests_per_s, np.finfo(float).tiny)
         tokens = case.performance.output_tokens_per_s / requests
-        yield Part(reads & (tokens > 1.0), lambda i: f"{whole(tokens[i])}")
+        yield Part(reads & (tokens > 1.0), said("{}", tokens))
 
 
-@rule(
-    "arrivals_within_capacity",
-    "requests arrive no faster than they are served",
-    "dse.physics.queueing",
-    "derived",
-    loaded=True,
-)
+@rule("arrivals_within_capacity")
 def ARRIVALS(case: Case) -> Found:
     if case.performance is not None and case.performance.arrivals is not None:
         yield Part(case.performance.arrivals.utilisation - 1.0)
 
 
-@rule(
-    "offload_tier_exists",
-    "the chip has the memory tier that weights or cache are put into",
-    "hardware/tiers.yaml and the chip's file",
-    binds="hardware",
-    loaded=True,
-)
+@rule("offload_tier_exists")
 def TIER(case: Case) -> Found:
     tier = None if case.performance is None else case.performance.memory.tier
     if tier is not None:
-        yield Part(
-            (tier.used(case.requests) > 0.0) & ~(tier.capacity > 0.0), lambda _: "it has none"
-        )
+        used = tier.used(case.requests) > 0.0
+        yield Part(used & ~(tier.capacity > 0.0), said("it has none"))
 
 
-@rule(
-    "offload_tier_capacity",
-    "offloaded weights and the cache of one request fit the memory tier",
-    "hardware/tiers.yaml and the chip's file",
-    binds="hardware",
-    loaded=True,
-)
+@rule("offload_tier_capacity")
 def TIER_MEMORY(case: Case) -> Found:
     tier = None if case.performance is None else case.performance.memory.tier
     if tier is not None:
@@ -136,10 +89,10 @@ def TIER_MEMORY(case: Case) -> Found:
         yield Part(np.where(has, over, -1.0))
 
 
-def _of_rack(name: str, says: str) -> Rule:
+def _of_rack(name: str) -> Rule:
     """A bound of the rack that a hypothetical scale-up domain stands in."""
 
-    @rule(name, says, "the rack's file; dse.physics.racks", "derived", binds="hardware")
+    @rule(name)
     def bound(case: Case) -> Found:
         if name in case.rack:
             yield Part(case.rack[name])
@@ -147,25 +100,10 @@ def _of_rack(name: str, says: str) -> Rule:
     return bound
 
 
-_SAYS = {
-    "rack_cables": "the cables of the scale-up domain fit the space for them in a rack",
-    "rack_cable_reach": "the longest cable of the scale-up domain is within reach at its rate",
-    "rack_bend_radius": "a tray's cables turn within the depth that the rack leaves them",
-    "rack_power": "the racks of the scale-up domain stay within their power feed",
-    "rack_cooling": "the racks of the scale-up domain stay within their cooling",
-    "rack_weight": "the racks of the scale-up domain stay within their allowed mass",
-    "rack_floor_load": "the floor carries the racks of the scale-up domain",
-    "rack_space": "the trays of the scale-up domain fit the height of their racks",
-}
-RACK: tuple[Rule, ...] = tuple(_of_rack(name, _SAYS[name]) for name in BOUNDS)
+RACK: tuple[Rule, ...] = tuple(map(_of_rack, BOUNDS))
 
 
-@rule(
-    "training_fits",
-    "the model can be trained on the chips of the training section",
-    "dse.problem.trained: no plan keeps the rules of training",
-    "derived",
-)
+@rule("training_fits")
 def TRAINING_FITS(_: Case) -> Found:
     """Its amount is that of the best plan, which `dse.problem.trained` adds."""
     yield from ()

@@ -7,7 +7,7 @@ import numpy as np
 
 from dse.physics.training.plan import SCHEDULES
 from dse.rules.case import Case, Training
-from dse.rules.kinds import TRAINING, Found, Part, rule, whole
+from dse.rules.kinds import Found, Part, rule, said, whole
 from dse.schema.blocks import WEIGHT_PARTS
 
 LEAST_GOODPUT = 0.01
@@ -19,13 +19,7 @@ def _of(case: Case) -> Training:
     return case.training
 
 
-@rule(
-    "degrees_are_whole",
-    "every parallel degree is a whole number, at least 1",
-    "a rank is one chip",
-    "derived",
-    phases=TRAINING,
-)
+@rule("degrees_are_whole")
 def DEGREES(case: Case) -> Found:
     deployed = _of(case).step.deployed
     runs = deployed.runs
@@ -44,12 +38,7 @@ def DEGREES(case: Case) -> Found:
         )
 
 
-@rule(
-    "batch_divides",
-    "the global batch divides by data parallelism x micro-batch x sequence",
-    _CORE,
-    phases=TRAINING,
-)
+@rule("batch_divides")
 def BATCH(case: Case) -> Found:
     steps = _of(case).step.deployed.runs.micro_batches
     yield Part(
@@ -58,41 +47,23 @@ def BATCH(case: Case) -> Found:
     )
 
 
-@rule(
-    "sequence_divides",
-    "the sequence divides by 2 x context parallelism",
-    _CORE,
-    phases=TRAINING,
-)
+@rule("sequence_divides")
 def SEQUENCE(case: Case) -> Found:
     runs = _of(case).step.deployed.runs
     cp, length = runs.context_parallel, runs.sequence_length
-    yield Part(
-        (cp > 1.0) & (length % (2.0 * cp) > 0.0),
-        lambda i: f"{whole(length[i])} tokens over 2 x {whole(cp[i])}",
-    )
+    words = said("{} tokens over 2 x {}", length, cp)
+    yield Part((cp > 1.0) & (length % (2.0 * cp) > 0.0), words)
 
 
-@rule(
-    "virtual_stages_need_pipeline",
-    "virtual stages, and schedules that need stages, have stages",
-    _CORE,
-    phases=TRAINING,
-)
+@rule("virtual_stages_need_pipeline")
 def VIRTUAL(case: Case) -> Found:
     deployed = _of(case).step.deployed
     runs = deployed.runs
     needs = (runs.virtual_stages > 1.0) | (runs.schedule != SCHEDULES.index("1f1b"))
-    yield Part(needs & (deployed.pipeline_parallel == 1.0), lambda _: "one pipeline stage")
+    yield Part(needs & (deployed.pipeline_parallel == 1.0), said("one pipeline stage"))
 
 
-@rule(
-    "schedule_has_micro_batches",
-    "a zero-bubble schedule has a micro-batch for each stage; DualPipe has an even number of "
-    "stages and two for each",
-    "arXiv 2401.10241; arXiv 2412.19437",
-    phases=TRAINING,
-)
+@rule("schedule_has_micro_batches")
 def SCHEDULE(case: Case) -> Found:
     deployed = _of(case).step.deployed
     pp, runs = deployed.pipeline_parallel, deployed.runs
@@ -105,28 +76,16 @@ def SCHEDULE(case: Case) -> Found:
     )
 
 
-@rule(
-    "sequence_parallel_experts",
-    "experts with tensor parallelism need sequence parallelism",
-    "Megatron-LM arguments.py",
-    phases=TRAINING,
-)
+@rule("sequence_parallel_experts")
 def SEQUENCE_PARALLEL(case: Case) -> Found:
     deployed = _of(case).step.deployed
     tp = deployed.tensor_parallel
     split = (tp > 1.0) & (deployed.runs.sequence_parallel == 0.0)
-    for block, used in case.blocks:
-        if block.kind == "moe":
-            yield Part(used & split, lambda i: f"tensor parallelism {whole(tp[i])} without it")
+    for _, used in case.having("experts"):
+        yield Part(used & split, said("tensor parallelism {} without it", tp))
 
 
-@rule(
-    "format_has_arithmetic",
-    "the chip multiplies in the precision of the run",
-    "the chip's file",
-    binds="hardware",
-    phases=TRAINING,
-)
+@rule("format_has_arithmetic")
 def ARITHMETIC(case: Case) -> Found:
     machines, batch = _of(case).step.deployed.machines, case.batch
     for part in WEIGHT_PARTS:
@@ -134,13 +93,7 @@ def ARITHMETIC(case: Case) -> Found:
         yield Part(~native, lambda i: f"{machines.ids[batch.chip[i]]} does not")
 
 
-@rule(
-    "interruptions_leave_time",
-    f"interruptions leave {LEAST_GOODPUT:.0%} of the time or more",
-    "dse.physics.training.reliability",
-    "derived",
-    phases=TRAINING,
-)
+@rule("interruptions_leave_time")
 def INTERRUPTIONS(case: Case) -> Found:
     run = _of(case).run
     if run is not None:
@@ -148,13 +101,7 @@ def INTERRUPTIONS(case: Case) -> Found:
         yield Part(np.maximum(stands, 0.0), lambda i: f"goodput {run.goodput.goodput[i]:.2%}")
 
 
-@rule(
-    "sites_divide_ranks",
-    "chips, and data-parallel ranks or stages by the split, divide by sites",
-    "dse.physics.training.sites",
-    "derived",
-    phases=TRAINING,
-)
+@rule("sites_divide_ranks")
 def SITES(case: Case) -> Found:
     of = _of(case)
     if of.conditions is None or of.plans is None or of.conditions.sites == 1.0:
@@ -162,24 +109,13 @@ def SITES(case: Case) -> Found:
     sites, split, batch = of.conditions.sites, of.conditions.site_split, of.plans
     axis = "data_parallel" if split == "data" else "pipeline_parallel"
     ranks = getattr(batch.candidates, axis)
-    yield Part(
-        (batch.chips % sites > 0.0) | (ranks % sites > 0.0),
-        lambda i: (
-            f"{whole(batch.chips[i])} chips, {axis.replace('_', ' ')} {whole(ranks[i])}, "
-            f"{sites:g} sites"
-        ),
-    )
+    words = said(f"{{}} chips, {axis.replace('_', ' ')} {{}}, {sites:g} sites", batch.chips, ranks)
+    yield Part((batch.chips % sites > 0.0) | (ranks % sites > 0.0), words)
 
 
-@rule(
-    "chips_divide",
-    "chips divide by tensor x context x pipeline parallelism",
-    "a rank is one chip",
-    "derived",
-    phases=TRAINING,
-)
+@rule("chips_divide")
 def CHIPS(case: Case) -> Found:
     of = _of(case)
     if of.plans is not None and of.chips is not None:
         used = of.plans.chips
-        yield Part(used != of.chips, lambda i: f"{whole(used[i])} of {of.chips:,} chips")
+        yield Part(used != of.chips, said(f"{{}} of {of.chips:,} chips", used))

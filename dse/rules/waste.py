@@ -23,81 +23,26 @@ from dse.rules.divide import VOCABULARY_MULTIPLE
 from dse.rules.efficiency import best_tile
 from dse.rules.families import Family
 from dse.rules.formats import MX, mx_padding
-from dse.rules.kinds import Finding, Rule, whole
+from dse.rules.kinds import Finding, Rule, rule_of, whole
 from dse.schema.dtypes import CODE
 from dse.space.candidates import CandidateBatch, Floats
 
 SEEN = 5e-4  # shares below it are not worth a line
 
-ALIGNMENT = Rule(
-    "alignment",
-    "waste",
-    "widths on a rank are multiples of 16 bytes, better of 128; below lies a cliff, above nothing "
-    "more to gain",
-    "github:stas00/ml-engineering training/performance/README.md, 2026-08-22: width 10,922 in bf16 "
-    "on H100; where between 4 and 64 bytes the cliff lies is assumed",
-    "measured",
-)
+ALIGNMENT = rule_of("alignment")
 ALIGNMENT_IN_DECODE = replace(
     ALIGNMENT,
     name="alignment_in_decode",
     source="taken to lose as much as large products: no speed of few rows is published",
     known="assumed",
 )
-TILES = Rule(
-    "tiles_and_waves",
-    "waste",
-    "outputs of prefill and training products fill whole tiles, and tiles whole waves",
-    "NVIDIA, Matrix Multiplication Background; an upper bound: libraries have more tiles, and "
-    "split K",
-    "derived",
-)
-COLUMNS = Rule(
-    "column_padding",
-    "waste",
-    "widths on a rank are multiples of 64: kernels compute and read whole steps",
-    "the smallest tile that libraries run at full speed, and 128 bytes of bf16; that the memory "
-    "time of the padding is lost too is assumed",
-    "derived",
-)
-UNIT = Rule(
-    "matrix_unit",
-    "waste",
-    "widths are multiples of the matrix unit",
-    "documentation of the chip family",  # each names its own
-    "derived",
-)
-UNIT_ROWS = Rule(
-    "matrix_unit_rows",
-    "waste",
-    "a step has as many rows as the matrix unit has: weights of a tile are shifted in row by row",
-    "Jouppi et al. 2017 (TPU v1: 256 cycles to shift a tile of 256 x 256 in, the next while rows "
-    "of the one before run), so each product takes as long as that many rows at the peak; an upper "
-    "bound: no later unit is published",
-    "assumed",
-)
-KV_COPIES = Rule(
-    "kv_heads_copied",
-    "waste",
-    "where tensor parallelism exceeds the KV heads each is read and kept more than once",
-    "vLLM models/qwen2.py; latent attention keeps its latent whole on every rank",
-    "derived",
-)
-UNEVEN = Rule(
-    "uneven_stages",
-    "waste",
-    "the fullest pipeline stage sets the pace",
-    "layers of the fullest stage over the mean; Megatron-LM takes such stages where the first and "
-    "the last are given sizes of their own (arguments.py)",
-    "derived",
-)
-PADDING = Rule(
-    "vocabulary_padding",
-    "waste",
-    "the vocabulary is padded to a multiple of 64 on each rank",
-    "vLLM layers/vocab_parallel_embedding.py",
-    "derived",
-)
+TILES = rule_of("tiles_and_waves")
+COLUMNS = rule_of("column_padding")
+UNIT = rule_of("matrix_unit")
+UNIT_ROWS = rule_of("matrix_unit_rows")
+KV_COPIES = rule_of("kv_heads_copied")
+UNEVEN = rule_of("uneven_stages")
+PADDING = rule_of("vocabulary_padding")
 
 
 @record

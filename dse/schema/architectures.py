@@ -16,7 +16,7 @@ from dse.errors import InputError
 from dse.record import record
 from dse.schema.blocks import WORDS
 from dse.schema.families import FAMILIES
-from dse.schema.families.engine import MTP
+from dse.schema.families.engine import Prediction
 from dse.schema.families.quantization import formats
 from dse.schema.families.shape import Cannot, Config, Shape, merged
 from dse.schema.huggingface import classes_of, from_config
@@ -123,16 +123,17 @@ def config_of_family(name: str, model: Model, context: int | None = None) -> Con
     family has no keys for the shape, InputError where nothing has its formats."""
     family, shape = FAMILIES[name], Shape(model)
     sizes, modules = family.write(shape), model.prediction_layers
-    prediction = {(family.prediction or MTP).key: modules}
+    prediction = family.prediction or Prediction("num_nextn_predict_layers")
     return {
         "architectures": [family.class_name],
         "model_type": _model_type(name),
         "hidden_size": shape.hidden,
-        "num_hidden_layers": _written_layers(sizes, shape),
+        # Classes whose layers are listed count feed-forward layers as layers of their own.
+        "num_hidden_layers": len(sizes.get("layers_block_type", ())) or shape.layers,
         "vocab_size": model.vocab_size,
         "tie_word_embeddings": model.tied_embeddings,
         **({} if context is None else {"max_position_embeddings": context}),
-        **({} if modules is None else prediction),
+        **({} if modules is None else {prediction.key: modules}),
         **sizes,
         **formats(shape),
         **_NO_TOKENS,
@@ -164,17 +165,11 @@ def _candidates(
         else:
             found.append((config, FAMILIES[ARCHITECTURES[name]].beyond(shape)))
     kinds = " and ".join(dict.fromkeys(WORDS[block.kind] for block in shape.blocks))
-    reasons = [f"{_some(names)}: {reason}" for reason, names in why.items()]
+    reasons = [
+        f"{', '.join(names) if len(names) <= 3 else f'{len(names)} classes'}: {reason}"
+        for reason, names in why.items()
+    ]
     return found, reasons or [f"none has {kinds}"]
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names) if len(names) <= 3 else f"{len(names)} classes"
-
-
-def _written_layers(sizes: Config, shape: Shape) -> int:
-    """Classes whose layers are listed count feed-forward layers as layers of their own."""
-    return len(sizes.get("layers_block_type", ())) or shape.layers
 
 
 def _difference(model: Model, config: Config) -> str | None:
@@ -189,10 +184,8 @@ def _difference(model: Model, config: Config) -> str | None:
             return f"{name} would read {read!r}, not {own!r}"
     if again.unknown_keys:
         return f"keys that are not read: {', '.join(again.unknown_keys)}"
-    if _layers(again) != _layers(model):
-        return "its layers read back otherwise"
-    return None
-
-
-def _layers(model: Model) -> list[tuple[str, int, list[tuple[str, float]]]]:
-    return sorted((b.kind, b.count, sorted(b.sizes.items())) for b in merged(model))
+    read, own = (
+        sorted((b.kind, b.count, sorted(b.sizes.items())) for b in merged(either))
+        for either in (again, model)
+    )
+    return None if read == own else "its layers read back otherwise"

@@ -452,20 +452,20 @@ class _Reader:
                 hint = did_you_mean(other, self.seen)
                 self.wrong(name, f"a condition on {other!r}, no axis here{hint}", None, "when")
             elif self.seen.index(other) >= self.seen.index(name):
-                said = f"a condition on {other}, which comes later"
-                self.wrong(name, said, f"{other} above {name}", "when", other)
+                message = f"a condition on {other}, which comes later"
+                self.wrong(name, message, f"{other} above {name}", "when", other)
             elif controller is not None and controller.ratio_of is not None:
-                said = f"a condition on {other}, which is a ratio"
+                message = f"a condition on {other}, which is a ratio"
                 accepted = "a condition on an axis with listed values"
-                self.wrong(name, said, accepted, "when", other)
+                self.wrong(name, message, accepted, "when", other)
             elif controller is not None:
                 known, indices = controller.values, set[int]()
                 for value in wanted if isinstance(wanted, list) else [wanted]:
                     value = ALIASES.get(value, value) if isinstance(value, str) else value
                     same = {k for k, v in enumerate(known) if v == value and type(v) is type(value)}
                     if not same:
-                        said = f"{other} is never {_yaml(value)}"
-                        self.wrong(name, said, ", ".join(map(_yaml, known)), "when", other)
+                        message = f"{other} is never {_yaml(value)}"
+                        self.wrong(name, message, ", ".join(map(_yaml, known)), "when", other)
                     indices |= same
                 yield Condition(other, tuple(sorted(indices)))
 
@@ -609,8 +609,8 @@ def _read_pools(
     mistakes = beside.mistakes
     for pool in POOL_AXES:
         if not isinstance(pools.get(pool), Mapping):
-            said = "not a mapping of axes" if pool in pools else "one pool without the other"
-            mistakes.add(("deployment", pool), said, f"{pool}: with the axes of a worker")
+            message = "not a mapping of axes" if pool in pools else "one pool without the other"
+            mistakes.add(("deployment", pool), message, f"{pool}: with the axes of a worker")
             return {}
     if not own.keys() & {POOL_CHIPS, "chips"}:
         accepted = f"{POOL_CHIPS}: {AXES[POOL_CHIPS].meaning}; or chips, all of which they take"

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from dse.errors import InputError
-from dse.schema.loader import did_you_mean
+from dse.schema.loader import unknown
 from dse.schema.reader import (
     Date,
     Flag,
@@ -177,8 +176,4 @@ def find_backend(backends: Mapping[str, Backend], name: str) -> Backend:
     """By id. Raises InputError with the ids that exist."""
     if name in backends:
         return backends[name]
-    raise InputError(
-        f"unknown backend {name!r}{did_you_mean(name, backends)}",
-        field="backend",
-        accepted=", ".join(sorted(backends)),
-    )
+    raise unknown("unknown backend", name, sorted(backends), field="backend")

@@ -12,7 +12,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dse.schema.backend import Backend
-from dse.schema.reader import ByName, Date, Listed, Number, Refused, Schema, Text, Then, field
+from dse.schema.reader import (
+    REQUIRED,
+    ByName,
+    Date,
+    Listed,
+    Number,
+    Refused,
+    Schema,
+    Text,
+    Then,
+    field,
+)
 
 FILE = "serving/calibration.yaml"
 EVERY = "backend"  # before the name of a field of every backend
@@ -48,11 +59,11 @@ class Calibration(Schema):
     stock_wider: float = field(
         Number(1), default=1.0, meaning="power of the ends of a stock launch"
     )
-    title: str = field(Text(), default="", required=True)
-    kind: str = field(Text(), default="", required=True)
-    source: str = field(Text(), default="", required=True)
-    data_digest: str = field(Text(), default="", required=True)
-    date: str = field(Date(), default="", required=True)
+    title: str = field(Text(), default="", left_out=REQUIRED)
+    kind: str = field(Text(), default="", left_out=REQUIRED)
+    source: str = field(Text(), default="", left_out=REQUIRED)
+    data_digest: str = field(Text(), default="", left_out=REQUIRED)
+    date: str = field(Date(), default="", left_out=REQUIRED)
 
     def backend(self, backend: Backend) -> Backend:
         """The backend with the factors named "id.field", of what it is `calibrated_as`, and those

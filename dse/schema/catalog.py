@@ -30,7 +30,7 @@ from dse.schema.efficiency import Efficiency, load_efficiency
 from dse.schema.energy import FILE as ENERGY
 from dse.schema.energy import NONE as NO_ENERGY
 from dse.schema.energy import EnergyConstants
-from dse.schema.loader import Lazy, did_you_mean, load_yaml
+from dse.schema.loader import Lazy, did_you_mean, load_yaml, unknown
 from dse.schema.prices import (
     PriceTable,
     PurchaseRow,
@@ -219,11 +219,8 @@ class Catalog:
         """By id. Raises InputError with near spellings, that it was read in `field`."""
         if name in self.chips:
             return self.chips[name]
-        raise InputError(
-            f"unknown chip {name!r}{did_you_mean(name, self.chips)}",
-            field=field,
-            accepted="an id that `dse catalog chips list` prints, or the path of a chip file",
-        )
+        accepted = "an id that `dse catalog chips list` prints, or the path of a chip file"
+        raise unknown("unknown chip", name, self.chips, accepted, field=field)
 
     def fabric_laws(self, chip: Chip) -> Efficiency:
         """The laws of a chip with the collectives of its own fabric. On PCIe a chip that borrows

@@ -14,7 +14,14 @@ from typing import Any
 from dse import units
 from dse.errors import InputError
 from dse.record import record
-from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml
+from dse.schema.loader import (
+    ACCEPTED_CHIPS,
+    Document,
+    KeyPath,
+    did_you_mean,
+    load_yaml,
+    unknown,
+)
 from dse.schema.plausible import CHIP_WATTS, USD_PER_CHIP, near, unusual
 from dse.schema.reader import (
     OPTIONAL,
@@ -301,8 +308,8 @@ def read_costs(
     regions = {**base.regions, **found.pop("regions")}
     region, carbon = found.pop("region", None), found.pop("carbon", None)
     if region is not None and region not in regions:
-        said = f"unknown region {region!r}{did_you_mean(region, regions)}"
-        raise document.error((*at, "region"), said, ", ".join(regions))
+        message = f"unknown region {region!r}{did_you_mean(region, regions)}"
+        raise document.error((*at, "region"), message, ", ".join(regions))
     if own:
         _doubt(document, at, base, {**found, **({"carbon": carbon} if carbon else {})})
         for name in regions.keys() - base.regions.keys():
@@ -328,8 +335,8 @@ def _doubt(document: Document, at: KeyPath, base: Costs, found: Mapping[str, Cos
     for name, one in found.items():
         rule = {"carbon": CARBON, **CHIP_RULES, **RULES}.get(name)
         shipped = [base.inputs[name].value] if name in base.inputs else []
-        if rule and (said := rule.unusual(one.value, carbon if name == "carbon" else shipped)):
-            Place(Mistakes(document), (*at, name)).doubt(f"read {one.text!r}{said}")
+        if rule and (message := rule.unusual(one.value, carbon if name == "carbon" else shipped)):
+            Place(Mistakes(document), (*at, name)).doubt(f"read {one.text!r}{message}")
 
 
 def _sourced(own: bool) -> tuple[Field, ...]:
@@ -476,12 +483,8 @@ def check_chips(costs: Costs, chips: Iterable[str], file: str | None = None) -> 
     named += [("whole_machines", chip) for chip in sorted(costs.whole_machines)]
     for where, chip in named:
         if chip not in known:
-            raise InputError(
-                f"unknown chip {chip!r}{did_you_mean(chip, known)}",
-                file=file or (costs.files[-1] if costs.files else None),
-                field=where,
-                accepted="an id that `dse catalog chips list` prints",
-            )
+            place = file or (costs.files[-1] if costs.files else None)
+            raise unknown("unknown chip", chip, known, ACCEPTED_CHIPS, file=place, field=where)
 
 
 def _set(values: Mapping[str, float], rules: Mapping[str, Rule], source: str) -> dict[str, Cost]:
@@ -489,8 +492,7 @@ def _set(values: Mapping[str, float], rules: Mapping[str, Rule], source: str) ->
     new = {}
     for name, value in values.items():
         if name not in rules:
-            said = f"no cost {name!r}{did_you_mean(name, rules)}"
-            raise InputError(said, accepted=", ".join(rules))
+            raise unknown("no cost", name, rules)
         rule = rules[name]
         if not rule.allows(value):
             raise InputError(f"read {value!r}", field=name, accepted=rule.accepted)

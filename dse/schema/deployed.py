@@ -13,7 +13,6 @@ from dse.schema.workloads import SERVED
 
 class _Software(TypedDict, total=False):
     acceptance: float | None
-    draft_share: float | None
     prefix_hit_rate: float | None
     network_overlap: float | None
     max_running_requests: int | None

@@ -108,8 +108,8 @@ def derive(
             setting = read_setting(written, catalog)
             for target in _targets(setting.name):
                 if target in seen:
-                    said = f"{target} is set by {seen[target]} too"
-                    raise _refuse(written, said, "each figure once")
+                    message = f"{target} is set by {seen[target]} too"
+                    raise _refuse(written, message, "each figure once")
                 seen[target] = written
             _apply(work, setting)
             found.append(setting)

@@ -111,8 +111,8 @@ class Collective(Schema, kw_only=True):
         """With its lists by the number of chips."""
         n, latencies, fractions = len(self.chips), len(self.latency_s), len(self.bandwidth_fraction)
         if not n == latencies == fractions:
-            said = f"{n} chips, {latencies} latencies and {fractions} fractions"
-            raise Refused(said, "three lists of one length")
+            message = f"{n} chips, {latencies} latencies and {fractions} fractions"
+            raise Refused(message, "three lists of one length")
         ramp = (0.0,) * n if self.ramp is None else self.ramp
         if len(ramp) != n:
             raise Refused(f"{n} chips and {len(ramp)} ramps", "lists of one length")

@@ -84,10 +84,10 @@ class Value:
             return at.wrong(f"read {text!r}", "a whole number")
         if not self.least <= value <= self.most:
             ends = [units.format(end, self.dimension) for end in (self.least, self.most)]
-            said = " to ".join(ends) if self.least else f"at most {ends[1]}"
-            return at.wrong(f"read {text!r}", self.accepted or said)
-        if said := unusual(value, self.usual, lambda one: units.format(one, self.dimension)):
-            at.doubt(f"read {text!r}{said}")
+            message = " to ".join(ends) if self.least else f"at most {ends[1]}"
+            return at.wrong(f"read {text!r}", self.accepted or message)
+        if message := unusual(value, self.usual, lambda one: units.format(one, self.dimension)):
+            at.doubt(f"read {text!r}{message}")
         return value, text
 
 

@@ -13,58 +13,11 @@ from pathlib import Path
 
 from dse.errors import InputError
 from dse.files import full_path, read_bytes, text_of
-from dse.schema.families import CLASSES, FAMILIES, MODEL_TYPES, Family
+from dse.schema.families import CLASSES, FAMILIES, MODEL_TYPES, PASSED_OVER, Family
 from dse.schema.families.quantization import kv_dtype, weight_dtypes
 from dse.schema.families.reader import ConfigReader
 from dse.schema.model import Model, check
 from dse.schema.own_config import MODEL_TYPE, model_of
-
-# Known, and without weight in memory or time.
-# Files, tokens, training and activations.
-_ANY = """
-architectures model_type quantization_config torch_dtype dtype transformers_version auto_map
-_name_or_path name_or_path id2label label2id problem_type is_decoder is_encoder_decoder
-use_cache return_dict output_attentions output_hidden_states torchscript use_bfloat16 hidden_act
-hidden_activation initializer_range rms_norm_eps layer_norm_eps max_position_embeddings
-initial_context_length max_sequence_length model_max_length rope_theta rope_scaling
-rope_parameters rope_interleave rope_type partial_rotary_factor attention_dropout dropout
-hidden_dropout embd_pdrop resid_pdrop attn_pdrop bos_token_id eos_token_id pad_token_id
-unk_token_id sep_token_id decoder_start_token_id pretraining_tp tokenizer_class
-task_specific_params finetuning_task prefix gradient_checkpointing output_router_logits
-router_aux_loss_coef aux_loss_alpha seq_aux router_jitter_noise norm_topk_prob scoring_func
-topk_method topk_group n_group routed_scaling_factor ep_size swiglu_limit swiglu_alpha
-attn_implementation _attn_implementation use_mrope
-"""
-# Positions, norms and scales.
-_POSITIONS = """
-activation_function alibi apply_residual_connection_post_layernorm clip_qkv
-final_logit_softcapping attn_logit_softcapping query_pre_attn_scalar logit_scale
-layer_norm_epsilon layer_norm_bias lm_head_bias qk_layernorm use_qk_norm rope_local_base_freq
-rotary_emb_base rotary_pct rotary_dim use_parallel_residual parallel_attn
-original_max_position_embeddings norm_eps norm_epsilon normalization_type embedding_multiplier
-attention_multiplier residual_multiplier logits_scaling embedding_dropout hidden_size_divisor
-use_bidirectional_attention cache_implementation no_rope_layers attn_temperature_tuning
-floor_scale attn_scale mlp_hidden_act do_layer_norm_before word_embed_proj_dim layerdrop
-activation_dropout hidden_dropout_prob attention_probs_dropout_prob resid_dropout emb_dropout
-summary_type reorder_and_upcast_attn scale_attn_weights attention_value_scale
-add_swa_attention_sink_bias add_full_attention_sink_bias swa_rope_theta mla_use_nope
-alibi_bias_max attn_impl attn_type qk_ln softmax_scale norm_type rmsnorm postnorm
-no_rope_layer_interval max_seq_len seq_length n_ctx no_bias add_bias_linear
-multi_query_attention attention_type true_head_dim
-"""
-# Routing and the arithmetic of states.
-_ROUTING = """
-moe_renormalize moe_router_activation_func num_expert_group use_grouped_topk norm_expert_weight
-moe_jitter_eps moe_loss_weight score_function moe_router_enable_expert_bias use_routing_bias
-num_hash_layers compress_rope_theta hc_eps hc_mult hc_sinkhorn_iters expert_dtype
-mamba_ssm_dtype mamba_ssm_cache_dtype mamba_hidden_act mamba_proj_bias mamba_conv_bias
-use_mamba_kernels use_conv_bias use_bias expand chunk_size time_step_min time_step_max
-time_step_limit time_step_floor time_step_rank residual_in_fp32 rescale_prenorm_residual
-num_logits_to_keep block_size gate_lower_bound latent_moe_use_norm attn_res_block_size
-activation_situ_beta activation_situ_linear_beta mtp_use_dedicated_embeddings
-moe_shared_expert_overlap position_embedding_type mamba_chunk_size
-"""
-_IGNORED = frozenset((_ANY + _POSITIONS + _ROUTING).split())
 
 
 def load_config(path: str | Path) -> Model:
@@ -126,7 +79,9 @@ def from_config(config: Mapping[str, object], name: str, source: str) -> Model:
 def _unknown(key: str) -> bool:
     """Not one of the keys that move nothing; those of tokens and encoders end alike."""
     name = key.rsplit(".", 1)[-1]
-    return name not in _IGNORED and not name.endswith(("_token_id", "_token_index", "_token_ids"))
+    return name not in PASSED_OVER and not name.endswith(
+        ("_token_id", "_token_index", "_token_ids")
+    )
 
 
 def _text(
@@ -166,9 +121,7 @@ def _flat(config: Mapping[str, object], family: Family) -> dict[str, object]:
 def _named(config: Mapping[str, object]) -> str | None:
     """The class that the file names."""
     named = config.get("architectures")
-    if not named:
-        return None
-    return str(named[0] if isinstance(named, list) else named)
+    return str(named[0] if isinstance(named, list) else named) if named else None
 
 
 def classes_of(architecture: str) -> tuple[str, ...]:
@@ -189,15 +142,12 @@ def _family(config: Mapping[str, object], source: str) -> tuple[str, Family]:
         field, read = "model_type", model_type
     if name is None:
         message = f"{read!r} is not a supported architecture" if read else "missing"
-        raise InputError(message, file=source, field=field, accepted=_supported(str(read)))
+        near = difflib.get_close_matches(str(read), [*CLASSES, *FAMILIES], n=3, cutoff=0.75)
+        nearest = f"near: {', '.join(near)}; " if near else ""
+        families = ", ".join(sorted(FAMILIES))
+        accepted = f"{nearest}such as LlamaForCausalLM, of one of these families: {families}"
+        raise InputError(message, file=source, field=field, accepted=accepted)
     return name, FAMILIES[name]
-
-
-def _supported(read: str) -> str:
-    near = difflib.get_close_matches(read, [*CLASSES, *FAMILIES], n=3, cutoff=0.75)
-    nearest = f"near: {', '.join(near)}; " if near else ""
-    families = ", ".join(sorted(FAMILIES))
-    return f"{nearest}such as LlamaForCausalLM, of one of these families: {families}"
 
 
 def _read(path: Path) -> dict[str, object]:

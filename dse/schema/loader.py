@@ -16,6 +16,7 @@ from dse.record import record
 from dse.schema.compiled import compiled
 
 KeyPath = tuple[str | int, ...]
+ACCEPTED_CHIPS = "an id that `dse catalog chips list` prints"
 T = TypeVar("T")
 
 
@@ -40,9 +41,10 @@ class Document:
         """What stands at a key path; None where nothing does."""
         found: Any = self.data
         for part in path:
-            there = isinstance(found, list | tuple) and isinstance(part, int) and part < len(found)
-            mapped = isinstance(found, Mapping) and part in found
-            found = found[part] if there or mapped else None
+            try:
+                found = found[part]
+            except (LookupError, TypeError):
+                return None
         return found
 
     def error(self, path: KeyPath, message: str, accepted: str | None = None) -> InputError:
@@ -66,6 +68,24 @@ def nearest(name: object, known: Iterable[str]) -> list[str]:
     import difflib  # noqa: PLC0415 - for mistakes alone
 
     return difflib.get_close_matches(str(name), list(known), n=1)
+
+
+def unknown(
+    what: str, name: object, known: Iterable[str], accepted: str = "", **place: Any
+) -> InputError:
+    """The error of a name that is not among those that are known, with the nearest of them."""
+    known = list(known)
+    message = f"{what} {name!r}{did_you_mean(name, known)}"
+    return InputError(message, accepted=accepted or ", ".join(known), **place)
+
+
+def named_file(text: str, what: str, shipped: Mapping[str, Path]) -> Path:
+    """A shipped name or the path of a file of what is read. Raises InputError with near names."""
+    if text in shipped or Path(text).is_file():
+        return shipped.get(text) or Path(text)
+    accepted = f"{', '.join(shipped)}, or the path of a {what} file"
+    message = f"no {what} of the name {text!r}, and no such file"
+    raise InputError(f"{message}{did_you_mean(text, shipped)}", field=what, accepted=accepted)
 
 
 class _Lines(Mapping[KeyPath, int]):
@@ -113,8 +133,8 @@ def csv_rows(path: Path) -> Iterator[list[str]]:
     try:
         yield from csv.reader(io.StringIO(text, newline=""), strict=True)
     except csv.Error as error:
-        said = f"cannot be read: {error}"
-        raise InputError(said, file=str(path), accepted="a CSV file") from None
+        message = f"cannot be read: {error}"
+        raise InputError(message, file=str(path), accepted="a CSV file") from None
 
 
 class Lazy(Mapping[str, T]):

@@ -91,8 +91,8 @@ class LossRuns:
 
     @classmethod
     def of(cls, file: str, runs: Sequence[LossRun]) -> LossRuns:
-        said = [[_config(run.model), run.training_tokens, run.loss] for run in runs]
-        text = json.dumps(said, sort_keys=True)
+        message = [[_config(run.model), run.training_tokens, run.loss] for run in runs]
+        text = json.dumps(message, sort_keys=True)
         return cls(file, tuple(runs), hashlib.sha256(text.encode()).hexdigest())
 
     def as_json(self) -> list[dict[str, Any]]:
@@ -174,10 +174,10 @@ def _run(row: Mapping[str, Any], line: int, file: str) -> LossRun:
         errors = []
         for one in each(error):
             inside = one.file is not None and Path(one.file) != Path(file)
-            said = f"{one.file}: {one.field}: " if inside and one.field else ""
+            message = f"{one.file}: {one.field}: " if inside and one.field else ""
             field = "model" if row["model"] else one.field
             place = {"file": file, "line": line, "field": field, "accepted": one.accepted}
-            errors.append(InputError(f"{said}{one.message}", **place))
+            errors.append(InputError(f"{message}{one.message}", **place))
         raise together(errors) from None
     return LossRun(row["name"] or f"line {line}", model, row["training_tokens"], row["loss"])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from dse import units
@@ -116,32 +116,36 @@ def check(model: Model) -> None:
             raise refuse("blocks.kind", f"{block.kind!r}", ", ".join(BLOCK_SIZES))
         required, named = set(BLOCK_SIZES[block.kind]), set(block.sizes)
         if not required <= named <= set(sizes_of(block.kind)):
-            wrong = sorted((required - named) | (named - set(sizes_of(block.kind))))
-            raise refuse(
-                "blocks", f"{block.kind}: {', '.join(wrong)}", ", ".join(sizes_of(block.kind))
-            )
+            wrong = ", ".join(sorted((required - named) | (named - set(sizes_of(block.kind)))))
+            raise refuse("blocks", f"{block.kind}: {wrong}", ", ".join(sizes_of(block.kind)))
         check_size("num_hidden_layers", block.count, 0, LARGEST_LAYERS)
         may_be_zero = (named - required) | MAY_BE_ZERO.get(block.kind, frozenset())
         for name, value in block.sizes.items():
             check_size(_FIELD.get(name, name), value, 0 if name in may_be_zero else 1)
         sizes = block.sizes
         if block.kind == "gqa" and sizes["heads"] % sizes["kv_heads"]:
-            raise refuse(
-                _FIELD["kv_heads"],
-                f"{sizes['kv_heads']:.0f} does not divide num_attention_heads, "
-                f"which is {sizes['heads']:.0f}",
-            )
-        if block.kind == "moe" and sizes["experts_per_token"] > sizes["experts"]:
-            raise refuse(
-                _FIELD["experts_per_token"],
-                f"{sizes['experts_per_token']:.0f} is more than the {sizes['experts']:.0f} experts",
-            )
+            heads, kv_heads = sizes["heads"], sizes["kv_heads"]
+            said = f"{kv_heads:.0f} does not divide num_attention_heads, which is {heads:.0f}"
+            raise refuse(_FIELD["kv_heads"], said)
+        if block.kind == "moe" and (chosen := sizes["experts_per_token"]) > sizes["experts"]:
+            said = f"{chosen:.0f} is more than the {sizes['experts']:.0f} experts"
+            raise refuse(_FIELD["experts_per_token"], said)
         if sizes.get("matrices", 2) not in (2, 3):
             raise refuse("matrices", f"{sizes['matrices']:.0f}", "3 (gated) or 2 (plain)")
         for name in _SWITCHES:
             if sizes.get(name, 0) not in (0, 1):
                 raise refuse(name, f"{sizes[name]:.0f}", "0 or 1")
-    _check_layers(model, refuse)
+    # A layer mixes tokens and then has a feed-forward; only models with Mamba layers have layers of
+    # one of the two alone.
+    mixing = model.num_hidden_layers
+    feed_forward = sum(block.count for block in model.blocks if block.kind in FEED_FORWARD)
+    hybrid = any(block.kind == "mamba" for block in model.blocks)
+    if mixing < 1 or (feed_forward < 1 if hybrid else feed_forward != mixing):
+        raise refuse(
+            "num_hidden_layers",
+            f"{mixing} attention layers, {feed_forward} feed-forward layers",
+            "one or more, and as many of each",
+        )
     if set(model.weight_dtypes) != set(WEIGHT_PARTS):
         raise refuse("weight_dtypes", f"{sorted(model.weight_dtypes)}", ", ".join(WEIGHT_PARTS))
     for part, dtype in model.weight_dtypes.items():
@@ -181,20 +185,6 @@ def _doubt(model: Model) -> None:
     for said in dict.fromkeys(found):
         text = f"{model.source}: {said}; no published model is near, two columns may be swapped"
         warnings.warn(text, Doubt, stacklevel=3)
-
-
-def _check_layers(model: Model, refuse: Callable[[str, str, str | None], InputError]) -> None:
-    """A layer mixes tokens and then has a feed-forward; only models with Mamba layers have layers
-    of one of the two alone."""
-    mixing = model.num_hidden_layers
-    feed_forward = sum(block.count for block in model.blocks if block.kind in FEED_FORWARD)
-    hybrid = any(block.kind == "mamba" for block in model.blocks)
-    if mixing < 1 or (feed_forward < 1 if hybrid else feed_forward != mixing):
-        raise refuse(
-            "num_hidden_layers",
-            f"{mixing} attention layers, {feed_forward} feed-forward layers",
-            "one or more, and as many of each",
-        )
 
 
 def trained_on(model: Model, text: str) -> Model:

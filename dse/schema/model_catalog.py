@@ -41,20 +41,14 @@ class Published:
     note: str | None
 
 
-@record
-class _Entry:
-    model: Model
-    published: Published
-
-
 def load_models(path: Path | None = None) -> dict[str, Model]:
     """Every model of the catalog by id, in the order of the file."""
-    return {id_: entry.model for id_, entry in _entries(path or _shipped()).items()}
+    return {id_: model for id_, (model, _) in _entries(path or _shipped()).items()}
 
 
 def load_published() -> dict[str, Published]:
     """Published counts by id, to compare with."""
-    return {id_: entry.published for id_, entry in _entries(_shipped()).items()}
+    return {id_: published for id_, (_, published) in _entries(_shipped()).items()}
 
 
 def resolve_model(text: str) -> Model:
@@ -65,7 +59,7 @@ def resolve_model(text: str) -> Model:
     names = _names(_shipped())
     name = text.strip().lower()
     if name in names:
-        return _entries(_shipped())[names[name]].model
+        return _entries(_shipped())[names[name]][0]
     if os.path.exists(text):
         from dse.schema.huggingface import load_config
 
@@ -108,14 +102,14 @@ def _shipped() -> Path:
 
 
 @cache
-def _entries(path: Path) -> Mapping[str, _Entry]:
+def _entries(path: Path) -> Mapping[str, tuple[Model, Published]]:
     """What each line says, read when it is asked for."""
     drafts, rows = published_drafts(path.with_name("drafts.csv")), _rows(path)
 
-    def entry(id_: str) -> _Entry:
-        found = _Row(rows[id_], path).entry()
+    def entry(id_: str) -> tuple[Model, Published]:
+        model, published = _Row(rows[id_], path).entry()
         gains, by = drafts.get(id_, (None, ""))
-        return replace(found, model=replace(found.model, drafts=gains, drafted_by=by))
+        return replace(model, drafts=gains, drafted_by=by), published
 
     return Lazy(rows, entry)
 
@@ -197,7 +191,7 @@ class _Row:
         check(model)
         return model
 
-    def entry(self) -> _Entry:
+    def entry(self) -> tuple[Model, Published]:
         total = self.billions("total_parameters_b")
         if total is None:
             raise self._refuse("total_parameters_b", "billions")
@@ -212,7 +206,7 @@ class _Row:
             training_tokens_source=self.text("tokens_source"),
             note=self.text("note"),
         )
-        return _Entry(model, published)
+        return model, published
 
     def _blocks(self) -> list[BlockSpec]:
         """The cell `blocks`, where there is one: `kind*count size=n size=n; ...` says all layers of
@@ -235,19 +229,10 @@ class _Row:
         return BlockSpec(kind, int(count), {name: int(value) for name, value in sizes.items()})
 
     def _attention(self) -> list[BlockSpec]:
-        layers = self.integer("num_hidden_layers")
-        heads = self.integer("num_attention_heads")
+        layers, heads = self.integer("num_hidden_layers"), self.integer("num_attention_heads")
         if self.integer("kv_lora_rank"):
-            names = (
-                "q_lora_rank",
-                "kv_lora_rank",
-                "qk_nope_head_dim",
-                "qk_rope_head_dim",
-                "v_head_dim",
-            )
-            return [
-                BlockSpec("mla", layers, {"heads": heads} | {n: self.integer(n) for n in names})
-            ]
+            sizes = {name: self.integer(name) for name in BLOCK_SIZES["mla"] if name != "heads"}
+            return [BlockSpec("mla", layers, {"heads": heads, **sizes})]
         sliding = self.integer("sliding_layers")
         sizes = {
             "heads": heads,
@@ -260,16 +245,12 @@ class _Row:
         return [BlockSpec("gqa", n, {**sizes, "window": window}) for n, window in windows if n]
 
     def _feed_forward(self) -> list[BlockSpec]:
-        matrices = self.integer("mlp_matrices")
-        dense = self.integer("num_dense_layers")
-        sparse = self.integer("num_hidden_layers") - dense
+        dense, matrices = self.integer("num_dense_layers"), self.integer("mlp_matrices")
         blocks = []
         if dense:
-            width = self.integer("intermediate_size")
-            blocks.append(
-                BlockSpec("mlp", dense, {"intermediate_size": width, "matrices": matrices})
-            )
-        if sparse:
+            sizes = {"intermediate_size": self.integer("intermediate_size"), "matrices": matrices}
+            blocks.append(BlockSpec("mlp", dense, sizes))
+        if sparse := self.integer("num_hidden_layers") - dense:
             sizes = {
                 "experts": self.integer("num_experts"),
                 "experts_per_token": self.integer("num_experts_per_tok"),

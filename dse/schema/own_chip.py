@@ -101,16 +101,16 @@ class OwnPrices:
             bare = not isinstance(written[basis], Mapping)
             line = document.line((*at.path, basis, *([] if bare else ["value"]))) or 0
             if price is not None:
-                said = "" if bare else f"{price.kind}: {price.note}"
+                message = "" if bare else f"{price.kind}: {price.note}"
                 rows.append(
                     PriceRow(
                         chip=document.data.get("id", ""),
                         basis=basis,
                         usd_per_chip_hour=price.value,
-                        provider=OWN_SOURCE if bare else said,
+                        provider=OWN_SOURCE if bare else message,
                         date=price.date,
                         source=document.file if bare else price.source,
-                        note=said,
+                        note=message,
                         line=line,
                     )
                 )
@@ -285,6 +285,10 @@ class OwnChip:
     system: System | None
     document: Document
 
+    @property
+    def prices(self) -> tuple[PriceRow, ...]:
+        return self.chip.prices
+
 
 class _FullForm(Chip, kw_only=True):
     """A chip file whose `system` is an id, or the content of a file of `hardware/systems/`, which
@@ -308,8 +312,8 @@ class _FullForm(Chip, kw_only=True):
         if self.origin is None:
             return chip
         parent, changes = self.origin["chip"], self.origin["changes"]
-        said = f"hypothetical, {parent} with {'; '.join(changes)}"
-        made = {"derived_from": parent, "changes": changes, "assumed": (said, *chip.assumed)}
+        message = f"hypothetical, {parent} with {'; '.join(changes)}"
+        made = {"derived_from": parent, "changes": changes, "assumed": (message, *chip.assumed)}
         return replace(chip, **made)
 
 

@@ -18,6 +18,21 @@ MODEL_TYPE = "dse"
 PREDICTION = "num_nextn_predict_layers"
 TRAINED = "trained_in"
 DRAFTS = "tokens_per_step"  # by how many were drafted, as published
+# The usual names of the main sizes of a kind of block.
+_FLAT = {
+    "gqa": {
+        "num_attention_heads": "heads",
+        "num_key_value_heads": "kv_heads",
+        "head_dim": "head_dim",
+    },
+    "mla": {"num_attention_heads": "heads", "kv_lora_rank": "kv_lora_rank"},
+    "mlp": {"intermediate_size": "intermediate_size"},
+    "moe": {
+        "num_experts": "experts",
+        "num_experts_per_tok": "experts_per_token",
+        "moe_intermediate_size": "expert_intermediate_size",
+    },
+}
 
 
 def config_of(model: Model) -> dict[str, Any]:
@@ -46,12 +61,10 @@ def config_of(model: Model) -> dict[str, Any]:
 def model_of(config: Mapping[str, Any], source: str) -> Model:
     """Reads a configuration object back. Raises InputError naming a key that is missing or bad."""
     try:
-        for block in config["blocks"]:
-            if block["kind"] not in BLOCK_SIZES:
+        for kind in [block["kind"] for block in config["blocks"]]:
+            if kind not in BLOCK_SIZES:
                 kinds = ", ".join(BLOCK_SIZES)
-                raise InputError(
-                    f"{block['kind']!r}", file=source, field="blocks.kind", accepted=kinds
-                )
+                raise InputError(f"{kind!r}", file=source, field="blocks.kind", accepted=kinds)
         blocks = tuple(
             BlockSpec(
                 block["kind"],
@@ -101,22 +114,11 @@ def model_of(config: Mapping[str, Any], source: str) -> Model:
 
 def _flat(model: Model) -> dict[str, Any]:
     """Main sizes under their usual names."""
-    flat: dict[str, Any] = {"num_hidden_layers": model.num_hidden_layers}
+    flat: dict[str, float] = {"num_hidden_layers": model.num_hidden_layers}
     for block in model.blocks:
-        sizes = block.sizes
-        if block.kind in ("gqa", "mla"):
-            flat["num_attention_heads"] = sizes["heads"]
-        if block.kind == "gqa":
-            flat["num_key_value_heads"] = sizes["kv_heads"]
-            flat["head_dim"] = sizes["head_dim"]
-        elif block.kind == "mla":
-            flat["kv_lora_rank"] = sizes["kv_lora_rank"]
-        elif block.kind == "mlp":
-            flat["intermediate_size"] = sizes["intermediate_size"]
-        elif block.kind == "moe":
-            flat["num_experts"] = sizes["experts"]
-            flat["num_experts_per_tok"] = sizes["experts_per_token"]
-            flat["moe_intermediate_size"] = sizes["expert_intermediate_size"]
-            width = sizes["expert_intermediate_size"]
-            flat["num_shared_experts"] = sizes["shared_intermediate_size"] / width
+        names = _FLAT.get(block.kind, {})
+        flat |= {key: block.sizes[size] for key, size in names.items()}
+        if block.kind == "moe":
+            width = block.sizes["expert_intermediate_size"]
+            flat["num_shared_experts"] = block.sizes["shared_intermediate_size"] / width
     return {key: int(value) if float(value).is_integer() else value for key, value in flat.items()}

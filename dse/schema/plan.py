@@ -191,9 +191,8 @@ class DemandClass(Schema, kw_only=True):
     def check(self) -> DemandClass:
         """With its models, and the traffic where no trace says it."""
         stated, details = self.stated, dict(self.details)
-        drafted = {"acceptance", "draft_share"} & {*details}
-        if drafted and not self.draft_tokens:
-            raise Refused("without draft_tokens", "draft_tokens: [0, 3], too", min(drafted))
+        if "acceptance" in details and not self.draft_tokens:
+            raise Refused("without draft_tokens", "draft_tokens: [0, 3], too", "acceptance")
         model, models = (self.named.get(name) for name in ("model", "models"))
         if bool(models) == bool(model):
             raise Refused("names no model, or both", "`model: ID` or `models: [ID, ...]`")
@@ -497,9 +496,9 @@ class Plan(Schema, kw_only=True):
         def among(names: Sequence[str], *path: str | int) -> None:
             for i, name in enumerate(names):
                 if name not in chips:
-                    said = f"{name!r} is not among `chips`{did_you_mean(name, chips)}"
+                    message = f"{name!r} is not among `chips`{did_you_mean(name, chips)}"
                     place = path if path[-1] == "chip" else (*path, i)
-                    raise Refused(said, ", ".join(chips), *place)
+                    raise Refused(message, ", ".join(chips), *place)
 
         for k, row in enumerate(self.stock):
             among([row.chip], "stock", k, "chip")
@@ -518,5 +517,5 @@ class Plan(Schema, kw_only=True):
         for k, row in enumerate(self.chips):
             for i, name in enumerate(row.classes):
                 if name not in classes:
-                    said = f"unknown class {name!r}{did_you_mean(name, classes)}"
-                    raise Refused(said, ", ".join(classes), "chips", k, "classes", i)
+                    message = f"unknown class {name!r}{did_you_mean(name, classes)}"
+                    raise Refused(message, ", ".join(classes), "chips", k, "classes", i)

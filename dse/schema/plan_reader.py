@@ -120,8 +120,8 @@ class _Resolved:
         backend = CURRENT_BACKEND if one.backend == "current" else one.backend
         if backend not in self.catalog.backends:
             known = self.catalog.backends
-            said = f"unknown backend {backend!r}{did_you_mean(backend, known)}"
-            raise self._wrong(("backend",), said, ", ".join(known))
+            message = f"unknown backend {backend!r}{did_you_mean(backend, known)}"
+            raise self._wrong(("backend",), message, ", ".join(known))
         owned = {row.chip for row in one.stock} | {row.chip for row in one.chips if row.buy}
         rents = any(row.rent or row.chip not in owned for row in one.chips)
         if rents or one.price_basis not in COMPUTED:
@@ -155,11 +155,11 @@ class _Resolved:
         if costs.value("utilisation") == 1.0:
             return costs
         if "utilisation" in (written or {}):
-            said, accepted = (
+            message, accepted = (
                 "a fleet counts what is idle itself",
                 "`peak_over_average` and `spares`",
             )
-            raise self._wrong(("costs", "utilisation"), said, accepted)
+            raise self._wrong(("costs", "utilisation"), message, accepted)
         self.assumed.append("`utilisation` of the costs is not used: the fleet counts what is idle")
         return costs.changed({"utilisation": 1.0})
 
@@ -167,14 +167,14 @@ class _Resolved:
         """Refuses a basis that is none of rents."""
         bases = self.catalog.prices.bases()
         if basis in COMPUTED:
-            said = (
+            message = (
                 f"{basis} is no price of a rent: what is owned is `buy:` or `stock:` of the plan, "
                 "at the costs of owned_tco"
             )
-            raise self._wrong(path, said, ", ".join(bases))
+            raise self._wrong(path, message, ", ".join(bases))
         if basis not in bases:
-            said = f"unknown price basis {basis!r}{did_you_mean(basis, bases)}"
-            raise self._wrong(path, said, ", ".join(bases))
+            message = f"unknown price basis {basis!r}{did_you_mean(basis, bases)}"
+            raise self._wrong(path, message, ", ".join(bases))
 
     def _class(self, at: KeyPath, row: DemandClass) -> DemandClass:
         for name in row.models:
@@ -201,8 +201,8 @@ class _Resolved:
         for name in row.models:
             model = resolve_model(name)
             if any(row.draft_tokens) and "acceptance" not in row.details and not model.drafts:
-                said = f"no figure for {name}: what share of drafted tokens is accepted"
-                raise self._wrong((*at, "draft_tokens"), said, "acceptance, too")
+                message = f"no figure for {name}: what share of drafted tokens is accepted"
+                raise self._wrong((*at, "draft_tokens"), message, "acceptance, too")
             if copies and not model.experts:
                 path = (*at, "redundant_experts")
                 raise self._wrong(path, f"{name} has no experts", "no such line")
@@ -237,13 +237,13 @@ class _Resolved:
             raise self._wrong((*at, "chip"), error.message, error.accepted or "a chip") from None
         server = row.server or server_of(self.catalog, row.chip)
         if not row.server and server > LARGEST_DOMAIN:
-            said = f"{row.chip} stands in a domain of {server} chips, which is not bought whole"
-            raise self._wrong(at, said, "`server: N`, the fewest chips that are had at once")
+            message = f"{row.chip} stands in a domain of {server} chips, which is not bought whole"
+            raise self._wrong(at, message, "`server: N`, the fewest chips that are had at once")
         mine = next((one for one in self.written.stock if one.chip == row.chip), None)
         stock, sale = (0, None) if mine is None else (mine.chips, mine.sale)
         if stock % server:
-            said = f"{stock} chips are no whole servers of {server}"
-            raise self._wrong(("stock",), said, f"{server} x n")
+            message = f"{stock} chips are no whole servers of {server}"
+            raise self._wrong(("stock",), message, f"{server} x n")
         if (lack := lacks_power(self.catalog, row.chip, self.costs)) is not None:
             raise self._wrong(at, lack, f"`costs: {{chips: {{{row.chip}: {{power: 1.2 kW}}}}}}`")
         power, server_w, watts = power_at_meter(self.catalog, row.chip, self.costs)
@@ -334,11 +334,11 @@ class _Resolved:
             return [offer]
         after, fee = one.back.after_quarters, one.back.fee_quarters
         if one.chips_per_quarter < math.inf:
-            said, accepted = "beside chips_per_quarter, which counts each alone", "one of the two"
-            raise self._wrong((*at, "break"), said, accepted)
+            message = "beside chips_per_quarter, which counts each alone"
+            raise self._wrong((*at, "break"), message, "one of the two")
         if after >= term:
-            said = f"read {after}: the term is {term} quarters"
-            raise self._wrong((*at, "break", "after_quarters"), said, "fewer than the term")
+            message = f"read {after}: the term is {term} quarters"
+            raise self._wrong((*at, "break", "after_quarters"), message, "fewer than the term")
         return [
             offer,
             *(
@@ -376,9 +376,9 @@ class _Resolved:
         """What rents and purchases say alike."""
         lead, quarters = one.lead_quarters, self.written.quarters
         if lead >= quarters:
-            said = f"read {lead}: nothing arrives within the {quarters} quarters"
+            message = f"read {lead}: nothing arrives within the {quarters} quarters"
             accepted = f"at most {quarters - 1}, or more `quarters`"
-            raise self._wrong((*at, "lead_quarters"), said, accepted)
+            raise self._wrong((*at, "lead_quarters"), message, accepted)
         return {line.to: getattr(one, line.to) for line in Ordered.table.fields}
 
     def _smallest_server(self, plan: Plan) -> None:

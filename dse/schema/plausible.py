@@ -61,8 +61,8 @@ def doubts(figures: Iterable[Figure], memory_kind: str = "") -> tuple[str, ...]:
         def show(value: float, unit: str = figure.unit) -> str:
             return units.format(value, unit)
 
-        said = f"{figure.name}: {figure.text} {FAR} ({show(least)} to {show(most)})"
-        found.append(f"{said}{probably(figure.value, least, most, show)}")
+        message = f"{figure.name}: {figure.text} {FAR} ({show(least)} to {show(most)})"
+        found.append(f"{message}{probably(figure.value, least, most, show)}")
     return tuple(found)
 
 
@@ -79,8 +79,8 @@ def unusual(
     `step`s away; nothing of others."""
     if value <= 0.0 or usual[0] <= value <= usual[1]:
         return ""
-    said = f": {FAR_OFF} ({show(usual[0])} to {show(usual[1])})"
-    return f"{said}{probably(value, *usual, show, step)}"
+    message = f": {FAR_OFF} ({show(usual[0])} to {show(usual[1])})"
+    return f"{message}{probably(value, *usual, show, step)}"
 
 
 def probably(

@@ -14,7 +14,7 @@ from dse.data import hardware_dir, is_shipped
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.dates import DATES, days, last_year, today
-from dse.schema.loader import csv_rows, did_you_mean, nearest
+from dse.schema.loader import ACCEPTED_CHIPS, csv_rows, did_you_mean, nearest, unknown
 from dse.schema.plausible import USD_PER_CHIP, USD_PER_HOUR
 from dse.schema.reader import (
     Date,
@@ -290,8 +290,8 @@ def _rows(path: Path, kind: type[RowT]) -> tuple[RowT, ...]:
     file, reader, names = str(path), csv_rows(path), kind.table.names
     header = next(reader, [])
     if tuple(header) != names:
-        said = f"read the columns {', '.join(header)}" if header else "empty"
-        raise InputError(said, file=file, line=1, accepted=",".join(names))
+        message = f"read the columns {', '.join(header)}" if header else "empty"
+        raise InputError(message, file=file, line=1, accepted=",".join(names))
     rows, errors = csv_table(Table(*kind.table.fields), reader, header, file)
     if errors:
         raise together(errors)
@@ -345,12 +345,7 @@ def with_own_prices(
 
 def _checked(row: PriceRow, file: str, chips: tuple[str, ...]) -> PriceRow:
     if row.chip not in chips:
-        raise InputError(
-            f"unknown chip {row.chip!r}{did_you_mean(row.chip, chips)}",
-            file=file,
-            line=row.line,
-            field="chip",
-            accepted="an id that `dse catalog chips list` prints",
-        )
+        place = {"file": file, "line": row.line, "field": "chip"}
+        raise unknown("unknown chip", row.chip, chips, ACCEPTED_CHIPS, **place)
     note = f"{OWN} of {Path(file).name}" + (f": {row.note}" if row.note else "")
     return replace(row, note=note)

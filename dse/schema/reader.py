@@ -126,6 +126,7 @@ class Kind(Protocol):
 
 REQUIRED: Any = object()
 OPTIONAL: Any = object()  # no value where the field is left out
+ALIKE: Any = object()
 
 
 @record
@@ -142,7 +143,6 @@ class Field:
     meaning: str = ""
     example: str = ""
     gathered: bool = False
-    required: bool = False
     null: bool = False
 
 
@@ -205,16 +205,25 @@ def field(
     kind: Kind,
     *,
     default: Any = REQUIRED,
-    required: bool = False,
+    left_out: Any = ALIKE,
     null: bool = False,
     written: str = "",
     meaning: str = "",
     example: str = "",
 ) -> Any:
-    """A field of a `Schema`; `written` is its name in the file, where that is not its own. A file
-    must have one that is `required`, whatever its default in a program; one that is `null` may be
-    null in it, as one whose default is None, and then has its default."""
-    return Field(written, kind, default, "", meaning, example, required=required, null=null)
+    """A field of a `Schema`; `written` is its name in the file, where that is not its own. The
+    `default` is that of a program and of a file; a file that leaves it out has `left_out`, where
+    that is given. One that is `null` may be null, as one whose default is None."""
+    in_file = default if left_out is ALIKE else left_out
+    return Given(Field(written, kind, in_file, "", meaning, example, null=null), default)
+
+
+@record
+class Given:
+    """What `field` says of an attribute."""
+
+    field: Field
+    default: Any
 
 
 @record
@@ -248,16 +257,15 @@ class Schema:
             if isinstance(given, Gathered):
                 fields |= {one.name: replace(one, to=name, gathered=True) for one in given.fields}
                 setattr(cls, name, made_anew(default_factory=partial(dict, given.default)))
-            elif isinstance(given, Field):
-                written = given.name or name
-                default = REQUIRED if given.required else given.default
-                fields[written] = replace(given, name=written, to=name, default=default)
-                if given.default is REQUIRED:
+            elif isinstance(given, Given):
+                written, default = given.field.name or name, given.default
+                fields[written] = replace(given.field, name=written, to=name)
+                if default is REQUIRED:
                     delattr(cls, name)
-                elif isinstance(given.default, dict):
+                elif isinstance(default, dict):
                     setattr(cls, name, made_anew(default_factory=dict))
                 else:
-                    setattr(cls, name, None if given.default is OPTIONAL else given.default)
+                    setattr(cls, name, None if default is OPTIONAL else default)
         record(cls)
         cls.table = Table(*fields.values(), make=cls._made, says=cls.says, elsewhere=cls.elsewhere)
 
@@ -442,8 +450,8 @@ class Number:
 
     def doubt(self, value: float, written: Any, at: Place) -> None:
         """Says where a value is unusual."""
-        if said := unusual(value, self.usual, "{:g}".format):
-            at.doubt(f"read {brief(written)}{said}")
+        if message := unusual(value, self.usual, "{:g}".format):
+            at.doubt(f"read {brief(written)}{message}")
 
     def allows(self, value: float) -> bool:
         return (
@@ -463,8 +471,8 @@ class Number:
             ("less than", self.below),
             ("less than or equal to", self.most),
         )
-        said = [f"{how} {bound:,g}" for how, bound in bounds if bound is not None]
-        return " ".join([self.noun, *([" and ".join(said)] if said else [])])
+        message = [f"{how} {bound:,g}" for how, bound in bounds if bound is not None]
+        return " ".join([self.noun, *([" and ".join(message)] if message else [])])
 
     @property
     def noun(self) -> str:
@@ -535,8 +543,8 @@ class Quantity:
             return None
         if self.accepted and not (value > 0.0 and self.least <= value <= self.most):
             return at.refuse(text, self.accepted)
-        if said := unusual(value, self.usual, lambda one: units.format(one, self.dimension)):
-            at.doubt(f"read {text!r}{said}")
+        if message := unusual(value, self.usual, lambda one: units.format(one, self.dimension)):
+            at.doubt(f"read {text!r}{message}")
         return value
 
 

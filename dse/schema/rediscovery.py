@@ -10,7 +10,7 @@ from dse.errors import InputError
 from dse.record import record
 from dse.schema.axes import AXES
 from dse.schema.catalog import Catalog
-from dse.schema.loader import did_you_mean, load_yaml
+from dse.schema.loader import did_you_mean, load_yaml, named_file
 from dse.schema.model import Model
 from dse.schema.model_catalog import resolve_model
 from dse.schema.reader import (
@@ -89,16 +89,7 @@ def shipped_cases() -> dict[str, Path]:
 
 def resolve_case(text: str) -> Path:
     """A shipped name or the path of a case file. Raises InputError with near spellings."""
-    shipped = shipped_cases()
-    if text in shipped:
-        return shipped[text]
-    if Path(text).is_file():
-        return Path(text)
-    raise InputError(
-        f"no case of the name {text!r}, and no such file{did_you_mean(text, shipped)}",
-        field="case",
-        accepted=f"{', '.join(shipped)}, or the path of a case file",
-    )
+    return named_file(text, "case", shipped_cases())
 
 
 def load_case(path: Path | str, law: str | None = None, catalog: Catalog | None = None) -> Case:
@@ -109,8 +100,8 @@ def load_case(path: Path | str, law: str | None = None, catalog: Catalog | None 
     frame = read(CASE, document)
     beside, hold = Path(path).parent / frame["space"], frame["hold"]
     if not beside.is_file():
-        said = f"no such file: {frame['space']}"
-        raise document.error(("space",), said, "a path as seen from here")
+        message = f"no such file: {frame['space']}"
+        raise document.error(("space",), message, "a path as seen from here")
     study = load_study(beside, catalog, law)
     at = "expert"
     try:
@@ -123,8 +114,8 @@ def load_case(path: Path | str, law: str | None = None, catalog: Catalog | None 
     held = hold.axes if hold else {}
     for name, values in held.items():
         if name not in axes:
-            said = f"no axis of the space{did_you_mean(name, axes)}"
-            raise document.error(("hold", "axes", name), said, ", ".join(axes))
+            message = f"no axis of the space{did_you_mean(name, axes)}"
+            raise document.error(("hold", "axes", name), message, ", ".join(axes))
         if axes[name].ratio_of is not None:
             raise document.error(("hold", "axes", name), "a ratio", "an axis with listed values")
         if unknown := [value for value in values if value not in axes[name].values]:

@@ -21,7 +21,7 @@ from dse.schema.catalog import Catalog, Source
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import Costs, check_chips, read_costs
 from dse.schema.load import DEMAND, Demand, check_idle_once
-from dse.schema.loader import Document, KeyPath, Lazy, did_you_mean, load_yaml
+from dse.schema.loader import Document, KeyPath, Lazy, did_you_mean, load_yaml, named_file
 from dse.schema.loss_runs import LossRuns, load_loss_runs
 from dse.schema.metrics import METRICS, Limit, metric, parse_constraint
 from dse.schema.model_catalog import resolve_model
@@ -49,7 +49,6 @@ from dse.schema.space_chips import (
 from dse.schema.training_run import TrainingTerms
 from dse.schema.training_section import (
     ALWAYS,
-    LIFETIME,
     SECTIONS,
     LifetimeTerms,
     check_training,
@@ -148,7 +147,7 @@ class Study(Schema, kw_only=True):
         TrainingTerms, default=None, meaning="how every shape is trained"
     )
     lifetime: LifetimeTerms | None = field(
-        LIFETIME, default=None, meaning="how much it then serves"
+        LifetimeTerms, default=None, meaning="how much it then serves"
     )
     model: str | None = field(Raw(), meaning="a model, or axes of its shape")
     deployment: Any = field(Raw(), meaning="axes of its deployment")
@@ -195,17 +194,7 @@ def _document(space: Space) -> Document:
 
 def resolve_space(text: str) -> Path:
     """A shipped name or the path of a space file. Raises InputError with near spellings."""
-    shipped = shipped_spaces()
-    if text in shipped:
-        return shipped[text]
-    path = Path(text)
-    if path.is_file():
-        return path
-    raise InputError(
-        f"no space of the name {text!r}, and no such file{did_you_mean(text, shipped)}",
-        field="space",
-        accepted=f"{', '.join(shipped)}, or the path of a space file",
-    )
+    return named_file(text, "space", shipped_spaces())
 
 
 def load_space(space: Space, *, catalog: Catalog | None = None) -> Study:
@@ -291,12 +280,9 @@ def load_study(
     drafted = any(rule_of(axis.name) is AXES["draft_tokens"] for axis in axes)
     if drafted and workloads:
         check_acceptance(workloads, model if isinstance(model, str) else None, mistakes)
-    if modules and not any(
-        (drafted or "draft_tokens" in load.details) and "draft_share" not in load.details
-        for load in workloads
-    ):
+    if modules and not any(drafted or "draft_tokens" in load.details for load in workloads):
         message = "no effect: no workload drafts with a module"
-        accepted = "draft_tokens and acceptance in the workload, without draft_share"
+        accepted = "draft_tokens and acceptance in the workload"
         mistakes.add(("model", "num_nextn_predict_layers"), message, accepted)
     if any(axis.name == POOLS for axis in axes):
         _check_pools(document, servings, mistakes)
@@ -435,9 +421,9 @@ def _training(
                 mistakes.add((field,), "the axis training_tokens says it already", "one of the two")
         return None, None
     if all(given) or not (any(given) or isinstance(document.data.get("model"), str)):
-        said = "both training_compute and" if all(given) else "neither training_compute nor"
+        message = "both training_compute and" if all(given) else "neither training_compute nor"
         accepted = "one of training_compute: 1e24 FLOP and training_tokens: 15T"
-        mistakes.add((), f"{said} training_tokens", accepted)
+        mistakes.add((), f"{message} training_tokens", accepted)
     return found.get("training_compute"), found.get("training_tokens")
 
 

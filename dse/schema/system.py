@@ -21,8 +21,6 @@ TOPOLOGIES: tuple[str, ...] = get_args(Topology)
 # each other passes through the host's memory.
 THROUGH_HOST = "through_host"
 ON_PCIE = ("pcie", THROUGH_HOST)
-Distribution = Literal["exponential", "normal", "pareto"]  # of delays: `dse.physics.jitter`
-DISTRIBUTIONS: tuple[str, ...] = get_args(Distribution)
 # What software adds to a hop of a network between domains, where its level gives no `software`:
 # claimed, "based on observations" (github:ai-dynamo/aiconfigurator systems/*.yaml@095f58a,
 # p2p_latency). With 5 us a hop it gives 30 us for an all-reduce between two boxes of one chip,
@@ -47,10 +45,10 @@ class FabricLevel:
     between two neighbours of a mesh, torus or dragonfly; `latency_s` is one hop.
 
     `in_network_reduction`: its switches add what passes through them (NVLink SHARP). Delays of mean
-    `jitter_s` follow `jitter_distribution`. Between domains `software_s` comes on top of each hop,
-    collectives reach the share `reached` of the bandwidth, and `ramp` is what messages cost that
-    are too long for the latency alone and too short for the bandwidth (`dse.schema.efficiency`);
-    inside the first level all three are in the chip's efficiency file.
+    `jitter_s` are exponential (`dse.physics.jitter`). Between domains `software_s` comes on top of
+    each hop, collectives reach the share `reached` of the bandwidth, and `ramp` is what messages
+    cost that are too long for the latency alone and too short for the bandwidth
+    (`dse.schema.efficiency`); inside the first level all three are in the chip's efficiency file.
     """
 
     name: str
@@ -60,7 +58,6 @@ class FabricLevel:
     bytes_per_s_per_pair: float | None = None
     latency_s: float = 0.0
     jitter_s: float = 0.0
-    jitter_distribution: Distribution = "exponential"
     in_network_reduction: bool = False
     software_s: float = SCALE_OUT_SOFTWARE_S
     reached: float = SCALE_OUT_FRACTION
@@ -129,7 +126,6 @@ _LEVEL = Table(
     ),
     Field("latency", Figured("s"), to="latency_s", meaning="of one hop"),
     Field("jitter", Figured("s"), to="jitter_s", meaning="mean delay of a hop"),
-    Field("jitter_distribution", Figured(Value("text", DISTRIBUTIONS)), None),
     Field(
         "in_network_reduction",
         Figured(Value("text", ("none", "supported"))),

@@ -13,7 +13,7 @@ from dse.schema.chip import Chip, Memory
 from dse.schema.figure import Figure, Figured, Value
 from dse.schema.loader import did_you_mean
 from dse.schema.plausible import BEHIND
-from dse.schema.reader import Field, Schema, Table, field, gathered
+from dse.schema.reader import REQUIRED, Field, Schema, Table, field, gathered
 
 FILE = "tiers.yaml"
 # In the order of their codes (`CandidateBatch.offload_tier`). `attached` is a second memory of the
@@ -61,7 +61,7 @@ class TierDefaults(Schema):
     reached_of: Figure | None = field(
         Figured(Value("count", most=1.0, accepted="above 0, at most 1")),
         default=None,
-        required=True,
+        left_out=REQUIRED,
         written="reached",
         meaning="share of a tier's bandwidth that copies reach",
     )

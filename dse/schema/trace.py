@@ -76,14 +76,14 @@ def _read(reader: Iterator[list[str]], file: str) -> Trace:
         if len(rows) >= MOST_ROWS:
             raise InputError(f"more than {MOST_ROWS:,} rows", file=file, accepted="a shorter trace")
         if len(cells) <= max(at):
-            said, accepted = f"read {len(cells)} cells", f"{len(header)} cells"
-            raise InputError(said, file=file, line=line, accepted=accepted)
+            message, accepted = f"read {len(cells)} cells", f"{len(header)} cells"
+            raise InputError(message, file=file, line=line, accepted=accepted)
         wanted = zip(at, columns, strict=True)
         rows.append([_number(cells[k], name, file, line) for k, name in wanted])
         lines.append(line)
     if len(rows) < 2:
-        said = "no row" if not rows else "one row: a rate needs two"
-        raise InputError(said, file=file, accepted="two requests or more")
+        message = "no row" if not rows else "one row: a rate needs two"
+        raise InputError(message, file=file, accepted="two requests or more")
     table = np.array(rows).T
     cached = table[3] if CACHED in columns else np.zeros(len(rows))
     raw = table[0]
@@ -163,8 +163,8 @@ def _check(trace: Trace, lines: Sequence[int]) -> None:
         look(name, outside, values, f"a whole number from {least} to {MOST_TOKENS:,}")
     look(CACHED, trace.cached > trace.prompt, trace.cached, "at most the prompt")
     if wrong:
-        row, name, said, accepted = min(wrong, key=lambda one: one[0])
-        raise InputError(said, file=trace.file, line=lines[row], field=name, accepted=accepted)
+        row, name, message, accepted = min(wrong, key=lambda one: one[0])
+        raise InputError(message, file=trace.file, line=lines[row], field=name, accepted=accepted)
     if trace.span_s == 0.0:
         raise InputError(
             "all requests came at the same time",

@@ -36,7 +36,6 @@ NAMES = {
     "recompute": ("none", "selective", "mlp", "moe", "full"),
     "schedule": ("1f1b", "interleaved", "zero_bubble", "dualpipe"),
     "site_split": ("data", "pipeline"),
-    "straggler_distribution": ("exponential", "normal", "pareto"),
 }
 
 
@@ -108,7 +107,6 @@ class TrainingTerms(Schema):
     straggler: float | None = field(
         Share(0.0, 10.0), default=None, meaning="spread of step times between chips"
     )
-    straggler_distribution: str = _word("straggler_distribution", "normal", "of these times")
     input_tokens_per_s: float | None = field(
         Then(Quantity("tokens"), _rate), default=None, meaning="of the whole input pipeline"
     )
@@ -131,12 +129,12 @@ class TrainingTerms(Schema):
             accepted = f"one sequence of {self.sequence_length:,} tokens or more"
             raise Refused("read {}", accepted, "global_batch_tokens")
         if (self.sites > 1) != (self.site_bytes_per_s is not None):
-            said = f"{sites}, bandwidth {'missing' if self.sites > 1 else '{}'}"
+            message = f"{sites}, bandwidth {'missing' if self.sites > 1 else '{}'}"
             accepted = "sites above 1 and the bandwidth of a site to the others, or neither"
-            raise Refused(said, accepted, "site_bandwidth")
+            raise Refused(message, accepted, "site_bandwidth")
         if self.local_steps > 1 and (self.sites == 1 or self.site_split != "data"):
-            said = f"{self.local_steps} local steps, {sites}, {self.site_split}"
-            raise Refused(said, "local steps between data-parallel sites", "local_steps")
+            message = f"{self.local_steps} local steps, {sites}, {self.site_split}"
+            raise Refused(message, "local steps between data-parallel sites", "local_steps")
         if self.task != "lora" and self.lora_rank != 16:
             raise Refused(f"task {self.task}", "task: lora", "lora_rank")
 

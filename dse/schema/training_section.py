@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dse.errors import InputError
-from dse.record import record
 from dse.schema.catalog import Catalog
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import Costs
 from dse.schema.owning import lacks_for_owning
-from dse.schema.reader import Field, Mistakes, Place, Quantity, Share, Table
+from dse.schema.reader import Mistakes, Place, Quantity, Refused, Schema, Share, field
 from dse.schema.training_run import TrainingTerms
 
 # Metrics whose names begin so need the section.
@@ -57,48 +56,35 @@ def _check_chip(terms: TrainingTerms, catalog: Catalog, costs: Costs | None) -> 
 # The forecast of a model's life in a space file (`lifetime:`).
 
 
-@record
-class LifetimeTerms:
+_TOKENS = Quantity("tokens", "1 to 1e24 tokens, such as 10T", 1.0, 1e24)
+
+
+class LifetimeTerms(Schema):
     """`tokens` served in all, prompt and output; `input_share` of them are prompt tokens (None: as
     in the workload). Or, `tokens` None, `tokens_per_year` in the first of `years`, 1 + `growth`
     times as many in each further one."""
 
-    tokens: float | None
-    tokens_per_year: float | None = None
-    years: float = 1.0
-    growth: float = 0.0
-    input_share: float | None = None
+    tokens: float | None = field(_TOKENS, default=None, meaning="served in all, prompt and output")
+    tokens_per_year: float | None = field(_TOKENS, default=None, meaning="served in the first year")
+    years: float = field(Share(1e-3, 100.0), default=1.0, left_out=None, meaning="of service")
+    growth: float = field(
+        Share(-1.0, 100.0), default=0.0, left_out=None, meaning="of tokens_per_year, a year"
+    )
+    input_share: float | None = field(
+        Share(0.0, 1.0), default=None, meaning="prompt tokens; as in the workload"
+    )
 
-
-def _terms(
-    tokens: float | None,
-    tokens_per_year: float | None,
-    years: float | None,
-    growth: float | None,
-    input_share: float | None,
-) -> LifetimeTerms:
-    """Raises InputError for a forecast that is given twice or in part."""
-    if (tokens is None) == (tokens_per_year is None):
-        said = "neither" if tokens is None else "both"
-        accepted = "one of tokens: 10T and tokens_per_year: 5T with years: 3"
-        raise InputError(f"{said} given", field="tokens", accepted=accepted)
-    if tokens is not None:
-        for name, value in (("years", years), ("growth", growth)):
-            if value is not None:
+    def check(self) -> LifetimeTerms:
+        """Refuses a forecast that is given twice or in part."""
+        given = [name for name, value in vars(self).items() if value is not None]
+        if ("tokens" in given) == ("tokens_per_year" in given):
+            message = "both given" if "tokens" in given else "neither given"
+            accepted = "one of tokens: 10T and tokens_per_year: 5T with years: 3"
+            raise Refused(message, accepted, "tokens")
+        for name in ("years", "growth"):
+            if name in given and "tokens" in given:
                 accepted = "tokens_per_year in place of tokens"
-                raise InputError("tokens are of the whole life", field=name, accepted=accepted)
-        return LifetimeTerms(tokens, input_share=input_share)
-    if years is None:
-        raise InputError("missing", field="years", accepted="years of service, such as 3")
-    return LifetimeTerms(None, tokens_per_year, years, growth or 0.0, input_share)
-
-
-_TOKENS = Quantity("tokens", "1 to 1e24 tokens, such as 10T", 1.0, 1e24)
-LIFETIME = Table(
-    Field("tokens", _TOKENS, None, meaning="served in all, prompt and output"),
-    Field("tokens_per_year", _TOKENS, None, meaning="served in the first year"),
-    Field("years", Share(1e-3, 100.0), None, meaning="of service"),
-    Field("growth", Share(-1.0, 100.0), None, meaning="of tokens_per_year, a year"),
-    Field("input_share", Share(0.0, 1.0), None, meaning="prompt tokens; as in the workload"),
-    make=_terms,
-)
+                raise Refused("tokens are of the whole life", accepted, name)
+        if not {"years", "tokens"} & {*given}:
+            raise Refused("missing", "years of service, such as 3", "years")
+        return replace(self, years=self.years or 1.0, growth=self.growth or 0.0)

@@ -16,7 +16,7 @@ from typing import Any
 from dse.data import hardware_dir
 from dse.errors import InputError
 from dse.schema.calibration import Calibration
-from dse.schema.loader import did_you_mean, load_yaml
+from dse.schema.loader import load_yaml, unknown
 from dse.schema.reader import Date, Field, Number, Schema, Table, Text, Word, field, read
 
 FOLDER = "training"
@@ -153,8 +153,4 @@ def training_stack(name: str) -> TrainingStack:
     stacks = training_stacks()
     if name in stacks:
         return stacks[name]
-    raise InputError(
-        f"unknown training stack {name!r}{did_you_mean(name, stacks)}",
-        field="stack",
-        accepted=", ".join(stacks),
-    )
+    raise unknown("unknown training stack", name, stacks, field="stack")

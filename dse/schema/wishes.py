@@ -122,16 +122,16 @@ def read_wish(written: Any, objectives: Sequence[str], at: Place) -> Wish:
             return equal
         return _weighted(weights, objectives)
     found = at.call(lambda: _limited(written, objectives))
-    for said in filter(None, (limit.unusual for limit in found.limits)) if found else ():
-        at.doubt(said)
+    for message in filter(None, (limit.unusual for limit in found.limits)) if found else ():
+        at.doubt(message)
     return found or equal
 
 
 def _weighted(weights: Mapping[str, float], objectives: Sequence[str]) -> Wish:
     given = [weights.get(name, 1.0) for name in objectives]
     total = sum(given) or 1.0
-    said = ", ".join(f"{name} {one:g}" for name, one in zip(objectives, given, strict=True))
-    text = ALIKE.text if len(set(given)) < 2 else f"weights {said}"
+    message = ", ".join(f"{name} {one:g}" for name, one in zip(objectives, given, strict=True))
+    text = ALIKE.text if len(set(given)) < 2 else f"weights {message}"
     return Wish(text, tuple(one / total for one in given))
 
 

@@ -33,7 +33,6 @@ Serving = Literal["continuous", "static", "offline", "poisson"]
 # How requests are served, said alike of a workload of a space and of a class of a plan.
 SERVED = (
     Field("acceptance", Number(0, 1), None, meaning="of a drafted token"),
-    Field("draft_share", Number(0, 10), None, meaning="cost of a draft over that of a step"),
     Field("prefix_hit_rate", Number(0, below=1), None, meaning="share of the prompt cached"),
     Field("network_overlap", Number(0, 1), None, meaning="collectives behind arithmetic"),
     Field("max_running_requests", Whole(1, 10**6), None, meaning="at once on an attention rank"),
@@ -102,18 +101,18 @@ def check_details(serving: str, details: Mapping[str, Any], *, drafting: bool = 
             field="requests_per_second",
             accepted="both serving poisson and a rate, or neither",
         )
-    drafts = {"draft_tokens", "acceptance", "draft_share"} & set(details)
+    drafts = {"draft_tokens", "acceptance"} & set(details)
     if drafting and "draft_tokens" in drafts:
         raise InputError(
             "the deployment says it, too",
             field="draft_tokens",
             accepted="draft_tokens in the workload or in the deployment",
         )
-    if drafts and not drafting and not drafts >= {"draft_tokens", "acceptance"}:
+    if drafts and not drafting and len(drafts) < 2:
         raise InputError(
             f"read {', '.join(sorted(drafts))} alone",
             field="draft_tokens",
-            accepted="draft_tokens and acceptance together; draft_share with them",
+            accepted="draft_tokens and acceptance together",
         )
 
 
@@ -186,8 +185,8 @@ def _shares(files: Sequence[WorkloadSpec], mistakes: Mistakes) -> list[float]:
     poisson = [file.serving == "poisson" for file in several]
     if any(poisson) and not all(poisson):
         k = poisson.index(False)
-        said = f"{several[k].name!r} is {several[k].serving}, another workload poisson"
-        mistakes.add(("workloads", k, "serving"), said, "poisson for all workloads or for none")
+        message = f"{several[k].name!r} is {several[k].serving}, another workload poisson"
+        mistakes.add(("workloads", k, "serving"), message, "poisson for all workloads or for none")
     written = [file.weight or 0.0 for file in several]
     if not all(poisson):
         for k, weight in enumerate(written):
@@ -198,9 +197,9 @@ def _shares(files: Sequence[WorkloadSpec], mistakes: Mistakes) -> list[float]:
     shares = _over_their_sum([file.details.get("requests_per_second", 0.0) for file in several])
     for k, (weight, share) in enumerate(zip(_over_their_sum(written), shares, strict=True)):
         if any(written) and not math.isclose(weight, share, rel_tol=1e-3):
-            said = f"weight is {weight:.4g} of all, its rate {share:.4g} of the requests"
+            message = f"weight is {weight:.4g} of all, its rate {share:.4g} of the requests"
             accepted = "no weight: it follows from requests_per_second"
-            mistakes.add(("workloads", k, "weight"), said, accepted)
+            mistakes.add(("workloads", k, "weight"), message, accepted)
     return shares
 
 

@@ -1,4 +1,4 @@
-"""Where an enumeration has come to, on disk: a killed run goes on from there."""
+"""What a study has done, on disk: a killed run goes on from there."""
 
 from __future__ import annotations
 
@@ -18,34 +18,43 @@ _IDENTITY = "identity"
 
 
 class Checkpoint:
-    """Accounts of an enumeration in one file, replaced atomically about every `every` points.
+    """Results of tasks in one file, replaced whole: of one that is done, and of an enumeration
+    about every `every` points. An enumeration of fewer leaves none.
 
     `identity` is what a run must share to go on: anything else in the file, or a file that cannot
-    be read, counts as no checkpoint. A space of fewer than `every` points writes none.
+    be read, counts as no checkpoint. `fresh` forgets what is there.
     """
 
-    def __init__(self, path: Path, identity: Mapping[str, Any], every: int = EVERY) -> None:
+    def __init__(
+        self, path: Path, identity: Mapping[str, Any], every: int = EVERY, fresh: bool = False
+    ) -> None:
         self.path, self.every = path, every
         self._identity = json.dumps(dict(identity), sort_keys=True)
-
-    @classmethod
-    def begin(cls, path: Path, identity: Mapping[str, Any], fresh: bool) -> Checkpoint:
-        """The checkpoint at a path; `fresh` forgets what is there."""
         if fresh:
             path.unlink(missing_ok=True)
-        return cls(path, identity)
+        self._arrays = self._read()
 
-    def load(self) -> dict[str, NDArray] | None:
-        """The accounts last saved, or None."""
+    def _read(self) -> dict[str, NDArray]:
         try:
             with self.path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-                state = {name: file[name] for name in file.files}
+                arrays = {name: file[name] for name in file.files}
         except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
-            return None
-        return state if str(state.pop(_IDENTITY, "")) == self._identity else None
+            return {}
+        return arrays if str(arrays.pop(_IDENTITY, "")) == self._identity else {}
 
-    def save(self, state: Mapping[str, NDArray]) -> None:
+    def load(self, task: str) -> dict[str, NDArray] | None:
+        """What was saved last of a task, or None."""
+        mine = f"{task}/"
+        found = {
+            name.removeprefix(mine): array
+            for name, array in self._arrays.items()
+            if name.startswith(mine)
+        }
+        return found or None
+
+    def save(self, task: str, state: Mapping[str, NDArray]) -> None:
         """Raises StorageError when the file cannot be written."""
-        arrays = {_IDENTITY: np.array(self._identity), **state}
+        self._arrays |= {f"{task}/{name}": array for name, array in state.items()}
         with replacing(self.path) as file:
+            arrays = {_IDENTITY: np.array(self._identity), **self._arrays}
             np.savez(file, allow_pickle=False, **arrays)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,11 +13,15 @@ from numpy.typing import NDArray
 from dse.pareto import Archive, Scale, contributions
 from dse.problem.protocol import Problem
 from dse.search.checkpoint import Checkpoint
-from dse.search.parallel import hold_memory, mapped
+from dse.search.parallel import HERE, Executor, hold_memory
+
+Floats = NDArray[np.float64]
+Ids = NDArray[np.int64]
 
 BITMAP_LIMIT = 50_000_000
 CHUNK = 65_536  # points evaluated at once: the more, the more of them share (docs/search.md)
 WORTH_A_COPY = 4  # chunks; a copy of the process takes as long as half a chunk
+SWEEP = "sweep"  # the enumeration in a checkpoint
 # What brought a design into the study of record, its attribute `stage`: the sample that stands for
 # the space and the part of it that breaks a constraint, what the search looked at, its result.
 SAMPLE, REFUSED, SEARCH, FRONT = STAGES = ("sample", "refused", "search", "front")
@@ -117,20 +121,23 @@ class Evaluator:
     Keeps the feasible non-dominated `archive`; `relaxed`, in which violation counts as one more
     objective (once something is feasible, of points near enough to be looked around); a tally for
     each constraint; and, until something is feasible, the `nearest` miss as (violation, id).
-    `sink(batch, stage)` receives what `publish` is given: the points that become trials of the
-    study of record. The results do not depend on `jobs`.
+    `sink(batch, stage)` receives what `publish` is given, the points that become trials of the
+    study of record, and says how many were new there; `others()` are the ids that other processes
+    stored since the last look, None where the study is this process's own. The results do not
+    depend on the `executor`.
     """
 
     def __init__(
         self,
         problem: Problem,
         chunk: int = CHUNK,
-        jobs: int = 2,
-        sink: Callable[[Batch, str], object] | None = None,
+        executor: Executor = HERE,
+        sink: Callable[[Batch, str], int] | None = None,
+        others: Callable[[], Ids] | None = None,
     ) -> None:
         hold_memory()
         self.problem, self.space = problem, problem.space
-        self.chunk, self.jobs = chunk, jobs
+        self.chunk, self.executor, self.others = chunk, executor, others
         self.archive = Archive(len(problem.objectives))
         self.relaxed = Archive(len(problem.objectives) + 1)
         self.limit = self.space.size
@@ -213,15 +220,18 @@ class Evaluator:
         """Evaluate the whole space in rank order, with all accounts but `relaxed`, and call
         `after` behind each chunk. Only for an evaluator that has evaluated nothing yet. With a
         `checkpoint` it starts where that one stands."""
-        size, saved = self.space.size, self._restore()
-        for _ in self.sweep_ids(np.arange, saved, size):
-            if self.checkpoint is not None and self.evaluations - saved >= self.checkpoint.every:
-                self.checkpoint.save(self._state())
+        checkpoint, done = self.checkpoint, None
+        if checkpoint is not None and (done := checkpoint.load(SWEEP)) is not None:
+            self.restore(done)
+        saved = self.evaluations
+        for _ in self.sweep_ids(np.arange, saved, self.space.size):
+            if checkpoint is not None and self.evaluations - saved >= checkpoint.every:
+                checkpoint.save(SWEEP, self.state())
                 saved = self.evaluations
             after()
 
-    def _state(self) -> dict[str, NDArray]:
-        """The accounts of a sweep, from which `_restore` goes on."""
+    def state(self) -> dict[str, NDArray]:
+        """All accounts but `relaxed` and which points were seen, for `restore`."""
         return {
             "counts": np.array([self.evaluations, self.feasible, self.nearest[1]]),
             "nearest": np.array(self.nearest[0]),
@@ -231,29 +241,16 @@ class Evaluator:
             "ids": self.archive.ids,
         }
 
-    def _restore(self) -> int:
-        """Take over the accounts of the checkpoint; return the first rank still to evaluate."""
-        state = None if self.checkpoint is None else self.checkpoint.load()
-        if state is not None:
-            self.evaluations, self.feasible, nearest = map(int, state["counts"])
-            self.nearest = (float(state["nearest"]), nearest)
-            self._violated, self._only = state["violated"], state["only"]
-            self.archive.add(state["F"], state["ids"])
-        return self.evaluations
-
-    def sweep_ranks(self, first: int, last: int, after: Callable[[], None]) -> None:
-        """`sweep` of ranks `first` to `last` - 1 alone."""
-        for _ in self.sweep_ids(np.arange, first, last):
-            after()
+    def restore(self, state: Mapping[str, NDArray]) -> None:
+        """Take over the accounts of another evaluator."""
+        self.evaluations, self.feasible, nearest = map(int, state["counts"])
+        self.nearest = (float(state["nearest"]), nearest)
+        self._violated, self._only = state["violated"], state["only"]
+        self.archive.add(state["F"], state["ids"])
 
     def again(self, ids: NDArray[np.int64]) -> Batch:
         """Points evaluated before, evaluated once more without being counted."""
-        if len(ids) > self.chunk:
-            parts = range(0, len(ids), self.chunk)
-            return Batch.of([self.again(ids[i : i + self.chunk]) for i in parts])
-        index = self.space.unrank(ids)
-        evaluation = self.problem.evaluate(index)
-        return Batch(ids, index, evaluation.F, evaluation.G, evaluation.broken)
+        return evaluated(self.problem, ids, self.chunk)
 
     def reserve(self, n: int) -> None:
         """Leave n evaluations of the limit to `add`, unless it is the whole space."""
@@ -265,10 +262,9 @@ class Evaluator:
             self.limit = min(self.space.size, self.limit + len(ids))
             self.evaluate(self.space.unrank(ids))
 
-    def publish(self, batch: Batch, stage: str) -> None:
-        """Hand points to the study of record."""
-        if self._sink is not None and len(batch):
-            self._sink(batch, stage)
+    def publish(self, batch: Batch, stage: str) -> int:
+        """Hand points to the study of record; return how many were new there."""
+        return self._sink(batch, stage) if self._sink is not None and len(batch) else 0
 
     def publish_ids(self, ids: NDArray[np.int64], stage: str) -> None:
         """The same of points that were evaluated before."""
@@ -281,7 +277,7 @@ class Evaluator:
             started = time.perf_counter()
             part = self.again(ids)
             self.seconds += time.perf_counter() - started
-            self._account(self._counted(part))
+            self._account(counted(part))
             yield part
 
     def sweep_ids(
@@ -289,45 +285,23 @@ class Evaluator:
     ) -> Iterator[None]:
         """Evaluate the distinct points `ids` of each chunk of places from `first` to `last` - 1,
         several chunks at a time, with all accounts but `relaxed`."""
-
-        chunks = -(-(last - first) // self.chunk)
-        few = self.one_by_one or chunks < WORTH_A_COPY
-        workers = 1 if few else min(self.jobs, chunks)
-        size = self.chunk
+        problem, chunk = self.problem, self.chunk
+        chunks = -(-(last - first) // chunk)
+        executor = HERE if self.one_by_one or chunks < WORTH_A_COPY else self.executor
+        workers, size = min(executor.workers, chunks), chunk
         if workers > 1:  # as many chunks for each, of nearly one size
             chunks = -(-chunks // workers) * workers
             size = -(-(last - first) // chunks)
 
-        def counted(start: int) -> Counted:
-            return self._counted(self.again(ids(start, min(start + size, last))))
+        def part(start: int) -> Counted:
+            return counted(evaluated(problem, ids(start, min(start + size, last)), chunk))
 
         started = time.perf_counter()
-        for found in mapped(counted, range(first, last, size), workers):
+        for found in executor.map(part, range(first, last, size)):
             self._account(found)
             self.seconds += time.perf_counter() - started
             yield
             started = time.perf_counter()
-
-    def _counted(self, batch: Batch) -> Counted:
-        violated = {k: batch.G[:, k] > 0 for k in batch.columns}
-        count = np.zeros(len(batch), dtype=np.intp)
-        for flags in violated.values():
-            count += flags
-        alone, feasible = count == 1, count == 0
-        best = Archive(batch.F.shape[1])
-        best.add(batch.F[feasible], batch.ids[feasible])
-        nearest = (np.inf, -1)
-        if len(batch) and not feasible.any():
-            place = int(np.lexsort((batch.ids, amount := batch.violation))[0])
-            nearest = float(amount[place]), int(batch.ids[place])
-        return Counted(
-            len(batch),
-            int(feasible.sum()),
-            {k: (int(flags.sum()), int((flags & alone).sum())) for k, flags in violated.items()},
-            best.F,
-            best.ids,
-            nearest,
-        )
 
     def _account(self, found: Counted) -> None:
         self.evaluations += found.points
@@ -340,11 +314,40 @@ class Evaluator:
             self.nearest = min(self.nearest, found.nearest)
 
 
+def evaluated(problem: Problem, ids: NDArray[np.int64], chunk: int) -> Batch:
+    """The points of ids (n,), `chunk` of them at a time."""
+    if len(ids) > chunk:
+        parts = range(0, len(ids), chunk)
+        return Batch.of([evaluated(problem, ids[i : i + chunk], chunk) for i in parts])
+    index = problem.space.unrank(ids)
+    evaluation = problem.evaluate(index)
+    return Batch(ids, index, evaluation.F, evaluation.G, evaluation.broken)
+
+
+def counted(batch: Batch) -> Counted:
+    violated = {k: batch.G[:, k] > 0 for k in batch.columns}
+    count = np.zeros(len(batch), dtype=np.intp)
+    for flags in violated.values():
+        count += flags
+    alone, feasible = count == 1, count == 0
+    best = Archive(batch.F.shape[1])
+    best.add(batch.F[feasible], batch.ids[feasible])
+    nearest = (np.inf, -1)
+    if len(batch) and not feasible.any():
+        place = int(np.lexsort((batch.ids, amount := batch.violation))[0])
+        nearest = float(amount[place]), int(batch.ids[place])
+    return Counted(
+        len(batch),
+        int(feasible.sum()),
+        {k: (int(flags.sum()), int((flags & alone).sum())) for k, flags in violated.items()},
+        best.F,
+        best.ids,
+        nearest,
+    )
+
+
 # Which points a Pareto local search looks around next: the core of the bulk engine and of the
 # Optuna sampler.
-
-Floats = NDArray[np.float64]
-Ids = NDArray[np.int64]
 
 TOLERATED = 1.0
 RANKED_OBJECTIVES = (2, 3)

@@ -6,7 +6,7 @@ import gc
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -16,14 +16,15 @@ from unittest.mock import patch
 
 from optuna.distributions import BaseDistribution, json_to_distribution
 from optuna.storages import BaseStorage
-from optuna.storages.journal import JournalFileBackend
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.storages.journal._storage import JournalOperation
 from optuna.trial import TrialState
 
 from dse.errors import StorageError
 from dse.files import full_path
-from dse.search.lock import JournalLock
 
+LOCK = ".lock"  # behind the name of a journal
+GRACE_S = 10  # a lock that did not change for so long was left by a process that was killed
 _DISTRIBUTIONS, _PARAMS = b'"distributions":{', b'},"params":'
 _MOST_PARTS = 4_096
 OPERATIONS = {int(operation) for operation in JournalOperation}
@@ -54,7 +55,7 @@ class JournalFile(JournalFileBackend):
 
     def __init__(self, path: Path) -> None:
         location = full_path(path)
-        self._guard = JournalLock(location)
+        self._guard = JournalFileOpenLock(location, GRACE_S)
         super().__init__(location, lock_obj=self._guard)
         self._held: BinaryIO | None = None
         self._read = (0, 0)  # logs handed out so far, and the offset behind the last of them
@@ -146,7 +147,8 @@ class JournalFile(JournalFileBackend):
                 os.fsync(file.fileno())
         finally:
             self._held = None
-            self._guard.release()
+            with suppress(RuntimeError):  # held for so long that another took it for left
+                self._guard.release()
 
     def mend(self) -> None:
         """Cut off an unfinished last line. Raises StorageError for a file that is no journal."""

@@ -1,15 +1,18 @@
-"""Work over several processes that begin as copies of this one.
+"""Where work runs: in this process, in copies of it, or on a Dask cluster.
 
 NumPy gives up the interpreter's lock around every operation on a large array and takes it again
 behind it, so that threads wait for each other more than they compute. A copy (`fork`) has the
 problem already; it computes, answers, and touches no storage, file or terminal. Where a process
 cannot be copied safely, threads do the work: on systems other than Linux, or while it has threads
-of its own, as in a notebook.
+of its own, as in a notebook. On a cluster a task may run on any machine; the scheduler gives a task
+of a lost worker to another.
 """
 
 from __future__ import annotations
 
 import ctypes
+import importlib
+import logging
 import multiprocessing
 import os
 import pickle
@@ -21,12 +24,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain, islice
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
-from dse.errors import StorageError
+from dse import __version__
+from dse.errors import InputError, StorageError
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -34,6 +39,113 @@ ENDS_WITH_PARENT = 1  # PR_SET_PDEATHSIG (prctl(2))
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
 _NO_GNU_ALLOCATOR = (OSError, AttributeError, TypeError)  # nor a library of the process itself
 AHEAD = 2  # items of a worker that are given out before their turn
+CONNECT_S = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """`jobs` processes of this machine, or the `client` of a Dask cluster."""
+
+    jobs: int = 2
+    client: Any = None
+
+    @property
+    def workers(self) -> int:
+        """Items that are worked on at once."""
+        return self.jobs if self.client is None else max(1, sum(self.client.nthreads().values()))
+
+    def map(self, work: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
+        """`work` of every item, in order. Items are small: a number, a range. What `work` changes
+        is lost where it runs elsewhere. Raises what it raises, and StorageError where a process
+        was killed or the cluster is gone."""
+        if self.client is None:
+            return mapped(work, items, self.jobs)
+        return _on_cluster(self.client, work, items, AHEAD * self.workers)
+
+
+HERE, DEFAULT = Executor(jobs=1), Executor()
+
+
+@contextmanager
+def opened(jobs: int, cluster: str | None = None) -> Iterator[Executor]:
+    """The executor of `--jobs` and `--cluster`. Raises InputError for a cluster that does not
+    answer, has no workers, or workers of another version of dse."""
+    if cluster is None:
+        yield Executor(jobs)
+        return
+    accepted = "the address that `dask scheduler` prints, as tcp://host:8786"
+    try:
+        distributed = importlib.import_module("distributed")
+        # What it logs is raised here, too.
+        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
+        client = distributed.Client(cluster, timeout=CONNECT_S, set_as_default=False)
+    except ImportError as error:
+        raise InputError(
+            "a Dask cluster needs the library distributed, which is not installed",
+            field="--cluster",
+            accepted="pip install 'dse[cluster]'",
+        ) from error
+    except (OSError, ValueError, TimeoutError) as error:
+        said = f"no Dask scheduler answers at {cluster!r}: {error or type(error).__name__}"
+        raise InputError(said, field="--cluster", accepted=accepted) from error
+    with client:
+        _same_version(client)
+        yield Executor(jobs, client)
+
+
+def _same_version(client: Any) -> None:
+    accepted = f"workers with dse {__version__} installed: `dask worker ADDRESS`"
+    try:
+        versions = client.run(_version)
+    except Exception as error:  # whatever a worker without dse, or with another, raises there
+        said = f"the workers of the cluster have no dse: {error}"
+        raise InputError(said, field="--cluster", accepted=accepted) from error
+    if not versions:
+        raise InputError("the cluster has no workers", field="--cluster", accepted=accepted)
+    for worker, version in sorted(versions.items()):
+        if version != __version__:
+            said = f"{worker} has dse {version}, a study is of one version"
+            raise InputError(said, field="--cluster", accepted=accepted)
+
+
+def _version() -> str:
+    return __version__
+
+
+def _on_cluster(client: Any, work: Callable[[A], B], items: Iterable[A], most: int) -> Iterator[B]:
+    """At most `most` tasks in flight. The work itself is the result of a task, so that the
+    scheduler can make it again where the worker that had it is lost."""
+    # The extra [cluster].
+    import cloudpickle  # noqa: PLC0415 # pyright: ignore[reportMissingImports]
+    from distributed import (  # noqa: PLC0415 # pyright: ignore[reportMissingImports]
+        CancelledError,
+        KilledWorker,
+    )
+
+    items = iter(items)
+    waiting: deque[Any] = deque()
+    try:
+        there = client.submit(pickle.loads, cloudpickle.dumps(work), pure=False)
+        while True:
+            free = islice(items, most - len(waiting))
+            waiting += [client.submit(_done, there, item, pure=False) for item in free]
+            if not waiting:
+                return
+            yield waiting.popleft().result()
+    except (CancelledError, KilledWorker, OSError) as error:
+        said = str(error) if isinstance(error, KilledWorker) else "the scheduler is lost"
+        raise StorageError(
+            f"--cluster: work was interrupted: {said}; what a study has stored is kept, run it "
+            "again to go on"
+        ) from error
+    finally:
+        for future in waiting:
+            future.release()
+
+
+def _done(work: Callable[[A], B], item: A) -> B:
+    hold_memory()
+    return work(item)
 
 
 @cache

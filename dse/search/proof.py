@@ -9,6 +9,7 @@ belongs on the front is handed back, for the front to have it.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from dse.problem.protocol import Problem
 from dse.search.checkpoint import Checkpoint
 from dse.search.engine import Progress
 from dse.search.evaluator import Batch, Evaluator
-from dse.search.parallel import mapped
-from dse.search.run import Result, joined, measurable, search, silent
+from dse.search.parallel import DEFAULT, HERE, Executor
+from dse.search.run import Result, in_order, joined, measurable, search, silent
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -31,8 +32,7 @@ SUBGRID = 1_000_000
 MOST_CHECKED = 5_000
 DRAWN = 2_000
 AT_ONCE = 250  # points whose neighbours are evaluated together
-# Work units of a search are numbered from 0; these are far from any of them.
-FIRST_UNIT = 1_000_000
+FIRST_UNIT = 1_000_000  # the number of the first restart, far from that of any search
 ON_SUBGRID = 0
 
 
@@ -57,24 +57,27 @@ def enumerated(
     problem: Problem,
     front: Floats,
     *,
-    jobs: int,
+    executor: Executor,
     progress: Progress,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[dict[str, Any], Ids]:
     """The front against every point of the space, and the ids of the true front."""
-    truth = search(problem, "exhaustive", jobs=jobs, progress=progress, checkpoint=checkpoint)
+    how = {"executor": executor, "progress": progress, "checkpoint": checkpoint}
+    truth = search(problem, "exhaustive", **how)
     found = against_truth(problem, front, truth.front.F)
     return {"evaluations": truth.evaluations, **found}, truth.front.ids
 
 
-def local_optimality(problem: Problem, result: Result, *, jobs: int) -> tuple[dict[str, Any], Ids]:
+def local_optimality(
+    problem: Problem, result: Result, *, executor: Executor
+) -> tuple[dict[str, Any], Ids]:
     """All points that differ from a point of the front in one parameter: how many there are, how
     many of them belong on the front, and which share of the front none of them beats; the ids of
     those that belong there. Of a front of more than 5,000 points, 5,000 evenly spread ones are
     looked at."""
     front, space = result.front, problem.space
     rows = np.unique(np.linspace(0, len(front) - 1, MOST_CHECKED).astype(np.intp))
-    evaluator = Evaluator(problem, jobs=jobs)
+    evaluator = Evaluator(problem, executor=executor)
     evaluator.archive.add(front.F, front.ids)
     evaluator.seen.add(front.ids)
     for few in np.array_split(rows, max(len(rows) // AT_ONCE, 1)):
@@ -99,54 +102,63 @@ def evidence(
     subgrid: Problem | None,
     *,
     seed: int,
-    jobs: int,
+    executor: Executor,
     progress: Progress,
+    checkpoint: Checkpoint | None = None,
 ) -> tuple[dict[str, Any], Ids]:
     """`restarts`: searches from other random numbers, beside the one that was made, and the share
     of the hypervolume of all fronts together that each finds. `subgrid`: the same search on a part
     of the space. And the ids of all that the restarts found. They share nothing, so that they run
-    at the same time."""
+    at the same time; what `checkpoint` holds of them is not done again."""
     units = [*range(FIRST_UNIT, FIRST_UNIT + RESTARTS), *([] if subgrid is None else [ON_SUBGRID])]
-    within = progress if jobs == 1 else silent
+    within = progress if executor == HERE else silent
 
-    def found(unit: int) -> Any:
+    def task(unit: int) -> Any:
         if unit == ON_SUBGRID and subgrid is not None:
-            return on_subgrid(subgrid, seed=seed, jobs=1, progress=within)
-        return search(problem, WITNESS, seed=seed, unit=unit, jobs=1, progress=within)
+            return on_subgrid(subgrid, seed=seed, progress=within)
+        found = search(problem, WITNESS, seed=seed, unit=unit, executor=HERE, progress=within)
+        return {"evaluations": found.evaluations, "ids": found.front.ids.tolist()}
 
-    answers, met = [], 0
-    for one in mapped(found, units, jobs):
-        answers.append(one)
-        met += one.evaluations if isinstance(one, Result) else 0
+    saved = {unit: checkpoint.load(f"proof {unit}") for unit in units} if checkpoint else {}
+    done = {unit: json.loads(str(state["json"])) for unit, state in saved.items() if state}
+    left = [unit for unit in units if unit not in done]
+    met = sum(found["evaluations"] for unit, found in done.items() if unit != ON_SUBGRID)
+    for unit, found in zip(left, executor.map(task, left), strict=True):
+        done[unit] = found
+        if checkpoint is not None:
+            checkpoint.save(f"proof {unit}", {"json": np.array(json.dumps(found))})
+        met += found["evaluations"] if unit != ON_SUBGRID else 0
         progress(met, None, len(result.front))
-    others: list[Result] = answers[:RESTARTS]
-    fronts = [measurable(problem, one.front).F for one in (result, *others)]
+    restarts = [done[unit] for unit in units[:RESTARTS]]
+    ids = [np.array(found["ids"], dtype=np.int64) for found in restarts]
+    others = [in_order(Evaluator(problem).again(front)) for front in ids]
+    fronts = [measurable(problem, front).F for front in (result.front, *others)]
     union = np.concatenate(fronts)
     union = union[non_dominated(union)]
+    made = [(result.engine, result.evaluations, len(result.front))]
+    made += [(WITNESS, found["evaluations"], len(found["ids"])) for found in restarts]
     rows = [
         {
-            "engine": one.engine,
-            "evaluations": one.evaluations,
-            "front_size": len(one.front),
+            "engine": engine,
+            "evaluations": evaluations,
+            "front_size": size,
             "share": share(F, union, _logs(problem)) if len(F) else 0.0,
         }
-        for one, F in zip((result, *others), fronts, strict=True)
+        for (engine, evaluations, size), F in zip(made, fronts, strict=True)
     ]
     said: dict[str, Any] = {"restarts": rows}
     if subgrid is not None:
-        said["subgrid"] = answers[RESTARTS]
-    return said, np.concatenate([one.front.ids for one in others])
+        said["subgrid"] = done[ON_SUBGRID]
+    return said, np.concatenate(ids)
 
 
-def on_subgrid(
-    subgrid: Problem, *, seed: int, jobs: int, progress: Progress
-) -> dict[str, Any] | None:
+def on_subgrid(subgrid: Problem, *, seed: int, progress: Progress) -> dict[str, Any] | None:
     """The search on a part of the space, against the enumeration of that part; None where the part
     has nothing feasible."""
-    true = search(subgrid, "exhaustive", jobs=jobs, progress=progress)
+    true = search(subgrid, "exhaustive", executor=HERE, progress=progress)
     if not len(true.front):
         return None
-    found = search(subgrid, WITNESS, seed=seed, jobs=jobs, progress=progress)
+    found = search(subgrid, WITNESS, seed=seed, executor=HERE, progress=progress)
     return {
         "engine": found.engine,
         "size": subgrid.space.size,
@@ -178,7 +190,7 @@ def prove(
     seed: int,
     subgrid: Problem | None,
     enumerate_up_to: int,
-    jobs: int = 2,
+    executor: Executor = DEFAULT,
     progress: Progress = lambda done, total, front: None,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[dict[str, Any], Batch]:
@@ -193,15 +205,16 @@ def prove(
         front = result.front.F
         truth = {"evaluations": result.evaluations} | against_truth(problem, front, front)
         return found | {"enumerated": truth}, result.front
-    found["local"], better = local_optimality(problem, result, jobs=jobs)
+    found["local"], better = local_optimality(problem, result, executor=executor)
     met = [better]
     if problem.space.size <= enumerate_up_to:
         found["enumerated"], true = enumerated(
-            problem, result.front.F, jobs=jobs, progress=progress, checkpoint=checkpoint
+            problem, result.front.F, executor=executor, progress=progress, checkpoint=checkpoint
         )
         met.append(true)
     else:
-        said, others = evidence(problem, result, subgrid, seed=seed, jobs=jobs, progress=progress)
+        how = {"executor": executor, "progress": progress, "checkpoint": checkpoint}
+        said, others = evidence(problem, result, subgrid, seed=seed, **how)
         found |= said
         met.append(others)
     front = joined(result.front, Evaluator(problem).again(np.unique(np.concatenate(met))))

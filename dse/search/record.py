@@ -17,7 +17,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,17 +33,18 @@ from optuna.distributions import (
     json_to_distribution,
 )
 from optuna.exceptions import DuplicatedStudyError, ExperimentalWarning
-from optuna.storages import BaseStorage, JournalStorage
+from optuna.storages import JournalStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from dse.errors import StorageError
 from dse.problem.protocol import Problem, SpaceProtocol
-from dse.search.evaluator import Batch
+from dse.search.evaluator import SEARCH, Batch
 from dse.search.journal import Row, gathered_writes, journal_of, many_trials
 from dse.search.storage import (
     DAMAGED,
     damaged,
     failures,
+    in_use,
     in_words,
     is_url,
     open_storage,
@@ -51,7 +52,7 @@ from dse.search.storage import (
 )
 
 if TYPE_CHECKING:
-    from dse.search.tables import Loaded, Tables
+    from dse.search.tables import Stored, Tables
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -68,8 +69,6 @@ _DIGITS = 12
 _CONSTRAINTS = "constraints"
 # How Optuna names the attribute of a constraint of a trial.
 _NAMED = "constraints:"
-# Behind the name of a study, the study of its work units (dse.search.claims).
-UNITS = ".units"
 # optuna-dashboard 0.21 knows constraints without a name alone, and marks trials that break one: of
 # such a trial it is given the largest, as a number that JSON has; names are in `violates`.
 _UNNAMED = "constraints"
@@ -108,6 +107,7 @@ class Record:
         self.location, self.name, self.seconds = str(location), name, 0.0
         self._problem = problem
         self._known: set[int] = set()
+        self._searched: list[int] = []
         self._read, self._explain = 0, explain
         self._kinds = [distribution_to_json(one) for one in distributions(problem.space)]
         self._of: dict[bytes, dict[str, str]] = {}
@@ -116,35 +116,16 @@ class Record:
                 self._storage = open_storage(self.location, fresh)
                 self._study = self._open(fresh)
                 study = self._storage.get_study_id_from_name(name)
-                self._tables = self._of_database(study)
+                self._tables: Tables | None = None
+                if journal_of(self._storage) is None:
+                    from dse.search.tables import tables_of
+
+                    self._tables = tables_of(self._storage, study)
                 self._check(json.loads(json.dumps(dict(identity))))
-                self._learn(self._new_ids())
+                self._learn(self._new())
         except failures() as error:
             text = in_words(self.location, "cannot be used as storage", error)
             raise StorageError(text) from error
-
-    def _of_database(self, study: int) -> Tables | None:
-        """The tables of a study in a database of a known form."""
-        if journal_of(self._storage) is not None:
-            return None
-        from dse.search.tables import Tables, usable
-
-        return Tables(self._storage, study) if usable(self._storage) else None
-
-    @staticmethod
-    def attrs_of(location: str | Path, name: str) -> dict[str, Any]:
-        """The user attributes of a study that may or may not exist. Raises StorageError for a
-        storage that cannot be used."""
-        try:
-            studies = open_storage(location).get_all_studies()
-        except failures() as error:
-            text = in_words(location, "cannot be used as storage", error)
-            raise StorageError(text) from error
-        return next((study.user_attrs for study in studies if study.study_name == name), {})
-
-    @property
-    def storage(self) -> BaseStorage:
-        return self._storage
 
     @property
     def trials(self) -> int:
@@ -160,6 +141,14 @@ class Record:
     def attrs(self) -> dict[str, Any]:
         """The study's user attributes."""
         return self._study.user_attrs
+
+    def others(self) -> NDArray[np.int64]:
+        """Ids of what samplers of other processes, or of an earlier run, asked for and stored since
+        the last call."""
+        with in_use(self.location):
+            self._learn(self._new())
+        found, self._searched = self._searched, []
+        return np.array(found, dtype=np.int64)
 
     def set_attrs(self, attrs: Mapping[str, Any]) -> None:
         """Add or replace user attributes of the study (JSON values)."""
@@ -185,8 +174,8 @@ class Record:
         store a point twice."""
         new: list[Row] = []
 
-        def make(ids: list[int]) -> list[Row]:
-            self._learn(ids)
+        def make(stored: Stored) -> list[Row]:
+            self._learn(stored)
             fresh = np.array([int(i) not in self._known for i in batch.ids], dtype=bool)
             new.extend(self._rows(batch.take(fresh), stage))
             return new
@@ -196,10 +185,11 @@ class Record:
             if self._tables is not None:
                 self._tables.add(make)
             elif journal is None:
-                self._study.add_trials([frozen(row) for row in make(self._new_ids())])
+                self._study.add_trials([frozen(row) for row in make(self._new())])
             else:
-                journal.append_trials(make(self._new_ids()), **self._common())
-            self._learn([row.user_attrs["id"] for row in new])
+                journal.append_trials(make(self._new()), **self._common())
+            self._known.update(row.user_attrs["id"] for row in new)
+            self._read += len(new)
         return len(new)
 
     def _common(self) -> dict[str, Any]:
@@ -209,56 +199,42 @@ class Record:
         return {"worker_id": worker, "study_id": self._study._study_id}
 
     def load(self) -> Recorded:
-        """All trials in the order in which they were stored, extracted once."""
+        """All trials in the order in which they were stored, extracted once. A constraint that a
+        trial does not have is 0."""
         problem = self._problem
-        names = self.attrs.get(_CONSTRAINTS)
-        lacking = [] if names is None else [one for one in problem.constraints if one not in names]
+        held = self.attrs.get(_CONSTRAINTS)
+        lacking = [] if held is None else [one for one in problem.constraints if one not in held]
         if lacking:
             raise StorageError(
                 f"{shown(self.location)} holds study {self.name!r} of a version without the limit "
                 f"{lacking[0]}; start it afresh (--fresh) or use another folder (--out)"
             )
-        signs = np.array([objective.sign for objective in problem.objectives])
         try:
             with many_trials():
-                ids, stages, values, limits = self._stored()
-            return Recorded(Batch(ids, problem.space.unrank(ids), values * signs, limits), stages)
+                complete = self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+                trials = [trial for trial in complete if "id" in trial.user_attrs]
+                ids = np.array([trial.user_attrs["id"] for trial in trials], dtype=np.int64)
+                stages = tuple(trial.user_attrs["stage"] for trial in trials)
+                values = np.array([trial.values for trial in trials], dtype=float)
+                of = [trial.constraints for trial in trials]
+                limits = [[had.get(name, 0.0) for name in problem.constraints] for had in of]
+                signs = [objective.sign for objective in problem.objectives]
+                F = values.reshape(len(trials), len(signs)) * signs
+                G = np.array(limits, dtype=float).reshape(len(trials), len(problem.constraints))
+                return Recorded(Batch(ids, problem.space.unrank(ids), F, G), stages)
         except DAMAGED as error:
             said = f"{shown(self.location)}: cannot be read: {damaged(error)}"
             raise StorageError(said) from error
 
-    def _stored(self) -> Loaded:
-        objectives, constraints = len(self._problem.objectives), self._problem.constraints
-        if self._tables is not None:
-            return self._tables.load(objectives, constraints)
-        trials = [
-            trial
-            for trial in self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-            if "id" in trial.user_attrs
-        ]
-        n = len(trials)
-        ids = np.array([trial.user_attrs["id"] for trial in trials], dtype=np.int64)
-        values = np.array([trial.values for trial in trials], dtype=float)
-        kept = [trial.constraints for trial in trials]
-        limits = [[had.get(name, 0.0) for name in constraints] for had in kept]
-        return (
-            ids,
-            tuple(trial.user_attrs["stage"] for trial in trials),
-            values.reshape(n, objectives),
-            np.array(limits, dtype=float).reshape(n, len(constraints)),
-        )
-
     def _open(self, fresh: bool) -> optuna.Study:
         storage = self._storage
         names = {study.study_name for study in storage.get_all_studies()}
-        own = {self.name, self.name + UNITS}
-        if fresh:
-            for name in names & own:
-                optuna.delete_study(study_name=name, storage=storage)
-            names -= own
-        if names - own and not is_url(self.location):
+        if fresh and self.name in names:
+            optuna.delete_study(study_name=self.name, storage=storage)
+            names.remove(self.name)
+        if (others := names - {self.name}) and not is_url(self.location):
             raise StorageError(
-                f"{self.location} holds study {min(names - own)!r}, not {self.name!r}; "
+                f"{self.location} holds study {min(others)!r}, not {self.name!r}; "
                 "start it afresh (--fresh) or use another folder (--out)"
             )
         if self.name in names:
@@ -293,17 +269,21 @@ class Record:
                     + ("database" if is_url(self.location) else "folder (--out)")
                 )
 
-    def _learn(self, ids: Sequence[int]) -> None:
-        self._known.update(ids)
-        self._read += len(ids)
+    def _learn(self, stored: Stored) -> None:
+        self._searched += [i for i, stage in stored if stage == SEARCH and i not in self._known]
+        self._known.update(i for i, _ in stored)
+        self._read += len(stored)
 
-    def _new_ids(self) -> list[int]:
-        """Ids of the trials that others stored since the last look."""
+    def _new(self) -> Stored:
+        """(id, stage) of the trials that others stored since the last look."""
         if self._tables is not None:
-            return self._tables.new_ids()
+            return self._tables.new()
         trials = self._study.get_trials(deepcopy=False)[self._read :]
         # A trial that somebody else put into the study is no point of the space.
-        return [trial.user_attrs.get("id", -1 - trial.number) for trial in trials]
+        return [
+            (trial.user_attrs.get("id", -1 - trial.number), trial.user_attrs.get("stage", ""))
+            for trial in trials
+        ]
 
     def _rows(self, batch: Batch, stage: str) -> list[Row]:
         problem, space = self._problem, self._problem.space

@@ -6,7 +6,7 @@ import difflib
 import importlib
 import pkgutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,13 +18,14 @@ from dse.pareto import non_dominated, resolved
 from dse.problem.protocol import Problem
 from dse.search.checkpoint import Checkpoint
 from dse.search.engine import ENUMERATE, Budget, Engine, Progress
-from dse.search.evaluator import CHUNK, FRONT, Batch, Evaluator, Tally
+from dse.search.evaluator import CHUNK, FRONT, Batch, Evaluator, Ids, Tally
+from dse.search.parallel import DEFAULT, Executor
 from dse.search.record import Record
 from dse.search.samplers import is_path, sampler_engine
 from dse.search.survey import Survey, take
 
 # Files of this folder that build on a search or on a database, and hold no engine.
-_ABOVE = {"run", "proof", "units", "claims", "workers", "cluster", "survey", "tables"}
+_ABOVE = {"run", "proof", "survey", "tables"}
 
 
 def _engines() -> Iterator[Engine]:
@@ -34,6 +35,8 @@ def _engines() -> Iterator[Engine]:
             yield from getattr(importlib.import_module(f"dse.search.{file.name}"), "ENGINES", ())
 
 
+Floats = NDArray[np.float64]
+History = Sequence[tuple[int, Floats]]
 ENGINES: dict[str, Engine] = {engine.name: engine for engine in _engines()}
 ASKED = "asked for"
 EXPENSIVE_TRIALS = 100
@@ -62,7 +65,7 @@ class Result:
     miss: Miss | None
     seconds: dict[str, float]
     # (evaluations, F (k, m) of the front by then), ever farther apart
-    history: tuple[tuple[int, NDArray[np.float64]], ...] = ()
+    history: History = ()
     survey: Survey | None = None
 
 
@@ -120,22 +123,24 @@ def search(
     record: Record | None = None,
     progress: Progress = silent,
     chunk: int = CHUNK,
-    jobs: int = 2,
+    executor: Executor = DEFAULT,
     expensive: bool = False,
     checkpoint: Checkpoint | None = None,
     survey: bool = False,
+    others: Callable[[], Ids] | None = None,
 ) -> Result:
     """Search a problem. The same problem, engine, seed, unit and budget give the same result,
-    whatever `jobs` and `chunk` are and whether or not `record` holds trials already: an
+    whatever `executor` and `chunk` are and whether or not `record` holds trials already: an
     interrupted search is run again from its seed and stores the trials that are missing.
 
-    `unit` numbers the work units that share a seed. A problem that is `expensive` is evaluated one
+    `unit` numbers the searches that share a seed. A problem that is `expensive` is evaluated one
     point at a time, `budget.trials` points (100 if None) unless it is enumerated; `auto` takes the
-    built-in model, its `physics`, as a prior. `checkpoint` lets an enumeration go on where it
-    was. With `survey` the record holds a sample of the space too (dse.search.survey), for which an
-    engine that evaluates in bulk leaves a tenth of its evaluations. Raises InputError for an engine
-    that cannot do what is asked. A search with nothing feasible returns an empty front and the
-    nearest miss.
+    built-in model, its `physics`, as a prior. A search that `checkpoint` holds is not made again,
+    and an enumeration goes on where it was. `others` gives a sampler what other processes asked
+    for (`Evaluator`). With `survey` the record holds a sample of the space too (dse.search.survey),
+    for which an engine that evaluates in bulk leaves a tenth of its evaluations. Raises InputError
+    for an engine that cannot do what is asked. A search with nothing feasible returns an empty
+    front and the nearest miss.
     """
     budget = budget or Budget()
     chosen, why = choose_engine(
@@ -145,10 +150,10 @@ def search(
         trials=budget.trials,
     )
     if expensive:
-        chunk, jobs = 1, 1
+        chunk = 1
     sink = None if record is None else record.add
     stored = 0.0 if record is None else record.seconds
-    evaluator = Evaluator(problem, chunk, jobs, sink)
+    evaluator = Evaluator(problem, chunk, executor, sink, others)
     evaluator.limit = evaluations_limit(chosen, budget, problem.space.size)
     if expensive:
         evaluator.one_by_one = True
@@ -162,17 +167,25 @@ def search(
     if sample is not None:
         sample.publish(evaluator.publish)
         evaluator.reserve(len(sample.ids))
-    past: list[tuple[int, NDArray[np.float64]]] = []
+    past: list[tuple[int, Floats]] = []
 
     def noted(done: int, total: int | None, size: int) -> None:
         if chosen.name != "exhaustive" and (not past or done >= HISTORY_STEP * past[-1][0]):
             past.append((done, evaluator.archive.F))
         progress(done, total, size)
 
-    chosen.run(evaluator, budget, rng, noted)
-    if sample is not None:
-        evaluator.add(sample.ids)
-    past.append((evaluator.evaluations, evaluator.archive.F))
+    task = f"{chosen.name} {unit}"
+    done = None if checkpoint is None else checkpoint.load(task)
+    if done is None:
+        chosen.run(evaluator, budget, rng, noted)
+        if sample is not None:
+            evaluator.add(sample.ids)
+        past.append((evaluator.evaluations, evaluator.archive.F))
+        if checkpoint is not None and chosen.name != "exhaustive":
+            checkpoint.save(task, evaluator.state() | _as_arrays(past))
+    else:
+        evaluator.restore(done)
+        past = _of_arrays(done)
     front = in_order(evaluator.again(evaluator.archive.ids))
     evaluator.publish(front, FRONT)
     total = time.perf_counter() - started
@@ -195,6 +208,20 @@ def search(
         tuple(past),
         sample,
     )
+
+
+def _as_arrays(past: History) -> dict[str, NDArray]:
+    """A history for a checkpoint."""
+    return {
+        "past": np.array([(done, len(F)) for done, F in past]),
+        "past_F": np.concatenate([F for _, F in past]),
+    }
+
+
+def _of_arrays(arrays: Mapping[str, NDArray]) -> list[tuple[int, Floats]]:
+    ends = np.cumsum(arrays["past"][:, 1])
+    fronts = np.split(arrays["past_F"], ends[:-1])
+    return [(int(done), F) for done, F in zip(arrays["past"][:, 0], fronts, strict=True)]
 
 
 def in_order(front: Batch) -> Batch:

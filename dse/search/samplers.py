@@ -6,6 +6,10 @@ scale, a category for a kind). A batch is asked, evaluated in one vectorised cal
 named constraints, and its points are published to the study of record. A draw that repeats an
 evaluated point is asked again; if the sampler has no other idea, an unseen random point takes its
 place. So no trial is a duplicate.
+
+Processes that share a study through Optuna's storage each ask a sampler of their own, which is told
+what the others stored before every batch. Of two that draw the same, the second begins other random
+numbers, as samplers do for Optuna's own threads (`reseed_rng`).
 """
 
 from __future__ import annotations
@@ -79,7 +83,19 @@ class AskTell:
                 trial.set_constraint(name, value)
             self.study.tell(trial, values[row])
         self._add(batch.take(np.arange(len(trials), len(batch))), generation)
-        self.evaluator.publish(batch, SEARCH)
+        stored = self.evaluator.publish(batch, SEARCH)
+        if self.evaluator.others is not None and stored < len(batch):
+            self.study.sampler.reseed_rng()
+            self._rng = np.random.default_rng()
+        return len(batch)
+
+    def learn(self, generation: int) -> int:
+        """Tell the sampler what other processes stored; return how many points there were."""
+        if self.evaluator.others is None:
+            return 0
+        index = self.evaluator.space.unrank(self.evaluator.others())
+        batch = self.evaluator.evaluate(index)
+        self._add(batch, generation)
         return len(batch)
 
     def _ask(self, n: int) -> tuple[list[Trial], NDArray[np.int64]]:
@@ -291,8 +307,11 @@ def best(batch: Batch) -> Batch:
 
 def _ask_all(loop: AskTell, trials: int, size: int, progress: Progress) -> None:
     evaluator, told, generation = loop.evaluator, 0, 0
-    while told < trials and evaluator.left:
+    while True:
         generation += 1
+        told += loop.learn(generation)
+        if told >= trials or not evaluator.left:
+            return
         new = loop.batch(min(size, trials - told, evaluator.left), generation)
         if new == 0:
             return

@@ -250,7 +250,9 @@ def _rows(
         excess = np.maximum(excess, ratio if limit.sign > 0.0 else 1.0 / ratio)
         held[f"held {k}"] = np.stack([used, *ends(_as(limit.metric), metrics)])
     cost = metrics.values[objective]
-    output = sum((load.weight or 0.0) * load.output_tokens for load in problem.study.workloads)
+    output = sum(
+        (load.weight or 0.0) * (load.output_tokens or 0) for load in problem.study.workloads
+    )
     made = {
         **columns,
         "ok": (found.G[:, fixed] <= 0.0).all(axis=1) & np.isfinite(cost) & (excess <= LOOSE),

@@ -184,7 +184,7 @@ def describe(
         **({EFFICIENCY_FILES: list(laws)} if (laws := catalog.source.efficiency) else {}),
         "quality_law": law.name,
         **({"unique_tokens": unique} if (unique := study.unique_tokens) != UNIQUE_TOKENS else {}),
-        **({"loss_runs": describe_own_law(own)} if (own := problem.own_law) else {}),
+        **({"loss_runs": describe_own_law(problem.own_law)} if problem.own_law else {}),
         "law": {
             "name": law.title,
             "sources": list(law.sources),

@@ -16,6 +16,7 @@ from dse.schema.dtypes import DTYPES
 from dse.schema.metrics import METRICS
 
 STUDY, FRONT, FRONT_TABLE, FLEET = "study.json", "front.json", "front.csv", "fleet.json"
+JOURNAL, CHECKPOINT = "journal.log", "checkpoint.npz"
 
 # What the readers of a study lean on, by example: a type, a mapping of needed keys (of ANY: every
 # key that there is), or a list of one example.

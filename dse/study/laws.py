@@ -21,6 +21,7 @@ from dse.problem.words import short_deployment, short_shape
 from dse.quality.laws import LAWS
 from dse.schema.own_config import config_of
 from dse.search.engine import ENUMERATE, Progress
+from dse.search.parallel import Executor
 from dse.search.run import search
 from dse.space.candidates import Floats
 from dse.study.robust import DRAWS, draws
@@ -69,7 +70,7 @@ def compare_laws(
     *,
     engine: str,
     seed: int,
-    jobs: int,
+    executor: Executor,
     progress: Progress,
 ) -> dict[str, Any]:
     """`laws` of study.json for the front `front` (n, d) of the study's own law, whose items of
@@ -85,7 +86,7 @@ def compare_laws(
     fronts, evaluations = {problem.study.quality_law: front}, 0
     for name in names:
         if name not in fronts:
-            found = search(posed[name], again, seed=seed, jobs=jobs, progress=progress)
+            found = search(posed[name], again, seed=seed, executor=executor, progress=progress)
             fronts[name] = found.front.index
             evaluations += found.evaluations
     index = _union(problem, front, [fronts[name] for name in names])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dse.catalog import Catalog, load_catalog
 from dse.study.folder import (
     FRONT_TABLE,
+    JOURNAL,
     STUDY,
     item_of,
     loss_runs_of,
@@ -19,7 +20,7 @@ from dse.study.folder import (
     read_study,
     space_of,
 )
-from dse.study.join import JOURNAL, posed_study
+from dse.study.posed import posed_study
 
 if TYPE_CHECKING:
     import pandas as pd

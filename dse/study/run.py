@@ -9,7 +9,7 @@ import tempfile
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ import numpy as np
 
 from dse import __version__
 from dse.catalog import Catalog, load_catalog
-from dse.errors import InputError, StorageError
+from dse.errors import InputError
 from dse.files import full_path, json_text, write_files, write_text
 from dse.problem.objective import PhysicsProblem
 from dse.problem.protocol import Problem
@@ -27,22 +27,24 @@ from dse.quality.laws import ALL
 from dse.questions.estimate.why_not import nothing_feasible
 from dse.schema.study import GIVEN, Space, chip_files_of
 from dse.search.checkpoint import Checkpoint
-from dse.search.claims import LEASE_S
 from dse.search.engine import ENUMERATE, Budget, Progress
 from dse.search.evaluator import FRONT as FRONT_STAGE
-from dse.search.evaluator import SAMPLE, SEARCH, STAGES, Batch
+from dse.search.evaluator import SAMPLE, SEARCH, STAGES, Batch, Ids
 from dse.search.exhaustive import LARGEST
 from dse.search.importance import METHOD, importances
+from dse.search.lock import sole_writer
+from dse.search.parallel import Executor, opened
 from dse.search.proof import SUBGRID, history, prove
 from dse.search.record import Record
-from dse.search.run import Result, at_resolution, choose_engine, joined, search
-from dse.search.storage import in_use, shown
+from dse.search.run import Result, at_resolution, choose_engine, joined, search, silent
+from dse.search.samplers import SamplerEngine
+from dse.search.storage import in_use, is_url, shown
 from dse.space.thin import thinned
 from dse.study.document import describe
 from dse.study.external import ExternalProblem, external_problem, say_external
-from dse.study.folder import FRONT, FRONT_TABLE, STUDY, refuse_other
-from dse.study.join import JOURNAL, UNDIVIDED, is_shared, posed_study, share, with_stored
+from dse.study.folder import CHECKPOINT, FRONT, FRONT_TABLE, JOURNAL, STUDY, refuse_other
 from dse.study.laws import compare_laws
+from dse.study.posed import posed_study
 from dse.study.result import Study
 from dse.study.systems import describe_systems
 from dse.study.table import front_table
@@ -68,8 +70,7 @@ def run(
     loss_runs: Path | str | None = None,
     every_law: bool = False,
     cluster: str | None = None,
-    lease_s: float = LEASE_S,
-    progress: Callable[[int, int | None, int], None] = lambda done, total, front: None,
+    progress: Progress = silent,
 ) -> Study:
     """Searches a space: a shipped name, the path of a space file, or what such a file says.
 
@@ -77,18 +78,19 @@ def run(
         study.best.metrics["predicted_loss"], study.front.to_pandas()
 
     Without `out` the study lies in a temporary folder, as long as the result is kept. The other
-    arguments are the options of `dse run` and mean the same. The search is one process, of which an
-    enumeration and the proof make copies, `jobs` in all, or is divided into work units
-    (docs/workers.md) over more than two `jobs`, a Dask `cluster`, and whoever joins:
-    dse.study.join. `evaluator` names a function of the user that
-    takes the place of the model (`dse.study.external`), in one process. `prove` True compares the
-    front with an enumeration of a space of up to 1e9 points, False says nothing of how near it is
-    to the true one, None says what is cheap to know. `law` takes the place of the quality law of
-    the space, `loss_runs` of its file of runs; `every_law` holds the front against that of each
-    law (`dse.study.laws`).
+    arguments are the options of `dse run` and mean the same. Ranges of an enumeration, restarts and
+    the proof run in copies of this process, `jobs` in all, or on a Dask `cluster`
+    (docs/workers.md), to the same bytes; samplers share their trials with every process that has
+    the same database in `storage`. `evaluator` names a function of the user that takes the place of
+    the model (`dse.study.external`), in one process. `prove` True compares the front with an
+    enumeration of a space of up to 1e9 points, False says nothing of how near it is to the true
+    one, None says what is cheap to know. `law` takes the place of the quality law of the space,
+    `loss_runs` of its file of runs; `every_law` holds the front against that of each law
+    (`dse.study.laws`).
 
     Raises InputError for a space or function that is wrong, StorageError for a folder that cannot
-    be used or holds another study, NothingFeasible when no point is feasible (its trials are kept).
+    be used, that another process writes, or that holds another study, NothingFeasible when no point
+    is feasible (its trials are kept).
     """
     started = time.perf_counter()
     catalog = catalog or load_catalog(chips=chip_files_of(space))
@@ -101,7 +103,8 @@ def run(
         str(space), catalog, engine, seed, __version__, evaluator or "model", law, given_runs
     )
     problem, given, identity = posed.problem, posed.catalog, posed.identity
-    choose_engine(engine, problem.space.size)  # refuses one that is none before anything is written
+    # refuses one that is none before anything is written
+    chosen, _ = choose_engine(engine, problem.space.size, expensive=evaluator is not None)
     own = None if evaluator is None else external_problem(problem, evaluator)
     if own is None:
         refuse_views(problem)
@@ -109,104 +112,90 @@ def run(
         _refuse_beside_evaluator(jobs, cluster, every_law or law is not None, bool(loss_runs))
     if not fresh:
         refuse_other(folder, problem.study.name, problem.space.fingerprint, posed.defined)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        location = storage or folder / JOURNAL
+    location = storage or folder / JOURNAL
+    with sole_writer(folder), in_use(location), opened(jobs, cluster) as executor:
         record = posed.record(location, fresh)
-    except OSError as error:
-        raise StorageError(f"cannot use {folder} as a study folder: {error.strerror}") from error
-    shared: dict[str, Any] = {}
-    resumed = False
-    few = min(jobs, UNDIVIDED)
-    if own is None and is_shared(record, location, jobs, cluster):
-        with in_use(location):
-            result, shared = share(
-                posed,
-                record,
-                str(space),
-                location,
-                trials,
-                jobs,
-                cluster,
-                lease_s,
-                progress,
-                given_runs,
-            )
-    else:
-        resumed = own is None and record.trials > 0
+        stored, how = record.trials, {"executor": executor, "progress": progress}
+        shares = is_url(location) and isinstance(chosen, SamplerEngine)
+        checkpoint = Checkpoint(
+            folder / CHECKPOINT, {**identity, "trials": trials}, fresh=fresh or not stored
+        )
         if own is not None:
             own.keep(record)
+
+        def others() -> Ids:
+            ids = record.others()
+            if own is not None and len(ids):
+                own.keep(record)
+            return ids
+
         result = search(
             own or problem,
             engine,
             seed=seed,
+            unit=stored if shares else 0,
             budget=Budget(trials=trials),
             record=record,
-            progress=progress,
-            jobs=jobs,
             expensive=own is not None,
-            checkpoint=Checkpoint.begin(folder / SWEEP, identity, fresh),
+            checkpoint=None if shares or own is not None else checkpoint,
             survey=True,
+            others=others if shares else None,
+            **how,
         )
-    searched = result
-    if resumed:
-        result = with_stored(result, record)
-    if result.miss is not None:
-        raise nothing_feasible(problem, result)
-    seconds = dict(result.seconds)
-    with _timed(seconds, "proof"):
-        # of the search alone, so that a study reported again says the same
-        alone = searched if len(searched.front) else result
-        proof, met = proof_of(own or problem, alone, identity, folder, prove, jobs, progress)
-    if met is not searched.front:
-        result = replace(result, front=joined(result.front, met))
-        record.add(result.front, FRONT_STAGE)
-    front = at_resolution(problem, result.front)
-    items, document = describe(problem, given, result, front, identity, folder)
-    if every_law:
-        document["laws"] = compare_laws(
-            problem,
-            front.index,
-            items,
-            {name: row["point"] - 1 for name, row in document["chosen"].items()},
-            engine=result.engine,
-            seed=seed,
-            jobs=few,
-            progress=progress,
-        )
-    if own is not None:
-        say_external(own, front, items, document)
-    else:
-        if problem.study.views:
-            with _timed(seconds, "views"):
-                document["views"] = describe_views(problem, jobs=few, progress=progress)
-        if side := describe_systems(problem, given, jobs=few, progress=progress):
-            document["systems"] = side
-    document |= proof
-    with _timed(seconds, "importance"):
-        document |= describe_record(own or problem, result, record)
-    command = ["dse", "run", str(space), "--out", str(folder), "--seed", str(seed)]
-    command += ["--engine", engine]
-    command += [] if trials is None else ["--trials", str(trials)]
-    command += [] if storage is None else ["--storage", shown(storage)]  # without its password
-    command += given.source.flags()
-    command += [] if evaluator is None else ["--evaluator", evaluator]
-    command += [] if prove is None else ["--prove" if prove else "--no-prove"]
-    command += [] if law is None else ["--law", law]
-    command += [] if given_runs is None else ["--loss-runs", given_runs]
-    command += ["--law", ALL] * every_law
-    document |= {
-        **shared,
-        "definition": posed.defined,
-        "command": shlex.join(command),
-        "seconds": {**seconds, "report": 0.0, "total": time.perf_counter() - started},
-    }
-    made = {
-        FRONT_TABLE: front_table(items),
-        FRONT: json_text({"study": problem.study.name, "items": items}),
-        STUDY: json_text(document),
-    }
-    write_files(folder, {name: text.encode("utf-8") for name, text in made.items()})
+        searched = result
+        if own is None and (stored or shares):
+            # Trials that this search did not meet again stay on the front where nothing beats them.
+            front = joined(result.front, record.load().batch)
+            result = replace(result, front=front, miss=None) if len(front) else result
+        if result.miss is not None:
+            raise nothing_feasible(problem, result)
+        seconds = dict(result.seconds)
+        with _timed(seconds, "proof"):
+            # of the search alone, so that a study reported again says the same
+            alone = searched if len(searched.front) else result
+            proof, met = proof_of(own or problem, alone, seed, prove, checkpoint, **how)
+        if met is not searched.front:
+            result = replace(result, front=joined(result.front, met))
+            record.add(result.front, FRONT_STAGE)
+        front = at_resolution(problem, result.front)
+        items, document = describe(problem, given, result, front, identity, folder)
+        if every_law:
+            picked = {name: row["point"] - 1 for name, row in document["chosen"].items()}
+            document["laws"] = compare_laws(
+                problem, front.index, items, picked, engine=result.engine, seed=seed, **how
+            )
+        if own is not None:
+            say_external(own, front, items, document)
+        else:
+            if problem.study.views:
+                with _timed(seconds, "views"):
+                    document["views"] = describe_views(problem, **how)
+            if side := describe_systems(problem, given, **how):
+                document["systems"] = side
+        document |= proof
+        with _timed(seconds, "importance"):
+            document |= describe_record(own or problem, result, record)
+        command = ["dse", "run", str(space), "--out", str(folder), "--seed", str(seed)]
+        command += ["--engine", engine]
+        command += [] if trials is None else ["--trials", str(trials)]
+        command += [] if storage is None else ["--storage", shown(storage)]  # without its password
+        command += given.source.flags()
+        command += [] if evaluator is None else ["--evaluator", evaluator]
+        command += [] if prove is None else ["--prove" if prove else "--no-prove"]
+        command += [] if law is None else ["--law", law]
+        command += [] if given_runs is None else ["--loss-runs", given_runs]
+        command += ["--law", ALL] * every_law
+        document |= {
+            "definition": posed.defined,
+            "command": shlex.join(command),
+            "seconds": {**seconds, "report": 0.0, "total": time.perf_counter() - started},
+        }
+        made = {
+            FRONT_TABLE: front_table(items),
+            FRONT: json_text({"study": problem.study.name, "items": items}),
+            STUDY: json_text(document),
+        }
+        write_files(folder, {name: text.encode("utf-8") for name, text in made.items()})
     study = Study(folder, catalog)
     if out is None:
         weakref.finalize(study, shutil.rmtree, folder, ignore_errors=True)
@@ -222,7 +211,7 @@ def _timed(seconds: dict[str, float], what: str) -> Iterator[None]:
 
 def _refuse_beside_evaluator(jobs: int, cluster: str | None, law: bool, loss_runs: bool) -> None:
     """Raises InputError for what a function of the user cannot be combined with."""
-    if jobs > UNDIVIDED or cluster is not None:
+    if jobs > 2 or cluster is not None:
         raise InputError(
             "--evaluator is called point by point in one process",
             field="--jobs" if cluster is None else "--cluster",
@@ -291,17 +280,15 @@ def describe_record(problem: Problem, result: Result, record: Record) -> dict[st
 
 # How sure a study is of its front, for study.json.
 
-# Where an enumeration has come to: that of the search, and that which follows another search.
-SWEEP, PROOF = "sweep.npz", "proof.npz"
-
 
 def proof_of(
     problem: PhysicsProblem | ExternalProblem,
     result: Result,
-    identity: Mapping[str, Any],
-    out: Path,
+    seed: int,
     asked: bool | None,
-    jobs: int,
+    checkpoint: Checkpoint,
+    *,
+    executor: Executor,
     progress: Progress,
 ) -> tuple[dict[str, Any], Batch]:
     """`true_hypervolume_share`, of what the search alone found, and `proof` of study.json, `proof`
@@ -319,12 +306,12 @@ def proof_of(
     found, front = prove(
         problem,
         result,
-        seed=identity["seed"],
+        seed=seed,
         subgrid=replace(problem, space=part) if part.size <= 2 * SUBGRID else None,
         enumerate_up_to=LARGEST if asked else ENUMERATE,
-        jobs=jobs,
+        executor=executor,
         progress=progress,
-        checkpoint=Checkpoint(out / PROOF, identity),
+        checkpoint=checkpoint,
     )
     if "enumerated" in found:
         share = found["enumerated"]["true_hypervolume_share"]

@@ -20,6 +20,7 @@ from dse.schema.calibration import KINDS
 from dse.schema.dtypes import CODE
 from dse.schema.views import COSTS
 from dse.search.engine import ENUMERATE, Progress
+from dse.search.parallel import Executor
 from dse.study.views import Fronts, enumerated
 
 SPEED = "tpot_s"
@@ -30,7 +31,7 @@ STEP, NEAR = 1.1, 1.1
 
 
 def describe_systems(
-    problem: PhysicsProblem, catalog: Catalog, *, jobs: int, progress: Progress
+    problem: PhysicsProblem, catalog: Catalog, *, executor: Executor, progress: Progress
 ) -> dict[str, Any] | None:
     """`systems` of study.json, None for a space that lists none. `rows` say what each is; `curves`
     and `speeds` are there where price and time per output token are objectives and the space can be
@@ -55,7 +56,7 @@ def describe_systems(
     if cost is None or SPEED not in wanted or problem.space.size > ENUMERATE:
         return document
     axis = problem.space.names.index("chip")
-    found = enumerated(problem, [axis], (SPEED, cost), jobs, progress)
+    found = enumerated(problem, [axis], (SPEED, cost), executor, progress)
     numbers = np.arange(len(problem.machines.ids))
     fronts = [found.among(numbers == problem.machines.ids.index(chip)) for chip in chips]
     speeds = _speeds(fronts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dse.answer.layers import layers_in_short
@@ -53,51 +53,36 @@ def front_table(items: Sequence[Mapping[str, Any]]) -> str:
     """The text of front.csv. A value that does not apply is an empty cell."""
     given = {name for item in items for name in item["deployment"]}
     deployment = (*DEPLOYMENT, *(name for name in SEARCHED if name in given))
-    pools = any("prefill" in item["deployment"] for item in items)
+    prefill = PREFILL if "prefill" in given else ()
     layers = [layers_in_short(item["model"]) for item in items]
     vary = len(set(layers)) > 1
-    laws = "laws" in items[0]
     metrics = [
         name
         for name, value in items[0]["metrics"].items()
         if isinstance(value, (int, float, str, type(None))) and name != "interval_kind"
     ]
+
+    def cells(item: Mapping[str, Any], mixers: str) -> Iterator[tuple[str, Any]]:
+        own = item["deployment"]
+        yield "point", item["point"]
+        yield "names", " ".join(item["names"])
+        yield "decision", item["decision"]
+        yield "front_probability", item["front_probability"]
+        if "laws" in item:
+            yield "laws", " ".join(item["laws"]["on_fronts"])
+            yield "worst_regret", item["worst_regret"]
+        yield from ((name, item["model"].get(name)) for name in MODEL)
+        if vary:
+            yield LAYERS, mixers
+        yield from ((name, own.get(name)) for name in deployment)
+        yield from ((f"prefill_{name}", own.get("prefill", {}).get(name)) for name in prefill)
+        yield from ((name, item["metrics"][name]) for name in metrics)
+
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    compared = ("laws", "worst_regret") if laws else ()
-    model = (*MODEL, LAYERS) if vary else MODEL
-    head = (
-        "point",
-        "names",
-        "decision",
-        "front_probability",
-        *compared,
-        *model,
-        *deployment,
-        *([f"prefill_{name}" for name in PREFILL] if pools else []),
-        *metrics,
-    )
-    writer.writerow(head)
+    writer.writerow(name for name, _ in cells(items[0], ""))
     for item, mixers in zip(items, layers, strict=True):
-        writer.writerow(
-            [
-                item["point"],
-                " ".join(item["names"]),
-                item["decision"],
-                _cell(item["front_probability"]),
-                *([" ".join(item["laws"]["on_fronts"])] if laws else []),
-                *([_cell(item["worst_regret"])] if laws else []),
-                *(_cell(item["model"].get(name)) for name in MODEL),
-                *([mixers] if vary else []),
-                *(_cell(item["deployment"].get(name)) for name in deployment),
-                *(
-                    _cell(item["deployment"].get("prefill", {}).get(name))
-                    for name in PREFILL
-                    if pools
-                ),
-                *(_cell(item["metrics"][name]) for name in metrics),
-            ]
-        )
+        writer.writerow(_cell(value) for _, value in cells(item, mixers))
     return text.getvalue()
 
 

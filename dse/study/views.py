@@ -26,7 +26,7 @@ from dse.quality.laws import LAWS
 from dse.schema.own_config import config_of
 from dse.schema.views import COSTS, QUALITY, View
 from dse.search.engine import ENUMERATE, Progress
-from dse.search.parallel import mapped
+from dse.search.parallel import Executor
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -89,17 +89,19 @@ def refuse_views(problem: PhysicsProblem) -> None:
 
 
 def describe_views(
-    problem: PhysicsProblem, *, jobs: int, progress: Progress
+    problem: PhysicsProblem, *, executor: Executor, progress: Progress
 ) -> list[dict[str, Any]]:
     """`views` of study.json."""
-    return [_describe(problem, view, jobs, progress) for view in problem.study.views]
+    return [_describe(problem, view, executor, progress) for view in problem.study.views]
 
 
-def _describe(problem: PhysicsProblem, view: View, jobs: int, progress: Progress) -> dict[str, Any]:
+def _describe(
+    problem: PhysicsProblem, view: View, executor: Executor, progress: Progress
+) -> dict[str, Any]:
     axes = [problem.space.names.index(name) for name in (view.by, *view.map)]
     values = [problem.space.choices[axis] for axis in axes]
     sizes = [len(choices) for choices in values]
-    found = enumerated(problem, axes, (QUALITY, _cost(problem)), jobs, progress)
+    found = enumerated(problem, axes, (QUALITY, _cost(problem)), executor, progress)
     of_group = np.arange(math.prod(sizes)) // math.prod(sizes[1:])
     fronts = [found.among(of_group == value) for value in range(sizes[0])]
     levels = _levels(fronts, MAP_LEVELS if view.map else LEVELS)
@@ -120,7 +122,7 @@ def _describe(problem: PhysicsProblem, view: View, jobs: int, progress: Progress
         ],
         "rows": list(values[1]) if view.map else [],
         "columns": list(values[2]) if view.map else [],
-        "laws": _laws(problem, axes[0], jobs, progress) if view.every_law else [],
+        "laws": _laws(problem, axes[0], executor, progress) if view.every_law else [],
     }
 
 
@@ -142,7 +144,7 @@ def enumerated(
     problem: PhysicsProblem,
     axes: Sequence[int],
     wanted: tuple[str, str],
-    jobs: int,
+    executor: Executor,
     progress: Progress,
 ) -> Fronts:
     """The fronts of all groups in two objectives, both minimised, the second the cost: groups are
@@ -164,7 +166,7 @@ def enumerated(
         return Fronts.of([Fronts(ids[rows], group[rows], F[:, loss], F[:, cost])])
 
     kept: Fronts | None = None
-    for done, one in enumerate(mapped(part, range(0, size, CHUNK), jobs), start=1):
+    for done, one in enumerate(executor.map(part, range(0, size, CHUNK)), start=1):
         kept = one if kept is None else Fronts.of([kept, one])
         progress(min(done * CHUNK, size), size, len(kept.ids))
     assert kept is not None  # a space has a point
@@ -224,14 +226,14 @@ def _designs(
 
 
 def _laws(
-    problem: PhysicsProblem, axis: int, jobs: int, progress: Progress
+    problem: PhysicsProblem, axis: int, executor: Executor, progress: Progress
 ) -> list[dict[str, Any]]:
     """Under each law, the least cost of every value at the best loss that all values reach, and
     half-way from there to the loss of the cheapest."""
     rows = []
     for law in LAWS:
         posed = replace(problem, study=replace(problem.study, quality_law=law))
-        found = enumerated(posed, [axis], (QUALITY, _cost(problem)), jobs, progress)
+        found = enumerated(posed, [axis], (QUALITY, _cost(problem)), executor, progress)
         count = int(problem.space.cardinalities[axis])
         fronts = [found.among(np.arange(count) == value) for value in range(count)]
         if not all(len(front.ids) for front in fronts):

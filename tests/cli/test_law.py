@@ -140,7 +140,7 @@ def test_a_model_of_unknown_tokens_says_nothing_of_them():
     )
 
 
-@pytest.mark.parametrize("verb", ["estimate", "run", "worker"])
+@pytest.mark.parametrize("verb", ["estimate", "run"])
 def test_help_tells_of_the_law(verb: str):
     assert "--law NAME" in dse(verb, "--help").out
 

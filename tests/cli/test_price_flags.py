@@ -1,4 +1,4 @@
-"""--prices, --as-of and --costs of dse train, compare, whatif --require and worker."""
+"""--prices, --as-of and --costs of dse train, compare, whatif --require and run."""
 
 from __future__ import annotations
 
@@ -112,21 +112,17 @@ def test_requirements_are_priced_as_the_study_was(
     assert not answer["stale"]
 
 
-def test_a_worker_joins_with_the_same_flags(
+def test_a_shared_study_is_of_one_set_of_prices(
     space: Callable[..., Path], tmp_path: Path, mine: Path
 ) -> None:
-    storage = f"sqlite:///{tmp_path / 'study.db'}"
-    assert dse("worker", space(), "--storage", storage, "--prices", mine).code == 0
-    run = ("run", space(), "--storage", storage)
-    assert "with other hardware data" in dse(*run, "--out", tmp_path / "other").err
+    run = ("run", space(), "--storage", f"sqlite:///{tmp_path / 'study.db'}")
     assert dse(*run, "--prices", mine, "--out", tmp_path / "shared").code == 0
-    # Three processes: two of them are spawned, and see the same prices.
-    assert dse("run", space(), "--prices", mine, "--jobs", 3, "--out", tmp_path / "own").code == 0
+    assert "with other hardware data" in dse(*run, "--out", tmp_path / "other").err
     alone = dse("run", space(), "--prices", mine, "--jobs", 1, "--out", tmp_path / "alone")
     assert alone.code == 0, alone.err
-    fronts = {(tmp_path / name / FRONT_TABLE).read_bytes() for name in ("shared", "own", "alone")}
+    fronts = {(tmp_path / name / FRONT_TABLE).read_bytes() for name in ("shared", "alone")}
     assert len(fronts) == 1
-    dearer = read_json(tmp_path / "own", FRONT)["items"][0]["metrics"]["chip_usd_per_hour"]
+    dearer = read_json(tmp_path / "alone", FRONT)["items"][0]["metrics"]["chip_usd_per_hour"]
     assert dearer == pytest.approx(2.6)
 
 
@@ -135,7 +131,6 @@ def test_a_worker_joins_with_the_same_flags(
     [
         ("train", "llama-3-8b", *RUN),
         ("compare", "basket-h200-tpu-trn2", "--by", "chip"),
-        ("worker", "tiny", "--storage", "sqlite:///none.db"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(words: tuple[object, ...]) -> None:

@@ -4,17 +4,16 @@ each model on a few chips."""
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
+import dse
 from dse.catalog import load_catalog
-from dse.questions.check.answer import Load, check, subject_of
-from dse.questions.check.ask import check_answer
-from dse.questions.check.nearest import nearest
 from dse.schema.model_catalog import load_models
 
 CHIPS, MODELS = tuple(load_catalog().chips), tuple(load_models())
-DEGREES = ({}, {"tensor_parallel": 8.0}, {"tensor_parallel": 3.0, "pipeline_parallel": 2.0})
+DEGREES: tuple[dict[str, Any], ...] = ({}, {"tp": 8}, {"tp": 3, "pp": 2})
 
 
 def _pairs() -> list[tuple[str, str, int]]:
@@ -34,23 +33,13 @@ def test_every_chip_and_every_model(turn: int):
     if turn == 0:
         assert {chip for chip, _, _ in pairs} == set(CHIPS)
     for k, (chip, model, _) in enumerate(pairs):
-        load = Load(2048, 512, 32)
-        one = subject_of(catalog, models[model], chip, DEGREES[k % 3], load)
-        document = check(one)
-        document["nearest"] = nearest(one, catalog.backends[one.chip.backend])
+        answer = dse.check(model, chip, catalog=catalog, **DEGREES[k % 3])
+        document = answer.document
         json.dumps(document, allow_nan=False)
-        answer = check_answer(document, load)
         assert answer.headline.startswith(models[model].name)
         assert answer.to_text()
         assert 1 in document["degrees"]["tp"], (chip, model)
-        for phase in ("prefill", "decode"):
-            if document[phase] is not None:
-                assert 0.0 < document[phase]["gemm_share"] <= 1.0, (chip, model)
-                assert 0.0 <= document[phase]["added_share"] < 1.0, (chip, model)
-        tables = {table.name: table for table in answer.tables}
-        assert len(tables["nearest"].rows if "nearest" in tables else ()) == len(
-            document["nearest"]
-        )
-        assert {f"{phase} products" for phase in ("prefill", "decode") if document[phase]} <= set(
-            tables
-        )
+        for step in document["steps"]:
+            assert 0.0 < step["gemm_share"] <= 1.0, (chip, model)
+            assert 0.0 <= step["added_share"] < 1.0, (chip, model)
+        assert bool(document["steps"]) == ("products" in {table.name for table in answer.tables})

@@ -12,6 +12,7 @@ from dse.errors import InputError
 from dse.pareto import share
 from dse.search.engine import Budget
 from dse.search.evaluator import Evaluator
+from dse.search.parallel import Executor
 from dse.search.run import ENGINES, search
 
 TORCH = importlib.util.find_spec("torch") is not None
@@ -47,7 +48,7 @@ def dominated(F):
 
 def run(name, problem, *, seed=0, jobs=1, chunk=10_000, budget=None):
     budget = budget or Budget(trials=50)
-    evaluator = Evaluator(problem, chunk=chunk, jobs=jobs)
+    evaluator = Evaluator(problem, chunk=chunk, executor=Executor(jobs))
     evaluator.limit = ENGINES[name].evaluations(problem.space.size)
     rng = np.random.Generator(np.random.PCG64(seed))
     ENGINES[name].run(evaluator, budget, rng, lambda *_: None)

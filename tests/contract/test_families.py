@@ -13,7 +13,6 @@ from dse.errors import InputError
 from dse.schema.architectures import config_of_family
 from dse.schema.families import CLASSES, FAMILIES, MODEL_TYPES, Family
 from dse.schema.families.engine import COMMON
-from dse.schema.families.fields import Unwritten
 from dse.schema.families.shape import Cannot, merged
 from dse.schema.huggingface import from_config
 from dse.schema.model import Model
@@ -101,8 +100,8 @@ def test_every_key_is_read_and_written(name: str):
         for key, _ in flat(config_of_family(name, from_config(config, "x", "x")), family)
     }
     sizes = [size for section in family.sections for size in section.sizes.values()]
-    only_read = {key for size in sizes if isinstance(size, Unwritten) for key in size.keys}
-    only_read |= {key for stack in family.stacks for guard in stack.guards for key in guard.keys}
+    only_read = {key for size in sizes if size.unwritten for key in size.keys}
+    only_read |= {guard.key for stack in family.stacks for guard in stack.guards}
     missing = set(family.defaults) - written - only_read - set(family.passed) - set(COMMON)
     assert missing - {family.prediction and family.prediction.key} <= set(SAID_OTHERWISE)
 

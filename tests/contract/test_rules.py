@@ -25,9 +25,8 @@ from dse.problem.loads import mix_of
 from dse.problem.objective import PhysicsProblem, pose
 from dse.problem.trained import of_terms
 from dse.problem.words import verdict
-from dse.questions.check.answer import Load, check, subject_of
-from dse.questions.check.ask import answer as check_sentence
-from dse.questions.check.ask import rule_lines
+from dse.questions.check.check import checked
+from dse.questions.check.subject import subject_of
 from dse.questions.estimate.point import Estimate, estimate
 from dse.questions.export import STACKS, export_arguments, export_command
 from dse.questions.fleet import subjects as fleet_subjects
@@ -337,10 +336,9 @@ def test_all_who_serve_agree(rule: str):
 
 def _check_agrees(one: Candidate, rule: Rule, row: Mapping[str, Any]) -> None:
     """Check knows the chip's own backend alone: of another it says who refuses."""
-    load = Load(LOAD["prompt_tokens"], LOAD["output_tokens"], 32)
-    said = check(
-        subject_of(catalog(), one.shape, one.chip, one.deployment, load, weight_dtype=one.dtype)
-    )
+    lengths = (LOAD["prompt_tokens"], LOAD["output_tokens"], 32)
+    asked = (catalog(), one.shape, one.chip, one.deployment, *lengths)
+    said = checked(subject_of(*asked, weight_dtype=one.dtype), catalog()).document
     rows = [found for found in said["rules"] if found["rule"] == rule.name]
     assert rows
     assert all(found["says"] == row["meaning"] for found in rows)
@@ -348,13 +346,12 @@ def _check_agrees(one: Candidate, rule: Rule, row: Mapping[str, Any]) -> None:
     plain = estimated(replace(one, load={}))
     assert said["ok"] is bool(plain.metrics.feasible[0])
     if rule.by_stack:
-        refusing = {stack for stack, takes in said["stacks"].items() if not takes}
-        assert set(rule.stacks) & set(said["stacks"]) <= refusing
+        accepts = {each["software"]: each["accepts"] for each in said["software"]}
+        assert not any(accepts[stack] for stack in rule.stacks if stack in accepts)
     else:
         assert not said["ok"]
-    assert "does not fit" in check_sentence(said) or said["ok"]
-    refused = next(lines for title, lines in rule_lines(said) if title == "Refused")
-    assert any(row_words(row) in sentence for sentence in refused)
+    assert "does not fit" in said["answer"] or said["ok"]
+    assert all(found["severity"] == "error" for found in rows)
 
 
 def _export_agrees(answer: Estimate, stack: str, message: str) -> None:

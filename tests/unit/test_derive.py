@@ -135,7 +135,11 @@ def test_a_file_reads_back_as_it_was_written_and_derives_again(
     path = tmp_path / "first.yaml"
     path.write_text(as_yaml(first, "dse catalog chips derive"), encoding="utf-8")
     read = read_own_chip(path)
-    assert replace(read.chip, file="") == replace(first.chip, file="")
+    chip, made = (
+        replace(one, file="", prices=tuple(replace(row, line=0) for row in one.prices))
+        for one in (read.chip, first.chip)
+    )
+    assert chip == made
     assert read.system is not None
     assert first.system is not None
     assert read.system.levels == first.system.levels

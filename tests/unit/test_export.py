@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 import yaml
 
+import dse
 from dse.catalog import load_catalog
 from dse.errors import InputError
-from dse.questions.check.answer import Load, check, subject_of
-from dse.questions.check.degrees import nearest_degrees, of_shape
+from dse.questions.check.subject import nearest_degrees, subject_of
 from dse.questions.export import STACKS, export_arguments, export_config
-from dse.questions.export.files import Flag, flags_of, nested, script, switch
+from dse.questions.export.files import flags_of, nested, script
+from dse.questions.export.server import point_of
+from dse.rules.case import Case
+from dse.rules.registry import findings
 from dse.schema.architectures import ARCHITECTURES, published_class, write_config
 from dse.schema.dtypes import DTYPES
 from dse.schema.huggingface import from_config
@@ -22,8 +25,6 @@ from dse.schema.model import Model
 from dse.schema.model_catalog import load_models, resolve_model
 from dse.schema.own_config import config_of, model_of
 from tests.helpers_export import DEGREES, MOE, SERVERS, answer, export, flags, read_by_a_shell
-
-SMALL_LOAD = Load(prompt_tokens=2048, output_tokens=512, concurrency=32)
 
 
 def test_vllm_of_a_dense_model():
@@ -234,29 +235,40 @@ def test_a_file_keeps_the_class_that_it_names():
 @pytest.mark.parametrize("name", SERVERS)
 def test_servers_name_classes_that_exist(name: str):
     stack = STACKS[name]
-    assert stack.lacks | set(stack.windows) <= set(ARCHITECTURES)
-    assert not stack.lacks & set(stack.windows)
+    assert {*stack.lacks, *stack.windows} <= set(ARCHITECTURES)
+    assert not {*stack.lacks} & {*stack.windows}
 
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_a_server_is_a_table_of_flags(name: str):
     stack = STACKS[name]
-    flags = [flag.name for flag in stack.flags]
-    assert len(set(flags)) == len(flags)
+    facts = point_of(answer(tensor_parallel=8), stack, load_catalog()).facts
+    for said in (*stack.flags.values(), *stack.file_flags.values()):
+        flag = {"of": said} if isinstance(said, str) else said
+        named = [*flag.get("where", ()), *flag.get("where_not", ())]
+        named += [flag["of"]] if "of" in flag else []
+        assert set(named) <= set(facts)
+        assert flag.get("text", "") % facts is not None
     assert set(stack.caches) | set(stack.loads_as) <= set(DTYPES)
 
 
 def test_a_flag_is_left_out_where_it_says_nothing():
-    table = (
-        Flag("--tp", "tensor"),
-        Flag("--pp", "pipeline", unless=1),
-        Flag("--share", lambda of: of["share"]),
-        Flag("--cache", "cache"),
-        switch("--spread", lambda of: of["tensor"] > 1),
-        switch("--alone", lambda of: of["tensor"] == 1),
-    )
+    table = {
+        "--tp": "tensor",
+        "--pp": {"of": "pipeline", "unless": 1},
+        "--share": "share",
+        "--cache": "cache",
+        "--spread": {"value": True, "where": ["tensor"]},
+        "--alone": {"value": True, "where_not": ["tensor"]},
+        "--text": {"text": "%(tensor)d ranks", "where": ["pipeline"]},
+    }
     point = {"tensor": 8, "pipeline": 1, "share": 0.9, "cache": None}
-    assert flags_of(table, point) == [("--tp", "8"), ("--share", "0.9"), ("--spread", None)]
+    assert flags_of(table, point) == [
+        ("--tp", "8"),
+        ("--share", "0.9"),
+        ("--spread", None),
+        ("--text", "8 ranks"),
+    ]
     assert nested([("a.b", 1), ("c", False), ("a.d", 2)]) == {"a": {"b": 1, "d": 2}, "c": False}
 
 
@@ -298,12 +310,15 @@ def test_what_check_refuses_is_not_exported(format_: str, point: dict[str, Any],
 @pytest.mark.parametrize("model", ["deepseek-v3", "gpt-oss-120b", "llama-3-70b", "qwen2.5-7b"])
 def test_degrees_that_are_named_are_those_that_check_admits(model: str, stack: str):
     catalog, shape = load_catalog(), resolve_model(model)
+
+    def accepts(**degrees: int) -> bool:
+        document = dse.check(model, "h200_sxm", catalog=catalog, **degrees).document
+        return {row["software"]: row["accepts"] for row in document["software"]}[stack]
+
     for tensor in (3, 5, 24, 48, 64, 100):
-        subject = subject_of(catalog, shape, "h200_sxm", {"tensor_parallel": tensor}, SMALL_LOAD)
-        document = check(subject)
-        of_stack = [f for f in of_shape(subject.batch) if stack in f.rule.stacks]
-        assert any(f.broken[0] for f in of_stack) is not document["stacks"][stack]
+        subject = subject_of(catalog, shape, "h200_sxm", {"tensor_parallel": tensor}, 2048, 512, 32)
+        of_stack = [f for f in findings(Case(subject.batch)) if stack in f.rule.stacks]
+        assert any(f.broken[0] for f in of_stack) is not accepts(tp=tensor)
         for near in nearest_degrees(subject.batch, stack):
-            degrees = {"tensor_parallel": tensor, **near}
-            again = check(subject_of(catalog, shape, "h200_sxm", degrees, SMALL_LOAD))
-            assert again["stacks"][stack]
+            short = {f"{axis[0]}p": degree for axis, degree in near.items()}
+            assert accepts(**{"tp": tensor, **short})

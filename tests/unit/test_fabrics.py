@@ -444,7 +444,6 @@ def load_system_document() -> Document:
     [
         ({"topology": "dragon_fly"}, "did you mean dragonfly"),
         ({"in_network_reduction": "yes"}, "accepted: none, supported"),
-        ({"jitter_distribution": "gamma"}, "accepted: exponential, normal, pareto"),
         ({"reached": "1.2"}, "above 0, at most 1"),
         ({"software": "75"}, "its unit is missing"),
     ],
@@ -455,12 +454,9 @@ def test_a_level_with_a_mistake(fields: dict[str, str], says: str) -> None:
 
 
 def test_a_level_with_figures_of_its_own() -> None:
-    read = read_system(
-        written(software="75 us", reached="0.8", ramp="0.36", jitter_distribution="pareto")
-    )
+    read = read_system(written(software="75 us", reached="0.8", ramp="0.36"))
     network = read.levels[1]
     assert (network.software_s, network.reached, network.ramp) == (75e-6, 0.8, 0.36)
-    assert network.jitter_distribution == "pareto"
     assert {"software", "reached", "ramp"} <= {f.name.split()[-1] for f in read.figures}
 
 

@@ -438,3 +438,8 @@ def test_command_names_the_field_it_cannot_read(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "bad.csv:3: hidden_size: not a number: wide" in done.stderr
+
+
+def test_the_table_of_coefficients_has_the_fitted_level_and_offset() -> None:
+    values = {row.name: row.value for row in LAWS["leverage"].coefficients}
+    assert values["leverage: level x0, offset c"] == f"{LEVEL}, {OFFSET}"

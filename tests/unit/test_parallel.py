@@ -141,13 +141,14 @@ def test_an_enumeration_is_the_same_by_one_process_and_by_two(tmp_path: Path):
 def test_the_proof_of_a_search_is_the_same_by_one_process_and_by_two():
     said = run(
         "from benchmarks.synthetic import SMALL_AXES, SyntheticProblem\n"
+        "from dse.search.parallel import Executor\n"
         "from dse.search.proof import prove\n"
         "from dse.search.run import search\n"
         "problem = SyntheticProblem(axes=SMALL_AXES)\n"
         "result = search(problem, 'random')\n"
         "def proof(jobs):\n"
         "    found, front = prove(problem, result, seed=0, subgrid=problem, enumerate_up_to=0,\n"
-        "                         jobs=jobs)\n"
+        "                         executor=Executor(jobs))\n"
         "    return found, front.ids.tolist()\n"
         "one, three = proof(1), proof(3)\n"
         "assert one == three and 'subgrid' in one[0], (one, three)\n"

@@ -7,6 +7,7 @@ scaled (i/9, 1 - i/9). With the reference point at 1.1 its hypervolume is 4.9/9 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from dse.problem.objective import pose
 from dse.problem.protocol import Evaluation, Objective
 from dse.questions.study.words import history_figures, percent, sentences
 from dse.schema.study import load_study, resolve_space
+from dse.search.checkpoint import Checkpoint
+from dse.search.parallel import HERE
 from dse.search.proof import against_truth, evidence, local_optimality, prove
 from dse.search.run import search
 from dse.space.thin import thinned
@@ -74,7 +77,7 @@ def test_a_lost_point_costs_what_it_covers(problem: Diagonal) -> None:
 def test_local_optimality_is_not_the_truth(problem: Diagonal) -> None:
     """Points of the diagonal differ in two parameters, so that no neighbour finds a lost one. A
     point behind the diagonal is beaten by neighbours."""
-    local, better = local_optimality(problem, without(problem, 4), jobs=1)
+    local, better = local_optimality(problem, without(problem, 4), executor=HERE)
     assert not len(better)
     assert (local["points"], local["better"], local["share"]) == (N - 1, 0, 1.0)
     behind = problem.space.rank(np.array([[0, 5, 5]]))
@@ -86,7 +89,7 @@ def test_local_optimality_is_not_the_truth(problem: Diagonal) -> None:
         F=np.array([[5.0, 5.0]]),
         G=np.array([[0.0]]),
     )
-    local, better = local_optimality(problem, replace(result, front=front), jobs=1)
+    local, better = local_optimality(problem, replace(result, front=front), executor=HERE)
     assert sorted(problem.space.unrank(better)[:, 1:].tolist()) == [[4, 5], [5, 4]]
     # x = 4 and y = 4 beat it, both on the diagonal; nine further values of x and y, and the switch
     assert (local["neighbours"], local["better"], local["share"]) == (19, 2, 0.0)
@@ -94,22 +97,40 @@ def test_local_optimality_is_not_the_truth(problem: Diagonal) -> None:
 
 def test_restarts_are_measured_against_all_together(problem: Diagonal) -> None:
     lost = without(problem, 4)
-    said, met = evidence(problem, lost, None, seed=0, jobs=1, progress=lambda *_: None)
+    said, met = evidence(problem, lost, None, seed=0, executor=HERE, progress=lambda *_: None)
     runs = said["restarts"]
     assert set(search(problem, "exhaustive").front.ids) == set(met)
     assert [run["share"] for run in runs[1:]] == [1.0] * 3
     assert runs[0]["share"] == pytest.approx(1 - (1 / 81) / TOTAL)
 
 
+def test_restarts_that_are_done_are_not_made_again(problem: Diagonal, tmp_path: Path) -> None:
+    lost = without(problem, 4)
+    how = {"seed": 0, "executor": HERE, "progress": lambda *_: None}
+    path = tmp_path / "checkpoint.npz"
+    first = evidence(problem, lost, problem, checkpoint=Checkpoint(path, {}), **how)
+    calls: list[int] = []
+
+    class Spy(Diagonal):
+        def evaluate(self, index: np.ndarray) -> Evaluation:
+            calls.append(len(index))
+            return super().evaluate(index)
+
+    again = evidence(Spy(), lost, Spy(), checkpoint=Checkpoint(path, {}), **how)
+    assert sum(calls) == 3 * N  # the fronts of the restarts
+    assert again[0] == first[0]
+    assert again[1].tolist() == first[1].tolist()
+
+
 def test_a_space_that_is_small_enough_is_proved_and_no_other(problem: Diagonal) -> None:
     lost = without(problem, 4)
-    whole, front = prove(problem, lost, seed=0, subgrid=None, enumerate_up_to=200, jobs=1)
+    whole, front = prove(problem, lost, seed=0, subgrid=None, enumerate_up_to=200, executor=HERE)
     assert whole["enumerated"]["evaluations"] == problem.space.size == 200
     assert "restarts" not in whole
     np.testing.assert_array_equal(front.ids, search(problem, "exhaustive").front.ids)
     assert whole["added"] == 1
     assert "One more design" in " ".join(sentences({"proof": whole}))
-    part, _ = prove(problem, lost, seed=0, subgrid=problem, enumerate_up_to=199, jobs=1)
+    part, _ = prove(problem, lost, seed=0, subgrid=problem, enumerate_up_to=199, executor=HERE)
     assert "enumerated" not in part
     assert part["subgrid"]["true_hypervolume_share"] == 1.0
     said = " ".join(sentences({"proof": part}))

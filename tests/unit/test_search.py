@@ -23,7 +23,7 @@ from dse.schema.study import load_study, resolve_space
 from dse.search import evaluator as evaluator_module
 from dse.search.checkpoint import Checkpoint
 from dse.search.engine import Budget
-from dse.search.evaluator import Evaluator
+from dse.search.evaluator import SWEEP, Evaluator
 from dse.search.pareto_local import leaps, sample
 from dse.search.record import Record, active_axes, uninterrupted
 from dse.search.run import choose_engine, search
@@ -202,18 +202,41 @@ def test_a_killed_enumeration_goes_on_to_the_same_result(problem, tmp_path):
         assert getattr(rest.front, name).tobytes() == getattr(whole.front, name).tobytes()
 
 
+@pytest.mark.parametrize("engine", ["pareto-local", "nsga2", "random"])
+def test_a_search_that_is_done_is_not_made_again(problem, tmp_path, engine):
+    path = tmp_path / "checkpoint.npz"
+    how = {"budget": Budget(trials=100), "survey": True}
+    whole = search(problem, engine, checkpoint=Checkpoint(path, {}), **how)
+    calls = []
+
+    class Spy(SyntheticProblem):
+        def evaluate(self, index):
+            calls.append(len(index))
+            return super().evaluate(index)
+
+    again = search(Spy(axes=SMALL_AXES), engine, checkpoint=Checkpoint(path, {}), **how)
+    drawn = 0 if whole.survey is None else len(whole.survey.ids)
+    assert sum(calls) == drawn + len(whole.front)
+    assert (again.evaluations, again.tallies) == (whole.evaluations, whole.tallies)
+    for name in ("ids", "index", "F", "G"):
+        assert getattr(again.front, name).tobytes() == getattr(whole.front, name).tobytes()
+    assert [done for done, _ in again.history] == [done for done, _ in whole.history]
+    for (_, F), (_, expected) in zip(again.history, whole.history, strict=True):
+        assert F.tobytes() == expected.tobytes()
+
+
 @pytest.mark.parametrize("damage", ["other", "cut", "text"])
 def test_a_checkpoint_of_another_run_or_damaged_counts_as_none(problem, tmp_path, damage):
     path = tmp_path / "sweep.npz"
     search(problem, "exhaustive", chunk=5_000, checkpoint=Checkpoint(path, {"seed": 0}, 10_000))
-    assert Checkpoint(path, {"seed": 0}).load() is not None
+    assert Checkpoint(path, {"seed": 0}).load(SWEEP) is not None
     if damage == "cut":
         path.write_bytes(path.read_bytes()[:-200])
     elif damage == "text":
         path.write_text("no archive")
     other = Checkpoint(path, {"seed": 1 if damage == "other" else 0})
-    assert other.load() is None
-    assert Checkpoint.begin(path, {"seed": 0}, fresh=True).load() is None
+    assert other.load(SWEEP) is None
+    assert Checkpoint(path, {"seed": 0}, fresh=True).load(SWEEP) is None
     assert not path.exists()
 
 

@@ -24,8 +24,7 @@ from dse.questions.study import report
 from dse.schema.axes import AXES, Axis
 from dse.schema.study import Study, load_study
 from dse.space.space import Space
-from dse.study.folder import FRONT, STUDY, read_json
-from dse.study.join import JOURNAL
+from dse.study.folder import FRONT, JOURNAL, STUDY, read_json
 
 B200 = {"name": "8 B200", "chip": "b200_sxm", "chips": 8, "backend": "trtllm"}
 B200 |= {"tensor_parallel": [1, 2, 4, 8], "weight_dtype": ["fp8", "nvfp4"]}

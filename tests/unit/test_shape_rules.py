@@ -17,12 +17,12 @@ from dse.physics.alignment import MISALIGNED, aligned_bytes, alignment_efficienc
 from dse.physics.deployed import Deployed
 from dse.physics.parameters import parameters
 from dse.physics.step import Step, Work
-from dse.questions.check.degrees import of_shape
 from dse.rules.bands import bands
-from dse.rules.case import split_widths
+from dse.rules.case import Case, split_widths
 from dse.rules.efficiency import best_tile, tile_efficiency, wave_efficiency
 from dse.rules.families import FAMILIES
 from dse.rules.formats import mx_padding
+from dse.rules.registry import findings
 from tests.helpers import MODELS, deploy, machines
 
 BF16 = np.array([16])
@@ -36,7 +36,7 @@ def broken(batch, stack: str = "vLLM") -> set[str]:
     """Rules by which `stack` refuses the one shape of a batch."""
     return {
         finding.rule.name
-        for finding in of_shape(batch)
+        for finding in findings(Case(batch))
         if stack in finding.rule.stacks and finding.broken[0]
     }
 
@@ -200,7 +200,9 @@ def test_fp8_blocks(model: str, tp: int, ep: int, refused: bool):
 def test_int4_groups_of_qwen2_72b():
     """29,568 = 231 groups of 128: no even split, as vLLM issue 5675 met."""
     batch = deploy("qwen2-72b", "h200_sxm", weight_dtype="int4", tensor_parallel=[1, 2, 8])
-    (found,) = (f for f in of_shape(batch) if f.rule.name == "int4_groups_whole" and f.broken.any())
+    (found,) = (
+        f for f in findings(Case(batch)) if f.rule.name == "int4_groups_whole" and f.broken.any()
+    )
     assert found.broken.tolist() == [False, True, True]
 
 
@@ -231,9 +233,9 @@ def test_a_shape_is_judged_alike_alone_and_among_others():
     degrees = np.arange(1.0, 65.0)
     for model in ("deepseek-v3", "jamba-v0.1", "gpt-oss-20b"):
         many = deploy(model, "h100_sxm", weight_dtype="fp8_block", tensor_parallel=degrees)
-        together = [(f.rule.name, f.broken) for f in of_shape(many)]
+        together = [(f.rule.name, f.broken) for f in findings(Case(many))]
         for i in (0, 2, 23, 63):
-            alone = [(f.rule.name, f.broken[0]) for f in of_shape(many[i : i + 1])]
+            alone = [(f.rule.name, f.broken[0]) for f in findings(Case(many[i : i + 1]))]
             assert alone == [(name, where[i]) for name, where in together]
 
 

@@ -16,7 +16,7 @@ from dse.search.importance import LEAST, importances
 from dse.search.record import Record
 from dse.search.run import ENGINES, search
 from dse.search.survey import BLOCK, Survey, blocks, take
-from dse.study.join import posed_study
+from dse.study.posed import posed_study
 
 WIDE: tuple[Axis, ...] = tuple((f"x{k}", tuple(range(3 + 2 * k)), True, False) for k in range(9))
 

@@ -15,7 +15,6 @@ from dse.physics.training.sites import SPLITS
 from dse.problem.training.trainer import shape_of, trainer_of
 from dse.questions.train import ask
 from dse.schema.model_catalog import resolve_model
-from dse.schema.system import DISTRIBUTIONS
 from dse.schema.training_run import NAMES, training_terms
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
 
@@ -111,6 +110,5 @@ def test_a_file_knows_every_name_that_a_plan_knows():
     assert NAMES["recompute"] == plan.RECOMPUTES
     assert NAMES["schedule"] == plan.SCHEDULES
     assert NAMES["site_split"] == SPLITS
-    assert NAMES["straggler_distribution"] == DISTRIBUTIONS
     assert set(ask.RECOMPUTED) == set(plan.RECOMPUTES)
     assert set(ask.SHORT_LOSSES) == set(LOSSES_AT_SCALE)

@@ -9,7 +9,7 @@ import pytest
 from dse.data import hardware_dir
 from dse.errors import InputError
 from dse.schema.training_stack import (
-    CONSTANTS,
+    Constants,
     load_training_stack,
     training_stack,
     training_stacks,
@@ -23,7 +23,7 @@ def test_shipped_stacks_are_complete_and_sourced() -> None:
     assert {"generic", "megatron", "fsdp", "maxtext"} <= set(stacks)
     for name, stack in stacks.items():
         assert stack.id == name
-        assert set(stack.kinds) == set(stack.sources) == set(CONSTANTS)
+        assert set(stack.kinds) == set(stack.sources) == set(Constants.table.names)
         assert all(stack.sources.values())
 
 

@@ -18,6 +18,7 @@ from dse.quality import LAWS
 from dse.questions.study.views import level_table, maps, view_answers
 from dse.schema.study import load_study, resolve_space
 from dse.schema.views import View
+from dse.search.parallel import HERE, Executor
 from dse.study.views import Fronts, _levels, describe_views
 
 TINY = resolve_space("tiny").read_text(encoding="utf-8")
@@ -39,9 +40,9 @@ def points(problem: PhysicsProblem) -> dict[str, np.ndarray]:
     return {**problem.space.values(index[rows]), "loss": F[:, 0], "price": F[:, 1]}
 
 
-def seen(problem: PhysicsProblem, view: View, jobs: int = 1) -> dict:
+def seen(problem: PhysicsProblem, view: View, executor: Executor = HERE) -> dict:
     posed = replace(problem, study=replace(problem.study, views=(view,)))
-    (found,) = describe_views(posed, jobs=jobs, progress=lambda *_: None)
+    (found,) = describe_views(posed, executor=executor, progress=lambda *_: None)
     return found
 
 
@@ -81,7 +82,7 @@ def test_a_map_divides_its_values_and_leaves_out_what_has_no_such_axis(problem, 
 
 def test_threads_and_the_order_of_chunks_change_nothing(problem) -> None:
     view = View("chip", ("hidden_size", "num_experts"))
-    assert seen(problem, view, 1) == seen(problem, view, 3)
+    assert seen(problem, view) == seen(problem, view, Executor(3))
 
 
 def test_every_law_compares_at_a_loss_that_all_reach(problem) -> None:

@@ -12,11 +12,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dse.quality import depth, quantisation
 from dse.quality.depth import depth_factor
 from dse.quality.inverse import quality_by_inverse
-from dse.quality.law import WHOLE, Coefficient, Law, Quality, Range, Terms
-from dse.quality.laws.leverage import NOT_SEEN
+from dse.quality.law import WHOLE, Quality, Range, Terms
+from dse.quality.published import law_of
 from dse.quality.shape import Floats, Shape
 
 ABNAR = "Abnar et al. 2025, arXiv 2501.12370"
@@ -90,36 +89,4 @@ def predict(shape: Shape) -> Quality:
     )
 
 
-LAW = Law(
-    name="abnar",
-    title="Law of total parameters, sparsity and training tokens; loss in nats per token",
-    sources=(
-        f"Loss: {ABNAR} (fitted; read in two secondary sources).",
-        "Dense-equivalent parameters: the law's own dense form (sparsity 0) solved for the "
-        "parameters at equal loss and tokens (derived).",
-        depth.SOURCE,
-        quantisation.SOURCE,
-    ),
-    fit_range=(
-        "3e19 to 1e21 training FLOP; sparsity up to 0.98, of which the last was held out of the "
-        "fit (R2 99% on the fit, 68% at 0.98).",
-        "Held where its dense equivalent would exceed the whole model.",
-    ),
-    not_seen=(
-        "The width of experts, and shared experts but for their parameters.",
-        "The size of the vocabulary, but for its tables among all parameters: a large one earns "
-        "something.",
-        *NOT_SEEN,
-    ),
-    coefficients=(
-        Coefficient("a, al", "16612.50, 0.5962", ABNAR, "2025-01", "fitted"),
-        Coefficient("b, be", "5455.67, 0.3954", ABNAR, "2025-01", "fitted"),
-        Coefficient("c, la", "0.4598, -0.1666", ABNAR, "2025-01", "fitted"),
-        Coefficient("d, de, ga", "17.26, 0.1603, 0.1595", ABNAR, "2025-01", "fitted"),
-        Coefficient("e", "0.94", ABNAR, "2025-01", "fitted"),
-    ),
-    fit=FIT,
-    bounds=WHOLE,
-    predict=predict,
-    dense=dense,
-)
+LAW = law_of("abnar", fit=FIT, bounds=WHOLE, predict=predict, dense=dense)

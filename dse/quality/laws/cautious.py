@@ -8,26 +8,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from dse.quality.law import Coefficient, Law
 from dse.quality.laws import leverage
+from dse.quality.published import law_of
 
 PHI = 0.8
 
-LAW = Law(
-    name="cautious",
-    title="The default law with the efficiency leverage of experts to the power of 0.8; loss in "
-    "nats per token",
-    sources=(
-        *leverage.LAW.sources,
-        "The exponent 0.8 is assumed: what the leverage loses if a good part of its growth beyond "
-        "the compute it was fitted on does not come.",
-    ),
-    fit_range=leverage.LAW.fit_range,
-    not_seen=leverage.LAW.not_seen,
-    coefficients=(
-        Coefficient("exponent of the leverage", "0.8", "own choice", "2026-11", "assumed"),
-        *leverage.LAW.coefficients,
-    ),
+LAW = law_of(
+    "cautious",
     fit=leverage.FIT,
     bounds=leverage.BOUNDS,
     predict=partial(

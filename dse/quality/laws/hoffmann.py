@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from dse.quality import depth, quantisation
-from dse.quality.law import Coefficient, Law, Range, chinchilla
+from dse.quality.law import Range, chinchilla
 from dse.quality.laws import leverage
+from dse.quality.published import law_of
 
 HOFFMANN = "Hoffmann et al. 2022, arXiv 2203.15556"
 LOSS_FLOOR = 1.6934
@@ -32,35 +32,8 @@ dense = chinchilla(
     LOSS_FLOOR, LOSS_PARAMETERS, LOSS_PARAMETERS_EXPONENT, LOSS_TOKENS, LOSS_TOKENS_EXPONENT
 )
 
-LAW = Law(
-    name="hoffmann",
-    title="Dense-equivalent parameters (efficiency leverage of experts), then the Chinchilla law "
-    "with its authors' unrounded exponents; loss in nats per token",
-    sources=(
-        leverage.EXPERTS_SOURCE,
-        f"Dense loss: {HOFFMANN}, approach 3, exponents as in the paper's TeX source (fitted; read "
-        "in secondary sources).",
-        depth.SOURCE,
-        quantisation.SOURCE,
-    ),
-    fit_range=(
-        leverage.EXPERTS_FIT,
-        "Dense loss: 70M to 16B parameters, 5B to 500B training tokens.",
-        "Besiroglu et al. 2024 could not reproduce this fit from the same training runs.",
-        leverage.UNCERTAIN,
-        leverage.HELD,
-    ),
-    not_seen=leverage.NOT_SEEN,
-    coefficients=(
-        Coefficient(
-            "dense loss: E, A, a, B, b",
-            "1.6934, 406.4, 0.3392, 410.7, 0.2849",
-            HOFFMANN,
-            "2022-03",
-            "fitted",
-        ),
-        *leverage.COEFFICIENTS,
-    ),
+LAW = law_of(
+    "hoffmann",
     fit=FIT,
     bounds=leverage.BOUNDS,
     predict=partial(leverage.predict_with, name="hoffmann", dense=dense, fit=FIT),

@@ -13,11 +13,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dse.quality import depth, quantisation
 from dse.quality.depth import depth_factor
 from dse.quality.inverse import quality_by_inverse
-from dse.quality.law import WHOLE, Coefficient, Law, Quality, Range, Terms
-from dse.quality.laws.leverage import NOT_SEEN
+from dse.quality.law import WHOLE, Quality, Range, Terms
+from dse.quality.published import law_of
 from dse.quality.shape import Floats, Shape
 
 LUDZIEJEWSKI = "Ludziejewski et al. 2025, arXiv 2502.05172"
@@ -81,42 +80,4 @@ def predict(shape: Shape) -> Quality:
     )
 
 
-LAW = Law(
-    name="joint",
-    title="Joint law of active parameters, expansion and training tokens; loss in nats per token",
-    sources=(
-        f"Loss: {LUDZIEJEWSKI} (fitted).",
-        "Dense-equivalent parameters: the law's own dense form (expansion 1) solved for the "
-        "parameters at equal loss and tokens (derived).",
-        depth.SOURCE,
-        quantisation.SOURCE,
-    ),
-    fit_range=(
-        "79M to 2.7B active parameters, up to 5B in total, expansion 1 to 32, experts as wide as a "
-        "dense layer, 0.5B to 80B training tokens.",
-        "Shared experts count as experts that every token uses (assumed).",
-        "Held where its dense equivalent would exceed the whole model.",
-    ),
-    not_seen=(
-        "The width of experts: fine-grained ones are taken for wide ones of the same expansion, "
-        "so that they come out too poor.",
-        "The size of the vocabulary, but for its tables among the active parameters: a large one "
-        "earns something.",
-        *NOT_SEEN,
-    ),
-    coefficients=(
-        Coefficient(
-            "a, al, de, ga", "35.91, -0.1889, -0.2285, 0.0098", LUDZIEJEWSKI, "2025-02", "fitted"
-        ),
-        Coefficient(
-            "b, be, om, ze", "35.98, -0.1775, 0.5529, -0.0259", LUDZIEJEWSKI, "2025-02", "fitted"
-        ),
-        Coefficient(
-            "c, E_start, E_max", "1.3637, 2.0732, 290.4521", LUDZIEJEWSKI, "2025-02", "fitted"
-        ),
-    ),
-    fit=FIT,
-    bounds=WHOLE,
-    predict=predict,
-    dense=dense,
-)
+LAW = law_of("joint", fit=FIT, bounds=WHOLE, predict=predict, dense=dense)

@@ -23,14 +23,13 @@ from functools import partial
 
 import numpy as np
 
-from dse.quality import depth, quantisation
 from dse.quality.depth import depth_factor
-from dse.quality.law import Coefficient, Dense, Flags, Law, Quality, Range, chinchilla
-from dse.quality.shape import REPEATS_SOURCE, VOCABULARY, Floats, Shape
+from dse.quality.law import Dense, Flags, Quality, Range, chinchilla
+from dse.quality.published import law_of
+from dse.quality.shape import VOCABULARY, Floats, Shape
 
 TIAN = "Tian et al. 2025, arXiv 2507.17702"
 BESIROGLU = "Besiroglu et al. 2024, arXiv 2404.10102"
-OWN = "own fit to 8 published comparisons and Kimi K2's three, tools/fits/leverage.py"
 
 # Own fit; the other coefficients are those of Tian et al., equation 13 and Table 2.
 LEVEL, OFFSET = 0.623, 0.040
@@ -67,56 +66,6 @@ FIT: Mapping[str, Range] = {
     "dense_equivalent_parameters": Range(57e6, 16.2e9, BESIROGLU),
     "training_tokens": Range(0.82e9, 318e9, BESIROGLU),
 }
-
-EXPERTS_SOURCE = (
-    f"Experts: the growth with compute and granularity of {TIAN}, equation 13 and Table 2 (fitted; "
-    "log10 for compute and log2 for granularity are derived: the only bases that give the paper's "
-    f"own numbers); level and offset: {OWN} (fitted)."
-)
-EXPERTS_FIT = (
-    "Experts: 1e18 to 3e20 training FLOP, activation ratio 0.8% to 100%, granularity 2 to 16, "
-    "up to 28B total parameters, one shared expert, trained on more than 3 times the optimal "
-    "tokens."
-)
-UNCERTAIN = (
-    "At frontier scale the leverage is uncertain by a factor of about 2: published comparisons of "
-    "like models differ by as much."
-)
-HELD = (
-    "Held at the ends of its range: granularity at 0.25 and 16, training compute at 1e26 FLOP, the "
-    "exponent of the leverage at 0 and 1."
-)
-NOT_SEEN = (
-    "Data quality, tokenizer, distillation, post-training and reinforcement learning.",
-    "The attention type, head counts, sliding windows and linear attention.",
-    "The ratio of feed-forward to attention parameters of a dense model, and where dense layers "
-    "sit among sparse ones.",
-)
-COEFFICIENTS = (
-    Coefficient("leverage: level x0, offset c", f"{LEVEL}, {OFFSET}", OWN, "2026-11", "fitted"),
-    Coefficient(
-        "leverage: compute, granularity, its square",
-        "0.0761, -0.117, 0.0167",
-        f"{TIAN}, equation 13 and Table 2",
-        "2025-07",
-        "fitted",
-    ),
-    Coefficient(
-        "log10 for compute, log2 for granularity",
-        "",
-        "the only bases that give the paper's 7x at A 3.1%, G 12, 1e22 FLOP and its best "
-        "granularity of about 12",
-        "2026-11",
-        "derived",
-    ),
-    Coefficient(
-        "embeddings of a 32,000-word vocabulary for all",
-        "32000 d",
-        "so that a large vocabulary earns nothing; never more than a model's own tables",
-        "2026-11",
-        "assumed",
-    ),
-)
 
 
 def leverage_exponent(
@@ -226,34 +175,8 @@ def quality_of(
     )
 
 
-LAW = Law(
-    name="leverage",
-    title="Dense-equivalent parameters (leverage of experts), then the Epoch re-fit of the "
-    "Chinchilla law; loss in nats per token",
-    sources=(
-        EXPERTS_SOURCE,
-        f"Dense loss: {BESIROGLU} (fitted).",
-        depth.SOURCE,
-        quantisation.SOURCE,
-        REPEATS_SOURCE,
-    ),
-    fit_range=(
-        EXPERTS_FIT,
-        "Dense loss: 57M to 16.2B parameters, 0.82B to 318B training tokens.",
-        UNCERTAIN,
-        HELD,
-    ),
-    not_seen=NOT_SEEN,
-    coefficients=(
-        Coefficient(
-            "dense loss: E, A, a, B, b",
-            "1.8172, 482.01, 0.3478, 2085.43, 0.3658",
-            BESIROGLU,
-            "2024-04",
-            "fitted",
-        ),
-        *COEFFICIENTS,
-    ),
+LAW = law_of(
+    "leverage",
     fit=FIT,
     bounds=BOUNDS,
     predict=partial(predict_with, name="leverage", dense=dense, fit=FIT),

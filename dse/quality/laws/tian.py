@@ -15,9 +15,10 @@ from math import inf
 
 import numpy as np
 
-from dse.quality.law import WHOLE, Coefficient, Law, Quality, Range
+from dse.quality.law import WHOLE, Quality, Range
 from dse.quality.laws import leverage
 from dse.quality.laws.leverage import TIAN
+from dse.quality.published import law_of
 from dse.quality.shape import Floats, Shape
 
 # Equation 13, coefficients of Table 2. The saturation of the paper, 1/A' = 1/(A + c) + 1/A_max with
@@ -73,37 +74,4 @@ def predict(shape: Shape) -> Quality:
     return leverage.quality_of(shape, of_all, "tian", leverage.dense, leverage.FIT, at_bound)
 
 
-LAW = Law(
-    name="tian",
-    title="Efficiency leverage of experts on all active parameters, as published, then the Epoch "
-    "re-fit of the Chinchilla law; loss in nats per token",
-    sources=(
-        f"Experts: {TIAN}, equation 13 and Table 2 (fitted); the log bases are derived: the only "
-        "ones that give the paper's own numbers.",
-        *leverage.LAW.sources[1:],
-    ),
-    fit_range=(
-        leverage.EXPERTS_FIT,
-        leverage.LAW.fit_range[1],
-        "It does not see how much of a model is experts; its dense equivalent is held at the whole "
-        "model.",
-        "Held at the ends of its range: activation ratio at 0.8%, granularity at 1 and 16, "
-        "training compute at 1e26 FLOP, efficiency leverage at 1 or more.",
-    ),
-    not_seen=("How much of a model is experts.", *leverage.NOT_SEEN),
-    coefficients=(
-        Coefficient(
-            "leverage: constant, compute, granularity, its square, ratio offset",
-            "1.23, -7.61e-2, -1.17e-1, 1.67e-2, 1.63e-2",
-            f"{TIAN}, equation 13 and Table 2",
-            "2025-07",
-            "fitted",
-        ),
-        *leverage.LAW.coefficients[:1],
-        *leverage.COEFFICIENTS[2:],
-    ),
-    fit=leverage.FIT,
-    bounds=BOUNDS,
-    predict=predict,
-    dense=leverage.dense,
-)
+LAW = law_of("tian", fit=leverage.FIT, bounds=BOUNDS, predict=predict, dense=leverage.dense)

@@ -351,7 +351,11 @@ def derive_chip(
     changes = list(own.chip.changes)
     rests = []
     if not any(one.startswith("price") for one in changes):
-        rests = [f"Prices are those of {chip}, assumed." if own.prices else "It has no price."]
+        rests = [
+            f"Prices are those of {chip}, assumed."
+            if own.document.data.get("prices")
+            else "It has no price."
+        ]
     return Answer(
         question="chip",
         title=own.chip.id,

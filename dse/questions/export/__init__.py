@@ -22,24 +22,18 @@ from dse.questions.estimate.again import estimate_again
 from dse.questions.estimate.ask import estimate
 from dse.questions.estimate.point import Estimate
 from dse.questions.export import megatron
-from dse.questions.export.files import (
-    Flags,
-    argument_list,
-    config_text,
-    flags_of,
-    nested,
-    script,
-    stated,
-)
-from dse.questions.export.point import (
+from dse.questions.export.files import argument_list, config_text, flags_of, nested, script, stated
+from dse.questions.export.server import (
+    DECODE,
+    PREFILL,
+    STACKS,
     Point,
     as_published,
     class_notes,
     point_of,
     refuse_illegal,
-    refused,
+    refuse_pools,
 )
-from dse.questions.export.stacks import DECODE, PREFILL, STACKS
 from dse.record import record
 from dse.rules.case import Case
 from dse.rules.kinds import MEGATRON
@@ -77,30 +71,25 @@ def _exported(
     document: Mapping[str, Any], files: Mapping[str, str], notes: Sequence[str]
 ) -> Export:
     """The answer whose document is `document` with the notes and the files."""
+    lines = []
+    if counts := document.get("parameters"):
+        lines = [f"{document['architecture']}: {counts['of_the_class']:,} parameters."]
+        parts = ", ".join(f"{number:+,} {what}" for what, number in counts["beyond"].items())
+        same, counted = "The count of dse is the same.", counts["counted"]
+        more = f"The count of dse is {counted:,}; the class has {parts}."
+        lines.append(more if parts else same)
+        if names := ", ".join(document["other_architectures"]):
+            lines.append(f"The shape is also that of {names} (--architecture).")
     return Export(
         question="export",
         title=f"{document['model']}: files for {document['format']}",
         headline=f"Checked against {document['checked_with']}.",
-        sentences=_parameter_words(document) if "parameters" in document else (),
+        sentences=lines,
         blocks=(Notes("What to know", notes),) if notes else (),
         document={**document, "notes": list(notes), "files": dict(files)},
         files=files,
         notes=tuple(notes),
     )
-
-
-def _parameter_words(document: Mapping[str, Any]) -> list[str]:
-    counts = document["parameters"]
-    lines = [f"{document['architecture']}: {counts['of_the_class']:,} parameters."]
-    if counts["beyond"]:
-        parts = ", ".join(f"{number:+,} {what}" for what, number in counts["beyond"].items())
-        lines.append(f"The count of dse is {counts['counted']:,}; the class has {parts}.")
-    else:
-        lines.append("The count of dse is the same.")
-    if document["other_architectures"]:
-        names = ", ".join(document["other_architectures"])
-        lines.append(f"The shape is also that of {names} (--architecture).")
-    return lines
 
 
 def export_config(
@@ -180,9 +169,7 @@ def export_command(
         decode = point_of(answer, *asked, pool=DECODE)
         drafted = decode.drafted  # the modules keep a cache, which prefill hands over, too
         points = [point_of(answer.prefill, *asked, pool=PREFILL, drafted=drafted), decode]
-        for where, reason in stack.router.cannot:
-            if where(*points):
-                raise refused(stack, reason, "prefill and decode on pools of their own")
+        refuse_pools(*points)
     model, written = answer.model, points[-1].written
     document: dict[str, Any] = {
         "format": format_,
@@ -208,39 +195,39 @@ ROUTED = (
 def _worker(point: Point, document: dict[str, Any], files: dict[str, str]) -> list[str]:
     """Adds the server of one instance, or of a worker of a pool, to the document and its files;
     what a reader has to know of it."""
-    stack = point.stack
-    settings = stated(stack.flags, point)
-    program, others = stack.program(point), stack.others if point.hosts > 1 else ()
-    flags, options = flags_of(stack.file_flags or stack.flags, point), ""
-    if stack.file_flags:
-        options = yaml.safe_dump(nested(settings), sort_keys=False)
+    stack, facts = point.stack, point.facts
+    program, others = [word % facts for word in stack.program], ()
+    if point.hosts > 1:
+        program, others = [*(word % facts for word in stack.launcher), *program], stack.others
+    flags = flags_of(stack.file_flags or stack.flags, facts)
     notes = [*point.said, *class_notes(point.written), *point.notes]
-    unit = f"{point.pool} workers" if point.pool else "instances"
     if point.instances > 1:
+        unit = f"{point.pool} workers" if point.pool else "instances"
         notes.insert(
             0,
             f"{point.instances} {unit}: run the command once for each, every one on "
             f"{point.chips} chips and a port of its own",
         )
     if point.hosts > 1:
-        notes.insert(0, _hosts_words(point, program, others))
-    one = f"{point.pool} worker" if point.pool else "instance"
+        notes.insert(0, _hosts_words(point, others))
+    worker = f"{point.pool} worker" if point.pool else "instance"
     comments = (
-        f"{point.model.name} on {point.chips} x {point.chip}, one {one} of {point.instances}",
+        f"{point.model.name} on {point.chips} x {point.chip}, one {worker} of {point.instances}",
         f"flags of {stack.title} {stack.version}, written by dse {__version__}; "
         f"the shape as {point.written.architecture}",
         *notes,
     )
-    needs = stack.router.needs if point.pool else None
+    needs = stack.router.get("needs", {}) if point.pool else None
     files[f"{point.pool or 'serve'}.sh"] = script(comments, program, flags, others, needs)
-    if options:
-        files[point.options_file] = options
+    if stack.file_flags:
+        options = nested(stated(stack.flags, facts))
+        files[point.options_file] = yaml.safe_dump(options, sort_keys=False)
     described = {
         "chip": point.chip,
         "instances": point.instances,
         "chips_per_instance": point.chips,
         "hosts_per_instance": point.hosts,
-        "command": _words(program, flags),
+        "command": [*program, *(part for flag in flags for part in flag if part)],
     }
     document |= {f"{point.pool}_pool": described} if point.pool else described
     return notes
@@ -248,28 +235,28 @@ def _worker(point: Point, document: dict[str, Any], files: dict[str, str]) -> li
 
 def _router(points: Sequence[Point], files: dict[str, str]) -> list[str]:
     """The command that joins the workers of two pools, whose files are added."""
-    stack = points[0].stack
-    router = stack.router
-    urls = [
-        [f"{point.pool}-{k}:{router.port}" for k in range(1, point.instances + 1)]
-        for point in points
-    ]
-    flags = router.flags(*urls)
+    stack, router = points[0].stack, points[0].stack.router
+    flags, options = [], router.get("options", {})
+    for point in points:
+        of_worker, *more = router[point.pool]
+        urls = [f"{point.pool}-{k}:{router['port']}" for k in range(1, point.instances + 1)]
+        if options:
+            options = {**options, of_worker: {"num_instances": len(urls), "urls": urls}}
+            continue
+        for url in urls:
+            flags += [(of_worker, f"http://{url}"), *((word, None) for word in more)]
+    flags += router["flags"].items()
     title = f"hands requests to the workers of both pools, for {stack.title} {stack.version}"
-    files["router.sh"] = script((title, ROUTED), router.program, flags)
-    if router.options is not None:
-        files["router.yaml"] = yaml.safe_dump(router.options(*urls), sort_keys=False)
-    return _words(router.program, flags)
+    files["router.sh"] = script((title, ROUTED), router["program"], flags)
+    if options:
+        files["router.yaml"] = yaml.safe_dump(options, sort_keys=False)
+    return [*router["program"], *(part for flag in flags for part in flag if part)]
 
 
-def _words(program: Sequence[str], flags: Flags) -> list[str]:
-    return [*program, *(part for flag in flags for part in flag if part)]
-
-
-def _hosts_words(point: Point, program: Sequence[str], others: Sequence[str]) -> str:
+def _hosts_words(point: Point, others: Sequence[str]) -> str:
     """What is started where, of an instance on several hosts."""
-    spans = f"an instance spans {point.hosts} hosts of {point.chips_per_host} chips"
-    if program[0] == "srun":
+    spans = f"an instance spans {point.hosts} hosts of {point.chips // point.hosts} chips"
+    if point.stack.launcher:
         return (
             f"{spans}: run the script once, in a Slurm allocation of them that sees the same files "
             f"(without Slurm, mpirun -np {point.chips} --hostfile HOSTS takes the place of srun)"
@@ -354,40 +341,18 @@ def export(
         return export_command(
             answer, format, catalog, checkpoint=checkpoint, architecture=architecture
         )
-    return export_shape(
-        *(of_study(folder, str(point)) if folder is not None else (subject, None, options)),
-        format=format,
-        context=context,
-        architecture=architecture,
-        served=folder is not None,
-    )
-
-
-def export_shape(
-    model: str | Path | Mapping[str, Any] | Model,
-    longest: int | None,
-    degrees: Mapping[str, int],
-    *,
-    format: str,
-    context: int | None,
-    architecture: str | None,
-    served: bool,
-) -> Export:
-    """hf and megatron: the shape, without a prediction. `degrees` are tp, pp, dp and ep, 1 where
-    they are left out."""
-    found, context = load_model(model), context or longest
+    served, longest = folder is not None, None
+    if folder is not None:
+        study, item = read_study(folder)[0], find_item(folder, str(point))
+        subject = model_of(item["model"], f"{folder / FRONT}")
+        loads = loads_of(study)
+        longest = int(max(load["prompt_tokens"] + load["output_tokens"] for load in loads))
+        axes = item["deployment"]
+        options = {flag: int(axes[f"{name}_parallel"]) for flag, name in DEGREES.items()}
+    model, context = load_model(subject), context or longest
     if format == "hf":
-        return export_config(found, architecture=architecture, context=context)
+        return export_config(model, architecture=architecture, context=context)
     if context is None:
         raise InputError("--context is missing", accepted="the sequence length of training")
-    named = {name: degrees.get(flag, 1) for flag, name in DEGREES.items()}
-    return export_arguments(found, named, context, served=served)
-
-
-def of_study(folder: Path, point: str) -> tuple[Model, int, dict[str, int]]:
-    """(the shape of a point, its longest request, the degrees it is served with)."""
-    study, item = read_study(folder)[0], find_item(folder, point)
-    model = model_of(item["model"], f"{folder / FRONT}")
-    longest = max(load["prompt_tokens"] + load["output_tokens"] for load in loads_of(study))
-    degrees = {flag: int(item["deployment"][f"{name}_parallel"]) for flag, name in DEGREES.items()}
-    return model, int(longest), degrees
+    degrees = {name: options.get(flag, 1) for flag, name in DEGREES.items()}
+    return export_arguments(model, degrees, context, served=served)

@@ -1,28 +1,71 @@
-"""The texts that an export writes, and the tables of flags of another tool. Names come from studies
-and files: they are quoted for the shell, and what stands in a comment is kept to one printable
-line."""
+"""The texts that an export writes, and the flags of another tool (flags.yaml). Names come from
+studies and files: they are quoted for the shell, and what stands in a comment is kept to one
+printable line."""
 
 from __future__ import annotations
 
 import json
 import shlex
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from dse.schema.loader import load_yaml
 
-def config_text(config: dict[str, Any]) -> str:
-    return json.dumps(config, indent=2, allow_nan=False) + "\n"
+# What each tool is told; flags.yaml says how a flag is written there.
+TOOLS: Mapping[str, Any] = load_yaml(Path(__file__).with_name("flags.yaml")).data
+OF_HOSTS = {"NODE_RANK": "number of this host, from 0", "MASTER_ADDR": "address of host 0"}
+Flags = Sequence[tuple[str, str | None]]
 
 
 class Variable(str):
     """Text with variables that each host sets in its environment: not quoted for the shell."""
 
 
-RANK, HEAD = Variable("$NODE_RANK"), Variable("$MASTER_ADDR")
-OF_HOSTS = {"NODE_RANK": "number of this host, from 0", "MASTER_ADDR": "address of host 0"}
+def stated(table: Mapping[str, Any], facts: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """(name, value) of the flags of a table that are not left out."""
+    found = []
+    for name, said in table.items():
+        flag = {"of": said} if isinstance(said, str) else said
+        given = all(facts.get(one) for one in flag.get("where", ()))
+        if not given or any(facts.get(one) for one in flag.get("where_not", ())):
+            continue
+        value = facts.get(flag["of"]) if "of" in flag else flag.get("value")
+        if "text" in flag:
+            value = flag["text"] % facts
+        if "variable" in flag:
+            value = Variable(flag["variable"])
+        if value is not None and ("unless" not in flag or value != flag["unless"]):
+            found.append((name, value))
+    return found
+
+
+def flags_of(table: Mapping[str, Any], facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
+    """The same as parts of a command line; None: a switch."""
+
+    def text(value: Any) -> str | None:
+        if value is True:
+            return None
+        return value if isinstance(value, str) else f"{value:g}" if value % 1 else f"{value:.0f}"
+
+    return [(name, text(value)) for name, value in stated(table, facts)]
+
+
+def nested(found: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """An options file: a name with dots is a key inside others."""
+    options: dict[str, Any] = {}
+    for name, value in found:
+        *above, key = name.split(".")
+        place = options
+        for outer in above:
+            place = place.setdefault(outer, {})
+        place[key] = value
+    return options
+
+
+def config_text(config: dict[str, Any]) -> str:
+    return json.dumps(config, indent=2, allow_nan=False) + "\n"
 
 
 def script(
@@ -53,10 +96,12 @@ def argument_list(comments: Iterable[str], name: str, flags: Flags) -> str:
 
 
 def _comment(texts: Iterable[str]) -> list[str]:
-    """Comment lines, a text's further lines indented."""
+    """Comment lines, a text's further lines indented; only printable characters, so that nothing
+    ends a comment."""
     lines: list[str] = []
     for text in texts:
-        wrapped = textwrap.wrap(one_line(text), 96, break_on_hyphens=False)
+        printable = "".join(char if char.isprintable() else " " for char in text)
+        wrapped = textwrap.wrap(printable, 96, break_on_hyphens=False)
         lines += [f"# {'  ' if k else ''}{line}" for k, line in enumerate(wrapped)]
     return lines
 
@@ -65,67 +110,3 @@ def _flag(name: str, value: str | None) -> str:
     if value is None:
         return name
     return f"{name} " + (f'"{value}"' if isinstance(value, Variable) else shlex.quote(value))
-
-
-def one_line(text: str) -> str:
-    """Printable characters on one line: nothing in it ends a comment."""
-    return "".join(char if char.isprintable() else " " for char in text)
-
-
-Flags = Sequence[tuple[str, str | None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """One flag (or key of an options file) of another tool, and what of ours it says.
-
-    `of` names an attribute (`backend.memory_fraction`) or, of a mapping, a key; or it is a function
-    of what is exported. The flag is left out where that is None or `unless`; True is a switch.
-    """
-
-    name: str
-    of: str | Callable[[Any], Any]
-    unless: Any = None
-
-    def value(self, subject: Any) -> Any:
-        """What the flag says of `subject`; None where it is left out."""
-        if callable(self.of):
-            found = self.of(subject)
-        elif isinstance(subject, Mapping):
-            found = subject.get(self.of)
-        else:
-            found = attrgetter(self.of)(subject)
-        return None if found == self.unless else found
-
-
-def switch(name: str, where: Callable[[Any], Any]) -> Flag:
-    """A flag without a value, given where `where` holds."""
-    return Flag(name, lambda subject: bool(where(subject)) or None)
-
-
-def stated(table: Iterable[Flag], subject: Any) -> list[tuple[str, Any]]:
-    """(name, value) of the flags that are not left out."""
-    return [(flag.name, value) for flag in table if (value := flag.value(subject)) is not None]
-
-
-def flags_of(table: Iterable[Flag], subject: Any) -> list[tuple[str, str | None]]:
-    """The same as parts of a command line; None: a switch."""
-    return [(name, _text(value)) for name, value in stated(table, subject)]
-
-
-def _text(value: Any) -> str | None:
-    if value is True:
-        return None
-    return value if isinstance(value, str) else f"{value:g}" if value % 1 else f"{value:.0f}"
-
-
-def nested(found: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """An options file: a name with dots is a key inside others."""
-    options: dict[str, Any] = {}
-    for name, value in found:
-        *above, key = name.split(".")
-        place = options
-        for one in above:
-            place = place.setdefault(one, {})
-        place[key] = value
-    return options

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dse.errors import InputError
-from dse.questions.export.files import Flag, flags_of, switch
+from dse.questions.export.files import TOOLS, flags_of
 from dse.schema.architectures import ARCHITECTURES, note_of, published_class, write_config
-from dse.schema.families.patterns import FULL
-from dse.schema.families.shape import PLAIN, Cannot, Shape, spread
+from dse.schema.families.shape import FULL, PLAIN, Cannot, Shape, spread
 from dse.schema.model import Model
 
 MEGATRON = "0.16.1"
@@ -19,121 +18,7 @@ VOCABULARY_MULTIPLE = 128  # --make-vocab-size-divisible-by, its default
 Flags = list[tuple[str, str | None]]
 Facts = dict[str, Any]
 
-# Arguments of the shape as a whole, of each kind of block, and of the layout; each reads the sizes
-# of the block and what the functions below work out.
-SHAPE = (
-    Flag("--num-layers", "layers"),
-    Flag("--hidden-size", "hidden_size"),
-    Flag("--seq-length", "sequence"),
-    Flag("--max-position-embeddings", lambda of: of["rows"] or of["sequence"]),
-    Flag("--position-embedding-type", lambda of: "learned_absolute" if of["rows"] else "rope"),
-    # Gated models have no bias and no mean in their norms; those with learned positions have.
-    Flag("--normalization", lambda of: None if of["rows"] else "RMSNorm"),
-    switch("--disable-bias-linear", lambda of: not of["rows"]),
-)
-GROUPED = (
-    Flag("--num-attention-heads", "heads"),
-    Flag("--kv-channels", "head_dim"),
-    switch("--group-query-attention", lambda of: of["kv_heads"] != of["heads"]),
-    Flag(
-        "--num-query-groups", lambda of: of["kv_heads"] if of["kv_heads"] != of["heads"] else None
-    ),
-    switch("--add-qkv-bias", lambda of: of["qkv_bias"] and not of["rows"]),
-    # A token attends to itself and to window - 1 before it.
-    Flag("--window-size", lambda of: f"{of['window'] - 1},0" if of["window"] else None),
-    Flag("--window-attn-skip-freq", "full_every"),
-)
-LATENT = (
-    switch("--multi-latent-attention", lambda of: True),
-    Flag("--num-attention-heads", "heads"),
-    Flag("--q-lora-rank", "q_lora_rank", unless=0),
-    Flag("--kv-lora-rank", "kv_lora_rank"),
-    Flag("--qk-head-dim", "qk_nope_head_dim"),
-    Flag("--qk-pos-emb-head-dim", "qk_rope_head_dim"),
-    Flag("--v-head-dim", "v_head_dim"),
-    switch("--qk-layernorm", lambda of: True),  # of the latents
-)
-INDEXER = (
-    Flag("--experimental-attention-variant", lambda of: "dsa"),
-    Flag("--dsa-indexer-n-heads", "index_heads"),
-    Flag("--dsa-indexer-head-dim", "index_head_dim"),
-    Flag("--dsa-indexer-topk", "index_topk"),
-)
-DELTA_NET = (
-    Flag("--experimental-attention-variant", lambda of: "gated_delta_net"),
-    Flag("--linear-attention-freq", "full_every"),
-    Flag("--linear-conv-kernel-dim", "conv_width"),
-    Flag("--linear-key-head-dim", "key_head_dim"),
-    Flag("--linear-value-head-dim", "value_head_dim"),
-    Flag("--linear-num-key-heads", "key_heads"),
-    Flag("--linear-num-value-heads", "value_heads"),
-    switch("--attention-output-gate", lambda of: of.get("output_gate")),
-)
-FEED_FORWARD = (
-    Flag("--ffn-hidden-size", "dense_width"),
-    switch("--swiglu", lambda of: of["gated"]),
-)
-EXPERTS = (
-    Flag("--num-experts", "experts"),
-    Flag("--moe-router-topk", "experts_per_token"),
-    Flag("--moe-ffn-hidden-size", "expert_intermediate_size"),
-    Flag("--moe-shared-expert-intermediate-size", "shared_intermediate_size", unless=0),
-    Flag("--moe-latent-size", "expert_hidden_size", unless=0),
-    Flag("--moe-layer-freq", "sparse_layers"),
-    switch("--moe-grouped-gemm", lambda of: True),
-)
-VOCABULARY = (
-    Flag("--vocab-size", "vocab_size"),
-    Flag("--make-vocab-size-divisible-by", lambda of: VOCABULARY_MULTIPLE),
-    switch("--untie-embeddings-and-output-weights", lambda of: not of["tied_embeddings"]),
-)
-LAYOUT = (
-    Flag("--tensor-model-parallel-size", "tensor"),
-    Flag("--pipeline-model-parallel-size", "pipeline"),
-    Flag("--decoder-first-pipeline-num-layers", "first"),
-    Flag("--decoder-last-pipeline-num-layers", "last"),
-    Flag("--expert-model-parallel-size", lambda of: of["expert"] if of["sparse"] else None),
-    Flag(
-        "--expert-tensor-parallel-size",
-        lambda of: of["tensor"] * of["data"] // of["expert"] if of["sparse"] else None,
-    ),
-    # Megatron-LM refuses tensor and expert parallelism together without it.
-    switch("--sequence-parallel", lambda of: of["sparse"] and of["tensor"] > 1),
-)
-
-# What a published class has beyond the sizes of a shape (`dse.schema.architectures`), as arguments;
-# of the rest a note is made. Biases of linear layers are there unless they are switched off.
-_BIASES = (
-    "biases of the attention output",
-    "biases of the feed-forward",
-    "biases of experts",
-    "biases of the router",
-)
-_BEYOND: Mapping[str, Flags] = {
-    "norms of query and key heads": [("--qk-layernorm", None)],
-    "gates of shared experts": [("--moe-shared-expert-gate", None)],
-    "attention sinks": [("--softmax-type", "learnable")],
-    "biases of layer norms": [],  # LayerNorm, the default, has them
-}
-# Arguments of what a class is, and what of it has none.
-_OF_CLASS: Mapping[str, Flags] = {
-    "GptOssForCausalLM": [
-        ("--quick-geglu", None),
-        ("--glu-linear-offset", "1.0"),
-        ("--activation-func-clamp-value", "7.0"),
-    ],
-    "NemotronForCausalLM": [("--squared-relu", None), ("--apply-layernorm-1p", None)],
-    "Gemma3ForCausalLM": [("--apply-layernorm-1p", None)],
-    "Qwen3NextForCausalLM": [("--apply-layernorm-1p", None)],
-    "Qwen3_5ForCausalLM": [("--apply-layernorm-1p", None)],
-}
-_UNSAID: Mapping[str, tuple[str, ...]] = {
-    "Gemma3ForCausalLM": ("gates of GELU, not of SiLU as --swiglu has them",),
-    "OPTForCausalLM": ("ReLU, not GELU",),
-    "GPTNeoXForCausalLM": ("attention and feed-forward side by side",),
-    "BloomForCausalLM": ("ALiBi, not rotary positions",),
-    "Glm4MoeForCausalLM": (note_of("Glm4MoeForCausalLM"),),
-}
+TABLES, PUBLISHED = TOOLS["megatron"], TOOLS["published"]
 
 
 def arguments(
@@ -145,10 +30,10 @@ def arguments(
     shape = Shape(model)
     try:
         whole = _whole(shape, sequence)
-        flags = flags_of(SHAPE, whole)
+        flags = flags_of(TABLES["shape"], whole)
         flags += _latent(shape) if shape.of("mla") else _grouped(shape, whole)
         flags += _feed_forward(shape)
-        flags += flags_of(VOCABULARY, whole)
+        flags += flags_of(TABLES["vocabulary"], whole)
     except Cannot as reason:
         raise InputError(
             f"{model.name}: not written as Megatron-LM arguments: {reason}",
@@ -157,8 +42,13 @@ def arguments(
         ) from reason
     flags, unsaid = _published(model, flags)
     ends = end_stages(shape.layers, degrees["pipeline"]) or (None, None)
-    layout = {**whole, **degrees, "first": ends[0], "last": ends[1]}
-    return [*flags, *flags_of(LAYOUT, layout)], unsaid
+    tensor = degrees["tensor"]
+    layout = {
+        **{**whole, **degrees, "first": ends[0], "last": ends[1]},
+        "experts_tensor": tensor * degrees["data"] // degrees["expert"],
+        "tensor_divides": tensor > 1,
+    }
+    return [*flags, *flags_of(TABLES["layout"], layout)], unsaid
 
 
 def _whole(shape: Shape, sequence: int) -> Facts:
@@ -171,6 +61,9 @@ def _whole(shape: Shape, sequence: int) -> Facts:
         "hidden_size": shape.hidden,
         "sequence": sequence,
         "rows": rows,
+        "positions": rows or sequence,
+        "position_type": "learned_absolute" if rows else "rope",
+        "vocabulary_multiple": VOCABULARY_MULTIPLE,
         "sparse": bool(shape.of("moe")),
         "vocab_size": shape.model.vocab_size,
         "tied_embeddings": shape.model.tied_embeddings,
@@ -182,20 +75,21 @@ def _feed_forward(shape: Shape) -> Flags:
     if len(matrices) > 1:
         raise Cannot("its feed-forward layers are all gated or all plain")
     dense = {"dense_width": shape.dense_width(), "gated": matrices != {PLAIN}}
-    flags = flags_of(FEED_FORWARD, dense)
+    flags = flags_of(TABLES["feed_forward"], dense)
     if not shape.of("moe"):
         return flags
     first = shape.count("mlp")
     layers = _pattern(i >= first for i in range(shape.layers)) if first else None
     sizes = {name: int(value) for name, value in shape.one("moe").sizes.items()}
-    return flags + flags_of(EXPERTS, {**sizes, "sparse_layers": layers})
+    return flags + flags_of(TABLES["experts"], {**sizes, "sparse_layers": layers})
 
 
 def _latent(shape: Shape) -> Flags:
     index = ("index_heads", "index_head_dim", "index_topk")
     shape.only("mla", "mlp", "moe", optional=(*index, "expert_hidden_size"))
     sizes = shape.one("mla").sizes
-    return flags_of((*LATENT, *INDEXER) if sizes.get("index_topk") else LATENT, sizes)
+    indexer = TABLES["indexer"] if sizes.get("index_topk") else {}
+    return flags_of({**TABLES["latent"], **indexer}, sizes)
 
 
 def _grouped(shape: Shape, whole: Facts) -> Flags:
@@ -206,14 +100,19 @@ def _grouped(shape: Shape, whole: Facts) -> Flags:
     )
     sizes, window, types = shape.heads()
     every = _frequency(types) if window and FULL in types else None
-    flags = flags_of(GROUPED, {**whole, **sizes, "window": window, "full_every": every})
+    facts = {
+        **{**whole, **sizes, "window": window, "full_every": every},
+        "grouped": sizes["kv_heads"] != sizes["heads"],
+        "before": window - 1,
+    }
+    flags = flags_of(TABLES["grouped"], facts)
     if not shape.of("delta_net"):
         return flags
     linear = shape.one("delta_net").sizes
     if (linear["gates_per_head"], linear["decay_rank"], linear["output_gate_rank"]) != (2, 0, 0):
         raise Cannot("its linear attention is the gated delta-net: two gates a head, no rank")
     every = _frequency(spread(shape.layers, shape.count("gqa"), FULL, "linear"))
-    return flags + flags_of(DELTA_NET, {**sizes, **linear, "full_every": every})
+    return flags + flags_of(TABLES["delta_net"], {**sizes, **linear, "full_every": every})
 
 
 def _published(model: Model, flags: Flags) -> tuple[Flags, tuple[str, ...]]:
@@ -228,18 +127,20 @@ def _published(model: Model, flags: Flags) -> tuple[Flags, tuple[str, ...]]:
         )
     beyond = write_config(model, architecture=name).beyond
     dropped = set[str]()
-    if any(what in _BIASES for what in beyond):
+    if any(what in PUBLISHED["biases"] for what in beyond):
         dropped |= {"--disable-bias-linear", "--add-qkv-bias"}
     if "biases of layer norms" in beyond:
         dropped.add("--normalization")
     if name == "GptOssForCausalLM":
         dropped.add("--swiglu")
-    more = [flag for what in beyond for flag in _BEYOND.get(what, ())]
-    more += _OF_CLASS.get(name, [])
+    own = [PUBLISHED["beyond"].get(what, {}) for what in beyond]
     kept = [flag for flag in flags if flag[0] not in dropped]
+    more = [
+        flag for table in (*own, PUBLISHED["classes"].get(name, {})) for flag in flags_of(table, {})
+    ]
     more = [flag for flag in more if flag not in kept]
-    unsaid = [what for what in beyond if what not in (*_BEYOND, *_BIASES)]
-    unsaid += _UNSAID.get(name, ())
+    unsaid = [what for what in beyond if what not in (*PUBLISHED["beyond"], *PUBLISHED["biases"])]
+    unsaid += [text for text in (PUBLISHED["unsaid"].get(name), note_of(name)) if text]
     words = (f"of {name} these arguments do not say: {'; '.join(unsaid)}",) if unsaid else ()
     return [*kept, *more], words
 

@@ -1,6 +1,6 @@
 """Does the answer depend on the quality law? The front under each law, for page, text and console
-(`laws` of study.json, `dse.study.laws`); what one's own training runs say of it, and which to do
-next (`loss_runs`)."""
+(`laws` of study.json, `dse.study.laws`), and what one's own training runs say of it
+(`loss_runs`)."""
 
 from __future__ import annotations
 

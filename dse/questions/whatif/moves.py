@@ -400,8 +400,8 @@ def sensitivities(stand: Stand, progress: Progress = lambda text: None) -> Part:
         of_rows(
             "shadow_prices",
             "Shadow prices: what a step of a limit is worth, deployed anew",
-            shadows,
-            ("step", "gain", "worth_usd_per_chip_hour", "binds"),
+            [{**row, "limit_binds": row["binds"]} for row in shadows],
+            ("step", "gain", "worth_usd_per_chip_hour", "limit_binds"),
         ),
     ]
     facts = {"sensitivities": rows, "shadow_prices": shadows, "sensitivities_how": how}

@@ -1,30 +1,30 @@
-"""The Hugging Face families: one row each, read and written by `dse.schema.families.engine`.
-
-A new family is one row of `dense.py`, `experts.py` or `hybrid.py`: its classes, its layers as maps
-of sizes to keys, and the family's own defaults. The order of the rows decides which class a model
-is written as where several fit equally well.
-"""
+"""The Hugging Face families of families.yaml: one map each, read and written by
+`dse.schema.families.engine`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
-from dse.schema.families.dense import DENSE_FAMILIES
-from dse.schema.families.engine import Family
-from dse.schema.families.experts import EXPERT_FAMILIES
-from dse.schema.families.hybrid import HYBRID_FAMILIES
+from dse.schema.families.engine import Family, family_of
+from dse.schema.loader import Lazy, load_yaml
 
-__all__ = ["CLASSES", "FAMILIES", "MODEL_TYPES", "Family"]
+__all__ = ["CLASSES", "FAMILIES", "MODEL_TYPES", "PASSED_OVER", "Family"]
 
-FAMILIES: Mapping[str, Family] = {**DENSE_FAMILIES, **EXPERT_FAMILIES, **HYBRID_FAMILIES}
+_FILE = load_yaml(Path(__file__).with_name("families.yaml")).data
+_WRITTEN = _FILE["families"]
+# Keys that move no byte and no flop.
+PASSED_OVER = frozenset(" ".join(_FILE["passed_over"]).split())
+# By name, which is the model type.
+FAMILIES: Mapping[str, Family] = Lazy(_WRITTEN, lambda name: family_of(**_WRITTEN[name]))
 # The name of the family of each class and of each model type.
 CLASSES: Mapping[str, str] = {
     architecture: name
-    for name, family in FAMILIES.items()
-    for architecture in (family.architecture, *family.others)
+    for name, family in _WRITTEN.items()
+    for architecture in (family["class"], *family.get("others", ()))
 }
 MODEL_TYPES: Mapping[str, str] = {
     model_type: name
-    for name, family in FAMILIES.items()
-    for model_type in (name, *family.model_types)
+    for name, family in _WRITTEN.items()
+    for model_type in (name, *family.get("model_types", ()))
 }

@@ -1,19 +1,21 @@
 """Reads a configuration into layer groups and writes layer groups into a configuration, both from
-the same row of the table of families."""
+the same map of families.yaml."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from functools import cached_property
+from typing import Any
 
 from dse.record import record
-from dse.schema.blocks import FEED_FORWARD, OPTIONAL_SIZES
-from dse.schema.families.fields import Const, Field, Keys, Unwritten
+from dse.schema.blocks import BLOCK_SIZES, FEED_FORWARD, OPTIONAL_SIZES, WORDS
 from dse.schema.families.patterns import Pattern
-from dse.schema.families.reader import REQUIRED, ConfigReader
-from dse.schema.families.shape import OPTIONAL_WORDS, WORDS, Cannot, Config, Shape
+from dse.schema.families.reader import REQUIRED, ConfigReader, Default
+from dse.schema.families.shape import OPTIONAL_WORDS, Cannot, Config, Shape
+from dse.schema.families.sizes import Keys, Size
 from dse.schema.model import BlockSpec
 
 # Keys that every configuration has, under these names or others.
@@ -29,22 +31,24 @@ COMMON: Keys = {
 
 @record
 class Guard:
-    """Keys that no size follows from: `read` notes or refuses a value that this project does not
-    count."""
+    """A key that no size follows from: a value that is on is noted or refused. Null is off where
+    that is the default."""
 
-    keys: Keys
-    read: Callable[[ConfigReader], None]
+    key: str
+    default: object
+    note: str = ""
+    refuse: str = ""
+    accepted: str | None = None
 
-
-def noted(key: str, sentence: str, default: object = False) -> Guard:
-    """A switch that is noted where it is on; null is off where that is the default."""
-
-    def read(reader: ConfigReader) -> None:
-        absent = default is None and reader.value(key) is None
-        if not absent and reader.boolean(key):
-            reader.assume(f"{key} true: {sentence}")
-
-    return Guard({key: default}, read)
+    def read(self, reader: ConfigReader) -> None:
+        if self.default is None and reader.value(self.key) is None:
+            return
+        whole = isinstance(self.default, int) and not isinstance(self.default, bool)
+        if not (reader.optional_integer(self.key, 0) if whole else reader.boolean(self.key)):
+            return
+        if self.refuse:
+            raise reader.refuse(self.key, self.refuse, self.accepted)
+        reader.assume(f"{self.key} true: {self.note}")
 
 
 @record
@@ -54,7 +58,7 @@ class Section:
     have to say two sizes."""
 
     kind: str
-    sizes: Mapping[str, Field]
+    sizes: Mapping[str, Size]
     optional: bool = False
     filled: bool = False
     why: str = ""
@@ -70,9 +74,7 @@ class Stack:
 
     @property
     def keys(self) -> Keys:
-        found: dict[str, object] = {}
-        for guard in self.guards:
-            found |= guard.keys
+        found: dict[str, object] = {guard.key: guard.default for guard in self.guards}
         for section in self.sections.values():
             for size in section.sizes.values():
                 found |= size.keys
@@ -88,22 +90,17 @@ class Prediction:
     noted: bool = False
 
 
-MTP = Prediction("num_nextn_predict_layers")
-NOTED = Prediction("num_nextn_predict_layers", noted=True)
-Beyond = Callable[[Shape], Mapping[str, int]]
-
-
 @record
 class Export:
     """How the class is written. `name` and `model_type` are those of transformers, where they are
-    not the publishers'. `beyond` count what the class has over this project's count of parameters
-    (`dse.physics.parameters`), by what it is, negative where it lacks some. `keys` are written as
-    they are, `expert_keys` where there are experts, `hidden_keys` with the hidden size. `renamed`
-    are keys that the class has under another name. `note` is said of what the class has by a switch
-    that no size says."""
+    not the publishers'. `beyond` says what the class has over this project's count of parameters
+    (`dse.physics.parameters`), negative where it lacks some. `keys` are written as they are,
+    `expert_keys` where there are experts, `hidden_keys` with the hidden size. `renamed` are keys
+    that the class has under another name. `note` is said of what the class has by a switch that no
+    size says."""
 
-    beyond: tuple[Beyond, ...] = ()
     keys: Config = field(default_factory=dict)
+    beyond: Mapping[str, list[list[Any]]] = field(default_factory=dict)
     name: str = ""
     model_type: str = ""
     renamed: Mapping[str, str] = field(default_factory=dict)
@@ -114,23 +111,17 @@ class Export:
 
 @record
 class Family:
-    """One row: the layers of a class and its keys.
-
-    `others` are further names of the class, `model_types` of its model type. `defaults[key]` is the
-    family's own value of an absent key, `aliases[other] = key` are other names of keys. Keys of an
-    object inside the configuration are written `object.key`. `passed` are keys that the class has
-    and that say nothing new. Without `export` the class is read and not exported.
-    """
+    """One map of families.yaml, which says what each field is."""
 
     architecture: str
     stacks: tuple[Stack, ...]
-    own_defaults: Keys = field(default_factory=dict)
-    aliases: Mapping[str, str] = field(default_factory=dict)
-    others: tuple[str, ...] = ()
-    model_types: tuple[str, ...] = ()
-    passed: tuple[str, ...] = ()
-    prediction: Prediction | None = None
-    export: Export | None = None
+    own_defaults: Keys
+    aliases: Mapping[str, str]
+    others: tuple[str, ...]
+    model_types: tuple[str, ...]
+    passed: tuple[str, ...]
+    prediction: Prediction | None
+    export: Export | None
 
     @cached_property
     def defaults(self) -> Keys:
@@ -140,7 +131,9 @@ class Family:
             found |= stack.keys
         if self.prediction is not None:
             found[self.prediction.key] = None
-        return {**found, **self.own_defaults}
+        known = {default.value: default for default in Default}
+        every = {**found, **self.own_defaults}
+        return {key: known.get(v, v) for key, v in every.items()}
 
     @property
     def class_name(self) -> str:
@@ -175,22 +168,96 @@ class Family:
             flat |= _write(stack, placed, shape)
         # Sizes stand before switches, as in published files.
         ordered = sorted(flat.items(), key=lambda item: isinstance(item[1], bool))
-        if self.export is None:
-            return _nested(dict(ordered))
-        renamed = self.export.renamed
+        export = self.export or Export()
+        config: Config = {}
+        for key, value in ordered:
+            outer, dot, inner = export.renamed.get(key, key).partition(".")
+            if dot:
+                config.setdefault(outer, {})[inner] = value
+            else:
+                config[outer] = value
         return {
-            **_nested({renamed.get(key, key): value for key, value in ordered}),
-            **self.export.keys,
-            **(self.export.expert_keys if shape.of("moe") else {}),
-            **dict.fromkeys(self.export.hidden_keys, shape.hidden),
+            **config,
+            **export.keys,
+            **(export.expert_keys if shape.of("moe") else {}),
+            **dict.fromkeys(export.hidden_keys, shape.hidden),
         }
 
     def beyond(self, shape: Shape) -> dict[str, int]:
-        """What the class has over this project's count of parameters."""
-        found: dict[str, int] = {}
-        for count in self.export.beyond if self.export is not None else ():
-            found |= count(shape)
-        return found
+        """Parameters that the class has over this project's count, by what they are."""
+        counts = {
+            name: sum(_product(term, shape) for term in terms)
+            for name, terms in (self.export.beyond if self.export is not None else {}).items()
+        }
+        return {name: count for name, count in counts.items() if count}
+
+
+def _product(term: list[Any], shape: Shape) -> int:
+    """The parameters of [factor, what of, sizes ...]: of layers of a kind, all `layers` or the
+    `model`."""
+    factor, kind, *names = term
+    if kind in ("layers", "model"):
+        return factor * shape.hidden ** len(names) * (shape.layers if kind == "layers" else 1)
+    own = {"hidden_size": shape.hidden}
+    return factor * sum(
+        block.count * math.prod(int({**own, **block.sizes}.get(name, 0)) for name in names)
+        for block in shape.of(kind)
+    )
+
+
+def family_of(
+    layers: list[dict[str, Any]],
+    defaults: Keys | None = None,
+    aliases: Mapping[str, str] | None = None,
+    others: list[str] | None = None,
+    model_types: list[str] | None = None,
+    passed: list[str] | None = None,
+    prediction: dict[str, Any] | None = None,
+    export: dict[str, Any] | None = None,
+    **named: str,
+) -> Family:
+    """A family as families.yaml says it."""
+    return Family(
+        named["class"],
+        tuple(_stack(**stack) for stack in layers),
+        defaults or {},
+        aliases or {},
+        tuple(others or ()),
+        tuple(model_types or ()),
+        tuple(passed or ()),
+        None if prediction is None else Prediction(**prediction),
+        None if export is None else Export(**export),
+    )
+
+
+def _stack(
+    rule: dict[str, Any] | None = None,
+    guards: dict[str, dict[str, Any]] | None = None,
+    **sections: dict[str, Any],
+) -> Stack:
+    own, sorts = dict(rule or {}), tuple(sections)
+    own["excepted"] = own.pop("except", "")
+    listed = own.pop("layer_types", {})
+    if not isinstance(listed, dict):
+        listed = {name: name for name in (sorts if listed is True else listed)}
+    return Stack(
+        Pattern(sorts, layer_types=listed, **own),
+        {name: _section(dict(section)) for name, section in sections.items()},
+        tuple(Guard(key, **parts) for key, parts in (guards or {}).items()),
+    )
+
+
+def _section(section: dict[str, Any]) -> Section:
+    kind = next(name for name in section if name in BLOCK_SIZES)
+    sizes = {name: _size(written) for name, written in section.pop(kind).items()}
+    return Section(kind, sizes, **section)
+
+
+def _size(written: str | dict[str, Any]) -> Size:
+    if isinstance(written, str):
+        return Size(written)
+    own = {"own_keys" if name == "keys" else name: value for name, value in written.items()}
+    return Size(**own)
 
 
 def _read(stack: Stack, reader: ConfigReader) -> list[BlockSpec]:
@@ -240,9 +307,8 @@ def _check_kinds(family: Family, shape: Shape) -> None:
     for section in family.sections:
         known[section.kind] |= section.sizes.keys()
         for name, size in section.sizes.items():
-            for value in (int(block.sizes.get(name, 0)) for block in shape.of(section.kind)):
-                if isinstance(size, Unwritten) or (isinstance(size, Const) and not size.near):
-                    size.write(value, {}, shape)
+            for block in shape.of(section.kind) if size.lacking else ():
+                size.write(int(block.sizes.get(name, 0)), {}, shape)
     for block in shape.blocks:
         for name in sorted(set(block.sizes) - known.get(block.kind, set(block.sizes))):
             raise Cannot(f"it has no {OPTIONAL_WORDS.get(name, name)}")
@@ -256,6 +322,9 @@ def _misfits(section: Section, block: BlockSpec) -> int:
     return wrong + len(set(block.sizes) - set(section.sizes))
 
 
+_HEADS_DIFFER = "its layers have heads of one size, and those of the shape differ"
+
+
 def _differ(one: BlockSpec, other: BlockSpec, shape: Shape) -> str:
     """Why two sorts of layers cannot be one."""
     if one.kind != "gqa":
@@ -264,7 +333,7 @@ def _differ(one: BlockSpec, other: BlockSpec, shape: Shape) -> str:
     if {**one.sizes, "window": 0} == {**other.sizes, "window": 0}:
         windows = sorted({int(block.sizes["window"]) for block in shape.of("gqa")})
         return f"it has windows of one length, and the shape {windows}"
-    return "its layers have heads of one size, and those of the shape differ"
+    return _HEADS_DIFFER
 
 
 def _write(stack: Stack, placed: Mapping[int, BlockSpec], shape: Shape) -> Config:
@@ -280,7 +349,7 @@ def _write(stack: Stack, placed: Mapping[int, BlockSpec], shape: Shape) -> Confi
         order = [*order[1:], order[0]]
     for name in order:
         if name is None:
-            config |= stack.pattern.write(counts)
+            config |= stack.pattern.written(counts)
             continue
         section = stack.sections[name]
         block = placed.get(id(section))
@@ -301,19 +370,7 @@ def _conflict(section: Section, size: str) -> str:
     if section.why:
         return section.why
     if section.kind == "gqa":
-        return "its layers have heads of one size, and those of the shape differ"
+        return _HEADS_DIFFER
     if section.kind in FEED_FORWARD:
         return "its experts are as wide as its dense feed-forward"
     return f"its layers have one {size}, and those of the shape differ"
-
-
-def _nested(flat: Mapping[str, object]) -> Config:
-    """`object.key` as a key of an object."""
-    config: Config = {}
-    for key, value in flat.items():
-        outer, dot, inner = key.partition(".")
-        if dot:
-            config.setdefault(outer, {})[inner] = value
-        else:
-            config[key] = value
-    return config

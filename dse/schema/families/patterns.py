@@ -1,9 +1,10 @@
-"""Which layers are of which sort: each pattern is a reader of the keys that say it and the writer
-of the same keys from the number of layers of each sort."""
+"""Which layers are of which sort: read from the keys that say it, and written from the number of
+layers of each sort."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import field
 
 from dse.record import record
 from dse.schema.families.reader import ConfigReader
@@ -12,51 +13,128 @@ from dse.schema.families.shape import FULL, SLIDING, Cannot, Config, spread
 CHUNKED, LINEAR = "chunked_attention", "linear_attention"
 SPARSE_LATENT = "deepseek_sparse_attention"
 CSA, HCA = "compressed_sparse_attention", "heavily_compressed_attention"
-DENSE, SPARSE = "dense", "sparse"
-# Layers that reuse what another one has made.
-FULL_REUSED, SLIDING_REUSED, REUSED = "full, reused", "sliding, reused", "reused"
 
 Counts = Mapping[str, int]
 Names = list[str]
-NO_KEYS: Mapping[str, object] = {}
-Read = Callable[[ConfigReader], Names]
-Write = Callable[[Counts], Config]
 
 
 @record
 class Pattern:
-    """`read` gives the sort of each layer, `write` the keys from the layers of each sort; `keys`
-    are the keys that are read, each with the value of an absent one."""
+    """The `rule` of a stack of layers in families.yaml: which of them are of the second sort, the
+    others of the first. `sorts` are the names of the stack's sorts.
 
-    keys: Mapping[str, object]
-    read: Read
-    write: Write
+    `flags` is a key of one 0 or 1 a layer, where the file has it (`flags_mark: first`: of the first
+    sort); `members` one of the numbers of the layers. Else the layers from `first` on, up to `last`
+    (-1: the last of all) or below `before`, if the `switch` is true, the key `given` is no null and
+    that of `count` above 0: all of them or those i with i % every == offset (without an offset,
+    every n-th), turned around with `inverse`, and not those of the list `except`. Each is a key or
+    a number. `own` names a reader of OWN instead.
+
+    `layer_types`: the file's own list of names goes before all that; those that it may hold, or the
+    sort that each stands for. `unless_listed`: with such a list, no other key is read. `once`: it
+    is no layer, and there is one of it.
+
+    Written are the keys `write`, and those of `some` or `none` as there are layers of the second
+    sort or not; a value may be one of WRITTEN. `needs` and `never` are the reasons why a shape
+    without or with layers of a sort cannot be written, `never_both` of one with two sorts.
+    """
+
+    sorts: tuple[str, ...]
+    keys: Mapping[str, object] = field(default_factory=dict)
+    once: bool = False
+    layer_types: Mapping[str, str] = field(default_factory=dict)
+    unless_listed: bool = False
+    own: str = ""
+    flags: str = ""
+    flags_mark: str = "second"
+    members: str = ""
+    switch: str = ""
+    given: str = ""
+    count: str = ""
+    first: str | int = 0
+    before: str | int | None = None
+    last: str = ""
+    every: str | int = 1
+    offset: str | int | None = None
+    inverse: bool = False
+    excepted: str = ""
+    write: Config = field(default_factory=dict)
+    some: Config = field(default_factory=dict)
+    none: Config = field(default_factory=dict)
+    needs: Mapping[str, str] = field(default_factory=dict)
+    never: Mapping[str, str] = field(default_factory=dict)
+    never_both: str = ""
+
+    def read(self, reader: ConfigReader) -> Names:
+        """The sort of each layer."""
+        if self.own:
+            return OWN[self.own](reader)
+        if self.unless_listed and reader.value("layer_types") is not None:
+            names = [self.sorts[0]] * reader.layers
+        else:
+            names = [self.sorts[mark] for mark in self._marks(reader)]
+        if not self.layer_types:
+            return names
+        listed = layer_types(reader, names, tuple(self.layer_types))
+        return names if listed is names else [self.layer_types[name] for name in listed]
+
+    def _marks(self, reader: ConfigReader) -> list[bool]:
+        """Whether each layer is of the second sort."""
+        none = [False] * (1 if self.once else reader.layers)
+        if len(self.sorts) == 1:
+            return none
+        if self.flags and (flags := reader.flags(self.flags)) is not None:
+            return [flag == (self.flags_mark == "second") for flag in flags]
+        if self.members and (listed := reader.whole_list(self.members)):
+            return [i in listed for i in range(reader.layers)]
+        if self.switch and not reader.boolean(self.switch):
+            return none
+        if self.given and not reader.optional_integer(self.given):
+            return none
+        if self.count and not reader.integer(self.count, least=0):
+            return none
+
+        def number(value: str | int, least: int = 0) -> int:
+            return value if isinstance(value, int) else reader.integer(value, least)
+
+        first, end = number(self.first), reader.layers
+        if self.before is not None:
+            end = number(self.before)
+        if self.last and reader.value(self.last) not in (None, -1):
+            end = reader.integer(self.last) + 1
+        every = number(self.every, least=1)
+        offset = every - 1 if self.offset is None else number(self.offset)
+        excepted = reader.whole_list(self.excepted) if self.excepted else ()
+        return [
+            first <= i < end and (i % every == offset) != self.inverse and i not in excepted
+            for i in range(reader.layers)
+        ]
+
+    def written(self, counts: Counts) -> Config:
+        """The keys that say so many layers of each sort. Raises Cannot with the reason."""
+        for sort, reason in self.needs.items():
+            if not counts[sort]:
+                raise Cannot(reason)
+        for sort, reason in self.never.items():
+            if counts[sort]:
+                raise Cannot(reason)
+        if self.own in OWN_WRITTEN:
+            return OWN_WRITTEN[self.own](counts)
+        if len(self.sorts) == 1:
+            return {}
+        one, other = (counts[sort] for sort in self.sorts[:2])
+        if self.never_both and one and other:
+            raise Cannot(self.never_both)
+        config = {**self.write, **(self.some if other else self.none)}
+        return {
+            key: WRITTEN[value](self, one, other)
+            if isinstance(value, str) and value in WRITTEN
+            else value
+            for key, value in config.items()
+        }
 
 
-def total(counts: Counts) -> int:
-    return sum(counts.values())
-
-
-def nothing(counts: Counts) -> Config:
-    return {}
-
-
-def evenly(counts: Counts, name: str, other: str) -> Names:
-    """Layers of two sorts, spread evenly."""
-    return spread(counts[name] + counts[other], counts[name], name, other)
-
-
-def all_of(name: str) -> Pattern:
-    """Every layer is of one sort."""
-    return Pattern({}, lambda reader: [name] * reader.layers, nothing)
-
-
-# Attention: the file's own list of layer types, or the family's rule.
-
-
-def layer_types(
-    reader: ConfigReader, otherwise: Names, accepted: tuple[str, ...] = (FULL, SLIDING)
-) -> Names:
+def layer_types(reader: ConfigReader, otherwise: Names, accepted: tuple[str, ...]) -> Names:
     """The file's own list of layer types, else what the family would build."""
     listed = reader.value("layer_types")
     if listed is None:
@@ -76,206 +154,89 @@ def layer_types(
     return listed[: reader.layers]
 
 
-def _full(reader: ConfigReader) -> Names:
-    return [FULL] * reader.layers
+# Writing: what stands for a value, given the layers of the first and of the second sort.
 
 
-def _listed(counts: Counts) -> Config:
-    return {"layer_types": evenly(counts, FULL, SLIDING)}
+def _evenly(pattern: Pattern, one: int, other: int) -> Names:
+    return spread(one + other, one, *pattern.sorts[:2])
 
 
-def _listed_windows(counts: Counts) -> Config:
-    if not counts[SLIDING]:
-        raise Cannot("it has sliding windows, and the shape has none")
-    return _listed(counts)
-
-
-def listed(
-    rule: Read,
-    keys: Mapping[str, object] = NO_KEYS,
-    write: Write = _listed,
-    accepted: tuple[str, ...] = (FULL, SLIDING),
-) -> Pattern:
-    """The file's own list of layer types, else the family's rule."""
-    return Pattern(keys, lambda reader: layer_types(reader, rule(reader), accepted), write)
-
-
-def every(
-    period: int | str, default: int = 1, write: Write = _listed, other: str = SLIDING
-) -> Pattern:
-    """Every `period`-th layer is full, the others are `other`; a key's name is read."""
-
-    def rule(reader: ConfigReader) -> Names:
-        n = period if isinstance(period, int) else reader.integer(period)
-        return [other if (i + 1) % n else FULL for i in range(reader.layers)]
-
-    return listed(rule, {} if isinstance(period, int) else {period: default}, write, (FULL, other))
-
-
-ALL_FULL, BY_LIST = listed(_full, write=nothing), listed(_full)
-# Gemma 3: the class has windows.
-EVERY_NAMED = every("sliding_window_pattern", 6, _listed_windows)
-
-
-def _all_windowed(reader: ConfigReader) -> Names:
-    none = reader.optional_integer("sliding_window") is None
-    return [FULL if none else SLIDING] * reader.layers
-
-
-def _one_sort(counts: Counts) -> Config:
-    if counts[FULL] and counts[SLIDING]:
-        raise Cannot("its window is on all layers or on none, and the shape's on some")
-    return {} if counts[SLIDING] else {"sliding_window": None}
-
-
-# Mistral, Mixtral, Phi-3: every layer has the window; null is none.
-ALL_WINDOWED = listed(_all_windowed, {"sliding_window": None}, _one_sort)
-
-
-def _last_slide(reader: ConfigReader) -> Names:
-    if not reader.boolean("use_sliding_window") or not reader.optional_integer("sliding_window"):
-        return _full(reader)
-    first = reader.integer("max_window_layers", least=0)
-    return [SLIDING if i >= first else FULL for i in range(reader.layers)]
-
-
-def _switched(counts: Counts) -> Config:
-    if not counts[SLIDING]:
-        return {"use_sliding_window": False, "sliding_window": None}
-    return {"use_sliding_window": True, "max_window_layers": 0, **_listed(counts)}
-
-
-_SWITCH = {"use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28}
-# Qwen2, Qwen3: with a window, the layers from `max_window_layers` on have it.
-LAST_SLIDE = listed(_last_slide, _SWITCH, _switched)
-
-
-def _second_slide(reader: ConfigReader) -> Names:
-    if not reader.boolean("use_sliding_window"):
-        return _full(reader)
-    last = reader.integer("max_window_layers", least=0)
-    return [SLIDING if i % 2 == 0 and i < last else FULL for i in range(reader.layers)]
-
-
-def _no_window(counts: Counts) -> Config:
-    if counts[SLIDING]:
-        raise Cannot("it has no sliding window")
-    return {"use_sliding_window": False}
-
-
-# Qwen2-MoE: with a window, every second of the first `max_window_layers` layers has it.
-SECOND_SLIDE = listed(_second_slide, _SWITCH, _no_window)
-# Qwen3-MoE: a window, where it is used, is on every layer.
-ALL_SWITCHED = listed(
-    lambda reader: [SLIDING if reader.boolean("use_sliding_window") else FULL] * reader.layers,
-    _SWITCH,
-    lambda counts: {"use_sliding_window": bool(counts[SLIDING]), **_one_sort(counts)},
-)
-
-
-def _from_first(reader: ConfigReader) -> Names:
-    if reader.value("layer_types") is not None or not reader.optional_integer("sliding_window"):
-        return _full(reader)
-    first = reader.integer("max_window_layers", least=0)
-    return [SLIDING if i >= first else FULL for i in range(reader.layers)]
-
-
-def _from_first_listed(counts: Counts) -> Config:
-    if not counts[SLIDING]:
-        return {"sliding_window": None}
-    return {"max_window_layers": 0, **_listed(counts)}
-
-
-# dots.llm1: layers from `max_window_layers` on have the window; null is none.
-_FIRST = {"sliding_window": 4096, "max_window_layers": 62}
-FROM_FIRST = listed(_from_first, _FIRST, _from_first_listed)
-# gpt-oss: windowed and full layers take turns, the first is windowed.
-TURNS = listed(
-    lambda reader: [FULL if i % 2 else SLIDING for i in range(reader.layers)], write=_listed_windows
-)
-
-
-def _chunks_listed(counts: Counts) -> Config:
-    if not counts[CHUNKED]:
-        raise Cannot("its layers attend in chunks of one length, or fully")
-    types = evenly(counts, FULL, CHUNKED)
-    # vLLM goes by the list of layers without rotary positions.
-    return {"layer_types": types, "no_rope_layers": [int(name == CHUNKED) for name in types]}
-
-
-# Llama 4: every `no_rope_layer_interval`-th layer is full, the others attend in chunks.
-CHUNKS = every("no_rope_layer_interval", 4, _chunks_listed, CHUNKED)
-
-
-def _gemma4(reader: ConfigReader) -> Names:
-    layers = every(6).read(reader)
-    first = reader.layers - (reader.optional_integer("num_kv_shared_layers", least=0) or 0)
-    reused = {FULL: FULL_REUSED, SLIDING: SLIDING_REUSED}
-    return [name if i < first else reused[name] for i, name in enumerate(layers)]
-
-
-def _gemma4_listed(counts: Counts) -> Config:
-    if not counts[FULL] or not counts[SLIDING]:
-        raise Cannot("it has full layers of one sort and windowed ones of another")
-    if counts[FULL_REUSED] or counts[SLIDING_REUSED]:
-        raise Cannot("it has no layers that reuse the keys and values of others")
-    types = evenly(counts, FULL, SLIDING)
-    if types[-1] != FULL:
+def _last_full(pattern: Pattern, one: int, other: int) -> Names:
+    types = _evenly(pattern, one, other)
+    if types[-1] != pattern.sorts[0]:
         raise Cannot("its last layer has full attention")
-    return {"layer_types": types, "num_kv_shared_layers": 0}
+    return types
 
 
-# Gemma 4: the last `num_kv_shared_layers` layers reuse keys and values.
-LAST_REUSE = Pattern({"num_kv_shared_layers": 0}, _gemma4, _gemma4_listed)
+def _step(pattern: Pattern, one: int, other: int) -> int:
+    """Every n-th layer is of the second sort."""
+    for step in range(1, one + other + 2):
+        if (one + other) // step == other:
+            return step
+    raise Cannot("every n-th of its layers has experts")
 
 
-def _hunyuan(reader: ConfigReader) -> Names:
-    if not reader.boolean("use_cla"):
-        return _full(reader)
-    own = -(-reader.layers // reader.integer("cla_share_factor"))
-    return [FULL] * own + [REUSED] * (reader.layers - own)
-
-
-def _hunyuan_switched(counts: Counts) -> Config:
-    if not counts[REUSED]:
-        return {"use_cla": False}
-    layers = total(counts)
-    for factor in range(2, layers + 1):
-        if -(-layers // factor) == counts[FULL]:
-            return {"use_cla": True, "cla_share_factor": factor}
+def _group(pattern: Pattern, one: int, other: int) -> int:
+    """One layer of every group of so many is of the first sort."""
+    for size in range(2, one + other + 1):
+        if -(-(one + other) // size) == one:
+            return size
     raise Cannot("the layers that share keys and values are groups of one size")
 
 
-# Hunyuan: with `use_cla`, one layer of every `cla_share_factor` has keys and values of its own.
-GROUPS_REUSE = Pattern({"use_cla": False, "cla_share_factor": 1}, _hunyuan, _hunyuan_switched)
+def _period(pattern: Pattern, one: int, other: int) -> tuple[int, int]:
+    """(period, offset) of the layers that the rule counts, in the middle of the period."""
+    counted, layers = one if pattern.inverse else other, one + other
+    for period in range(1, layers + 1):
+        for offset in sorted(range(period), key=lambda i: abs(i - period // 2)):
+            if len(range(offset, layers, period)) == counted:
+                return period, offset
+    raise Cannot(f"no period places {counted} of {layers} layers")
 
 
-def flags(key: str, sort: str, otherwise: Callable[[int, int], bool]) -> Pattern:
-    """The layers that a list of 0 and 1 marks are of a sort, the others full; without a list, those
-    of which `otherwise` says so, given the layer's number and that of all."""
-
-    def read(reader: ConfigReader) -> Names:
-        marks = reader.flags(key)
-        if marks is None:
-            marks = [otherwise(i, reader.layers) for i in range(reader.layers)]
-        return [sort if mark else FULL for mark in marks]
-
-    def write(counts: Counts) -> Config:
-        return {key: [int(name == sort) for name in evenly(counts, FULL, sort)]}
-
-    return Pattern({key: None}, read, write)
+def _places(pattern: Pattern, one: int, other: int, sort: int) -> list[int]:
+    """The places, from 1, of the layers of a sort."""
+    types = _evenly(pattern, one, other)
+    return [i + 1 for i, name in enumerate(types) if name == pattern.sorts[sort]]
 
 
-# MiMo-V2: windowed layers are marked, else all but the first and every sixth.
-_MIMO = flags("hybrid_layer_pattern", SLIDING, lambda i, layers: i > 0 and (i + 1) % 6 > 0)
-WINDOW_FLAGS = listed(_MIMO.read, _MIMO.keys, _MIMO.write)
-# MiniMax-M3: marked layers choose blocks of the cache with an indexer.
-SPARSE_FLAGS = flags(
-    "sparse_attention_config.sparse_attention_freq", SPARSE, lambda i, layers: False
-)
-# Latent attention has no window: a file's list of layer types says nothing else.
-_NO_WINDOWS = listed(_full, accepted=(FULL, SPARSE_LATENT))
-LATENT = Pattern({}, lambda reader: [FULL for _ in _NO_WINDOWS.read(reader)], nothing)
+def _numbers(pattern: Pattern, one: int, other: int) -> list[int]:
+    types = spread(one + other, other, "second", "first")
+    return [i for i, name in enumerate(types) if name == "second"]
+
+
+WRITTEN: Mapping[str, Callable[[Pattern, int, int], object]] = {
+    "evenly": _evenly,
+    "evenly, the last full": _last_full,
+    "evenly from the last": lambda p, *counts: _evenly(p, *counts)[::-1],
+    "flags evenly": lambda p, *counts: [int(name == p.sorts[1]) for name in _evenly(p, *counts)],
+    "flags in order": lambda pattern, one, other: [0] * one + [1] * other,
+    "places of first": lambda p, one, other: _places(p, one, other, 0),
+    "places of second": lambda p, one, other: _places(p, one, other, 1),
+    "numbers of first": lambda pattern, one, other: list(range(one)),
+    "numbers of second": _numbers,
+    "text of the last": lambda pattern, one, other: ",".join(map(str, range(one, one + other))),
+    "count of first": lambda pattern, one, other: one,
+    "beyond the last": lambda pattern, one, other: one + 1,
+    "step": _step,
+    "size of groups": _group,
+    "period": lambda *args: _period(*args)[0],
+    "offset": lambda *args: _period(*args)[1],
+}
+
+
+# Readers of their own.
+
+
+def _text(reader: ConfigReader) -> Names:
+    """The layers that a text such as "3,4,5" lists (Step-3.5)."""
+    key = "moe_layers_enum"
+    text = reader.value(key)
+    items = text.split(",") if isinstance(text, str) else []
+    if not items or not all(item.strip().isdecimal() for item in items):
+        raise reader.refuse(key, f"{text!r}", 'layer numbers, as "3,4,5"')
+    listed = {int(item) for item in items}
+    return ["sparse" if i in listed else "dense" for i in range(reader.layers)]
 
 
 def _indexers(reader: ConfigReader) -> Names:
@@ -283,82 +244,40 @@ def _indexers(reader: ConfigReader) -> Names:
     return reader.names("indexer_types", ("full", "shared")) or ["full"] * reader.layers
 
 
-def _own_indexers(counts: Counts) -> Config:
-    if counts["shared"]:
-        raise Cannot("all of its layers have an indexer of their own")
-    return {}
+def _gemma4(reader: ConfigReader) -> Names:
+    sixths = [SLIDING if (i + 1) % 6 else FULL for i in range(reader.layers)]
+    layers = layer_types(reader, sixths, (FULL, SLIDING))
+    first = reader.layers - (reader.optional_integer("num_kv_shared_layers", least=0) or 0)
+    reused = {FULL: "full, reused", SLIDING: "sliding, reused"}
+    return [name if i < first else reused[name] for i, name in enumerate(layers)]
 
 
-def _shared_indexers(counts: Counts) -> Config:
-    if not counts["full"]:
-        raise Cannot("its layers choose from the cache with an indexer, their own or another's")
-    # A layer that reuses a choice comes after the one that made it.
-    return {"indexer_types": evenly(counts, "full", "shared")[::-1]}
-
-
-# DeepSeek-V3.2: an indexer in every layer. GLM-5: in those that `indexer_types` calls "full"; the
-# others ("shared") reuse the choice of the last one.
-OWN_INDEXERS = Pattern({"indexer_types": None}, _indexers, _own_indexers)
-SHARED_INDEXERS = Pattern({"indexer_types": None}, _indexers, _shared_indexers)
-
-
-# States.
-
-
-def _linear_listed(counts: Counts) -> Config:
-    return {"layer_types": evenly(counts, FULL, LINEAR)}
-
-
-# Qwen3-Next, Qwen3.5: every `full_attention_interval`-th layer has full attention.
-INTERVAL = every("full_attention_interval", 4, _linear_listed, LINEAR)
-
-
-# MiniMax-Text-01, M1: lightning attention where `attn_type_list` has a 0, or by layer type.
-
-
-def _lightning(reader: ConfigReader) -> Names:
-    marks = reader.flags("attn_type_list")
-    if marks is None:
-        marks = [i % 2 == 0 for i in range(reader.layers)]
-    return [FULL if mark else LINEAR for mark in marks]
-
-
-LIGHTNING = listed(_lightning, {"attn_type_list": None}, _linear_listed, (FULL, LINEAR))
-
-_KIMI_FULL = "linear_attn_config.full_attn_layers"
-_KIMI_LINEAR = "linear_attn_config.kda_layers"
+def _hunyuan(reader: ConfigReader) -> Names:
+    if not reader.boolean("use_cla"):
+        return [FULL] * reader.layers
+    own = -(-reader.layers // reader.integer("cla_share_factor"))
+    return [FULL] * own + ["reused"] * (reader.layers - own)
 
 
 def _kimi(reader: ConfigReader) -> Names:
-    listed = reader.whole_list(_KIMI_FULL)
+    listed = reader.whole_list("linear_attn_config.full_attn_layers")
     full = len({layer for layer in listed if 1 <= layer <= reader.layers}) or reader.layers // 4
-    linear = set(reader.whole_list(_KIMI_LINEAR))
+    key = "linear_attn_config.kda_layers"
+    linear = set(reader.whole_list(key))
     if linear and len(linear) != reader.layers - full:
-        raise reader.refuse(_KIMI_LINEAR, f"{len(linear)} of {reader.layers} layers, {full} full")
+        raise reader.refuse(key, f"{len(linear)} of {reader.layers} layers, {full} full")
     return [FULL] * full + [LINEAR] * (reader.layers - full)
 
 
-def _kimi_listed(counts: Counts) -> Config:
-    types = evenly(counts, FULL, LINEAR)
-    return {
-        key: [i + 1 for i, name in enumerate(types) if name == kind]
-        for key, kind in ((_KIMI_FULL, FULL), (_KIMI_LINEAR, LINEAR))
-    }
-
-
-# Kimi Linear, Kimi K3: full attention in the layers that `full_attn_layers` counts from 1.
-COUNTED = Pattern({_KIMI_FULL: None, _KIMI_LINEAR: None}, _kimi, _kimi_listed)
-
-_LETTERS = {"M": LINEAR, "*": FULL, "-": DENSE, "E": SPARSE}
+_LETTERS = {"M": LINEAR, "*": FULL, "-": "dense", "E": "sparse"}
 _LAYER_NAMES = {
     "mamba": LINEAR,
     "attention": FULL,
-    "mlp": DENSE,
-    "moe": SPARSE,
+    "mlp": "dense",
+    "moe": "sparse",
     FULL: FULL,
     LINEAR: LINEAR,
 }
-_WRITTEN_NAMES = {LINEAR: LINEAR, FULL: FULL, SPARSE: "moe", DENSE: "mlp"}
 
 
 def _nemotron(reader: ConfigReader) -> Names:
@@ -375,49 +294,15 @@ def _nemotron(reader: ConfigReader) -> Names:
     return [table[name] for name in listed]
 
 
-def _nemotron_listed(counts: Counts) -> Config:
+def _nemotron_written(counts: Counts) -> Config:
     """A layer of each kind in turn, each kind spread evenly: Mamba and attention first."""
+    names = {LINEAR: LINEAR, FULL: FULL, "sparse": "moe", "dense": "mlp"}
     placed = [
         ((i + 0.5) / counts[sort], order, name)
-        for order, (sort, name) in enumerate(_WRITTEN_NAMES.items())
+        for order, (sort, name) in enumerate(names.items())
         for i in range(counts[sort])
     ]
     return {"layers_block_type": [name for _, _, name in sorted(placed)]}
-
-
-# Nemotron-H: a layer is attention, Mamba-2, or feed-forward alone; letters or a list of names.
-ALONE = Pattern(
-    {"hybrid_override_pattern": None, "layers_block_type": None}, _nemotron, _nemotron_listed
-)
-
-
-def _granite(reader: ConfigReader) -> Names:
-    listed = layer_types(reader, [LINEAR] * reader.layers, (FULL, LINEAR, "attention", "mamba"))
-    return [FULL if name in (FULL, "attention") else LINEAR for name in listed]
-
-
-# Granite 4: attention or Mamba-2 in every layer, by `layer_types`.
-MAMBA_LISTED = Pattern({}, _granite, _linear_listed)
-
-
-def periodic(name: str, period: int, offset: int, sort: str, other: str) -> Pattern:
-    """Jamba: the layers i with i % period == offset are of a sort."""
-    period_key, offset_key = f"{name}_period", f"{name}_offset"
-
-    def read(reader: ConfigReader) -> Names:
-        n, first = reader.integer(period_key), reader.integer(offset_key, least=0)
-        return [sort if i % n == first else other for i in range(reader.layers)]
-
-    def write(counts: Counts) -> Config:
-        """In the middle of the period."""
-        layers = total(counts)
-        for n in range(1, layers + 1):
-            for first in sorted(range(n), key=lambda i: abs(i - n // 2)):
-                if len(range(first, layers, n)) == counts[sort]:
-                    return {period_key: n, offset_key: first}
-        raise Cannot(f"no period places {counts[sort]} of {layers} layers")
-
-    return Pattern({period_key: period, offset_key: offset}, read, write)
 
 
 _RATIOS = {0: SLIDING, 4: CSA, 128: HCA}
@@ -439,12 +324,22 @@ def _compressed(reader: ConfigReader) -> Names:
     return layer_types(reader, otherwise, (SLIDING, CSA, HCA))
 
 
-# DeepSeek-V4: a layer's cache is compressed 4 times and chosen from by an indexer, compressed 128
-# times, or the window alone (`compress_ratios` 4, 128, 0).
-COMPRESSED = Pattern(
-    {"compress_ratios": None},
-    _compressed,
-    lambda counts: {
+def _compressed_written(counts: Counts) -> Config:
+    return {
         "compress_ratios": [ratio for ratio, name in _RATIOS.items() for _ in range(counts[name])]
-    },
-)
+    }
+
+
+OWN: Mapping[str, Callable[[ConfigReader], Names]] = {
+    "listed text": _text,
+    "indexers": _indexers,
+    "gemma4": _gemma4,
+    "hunyuan": _hunyuan,
+    "kimi": _kimi,
+    "nemotron": _nemotron,
+    "compressed": _compressed,
+}
+OWN_WRITTEN: Mapping[str, Callable[[Counts], Config]] = {
+    "nemotron": _nemotron_written,
+    "compressed": _compressed_written,
+}

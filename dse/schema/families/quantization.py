@@ -14,32 +14,61 @@ from dse.errors import InputError
 from dse.schema.blocks import FEED_FORWARD, MIXERS, WEIGHT_PARTS
 from dse.schema.families.reader import ConfigReader
 from dse.schema.families.shape import Config, Shape
-from dse.schema.model import BlockSpec, Model
+from dse.schema.model import BlockSpec
 
-QUANTIZED = ("attention", "mlp", "experts")
 METHODS = ("fp8", "mxfp4", "compressed-tensors", "modelopt", "awq", "gptq")
 SIXTEEN_BITS = ("bfloat16", "float16")
 
-# Words of a module pattern: those that name a part, and pairs of projections that, left alone
-# together, leave the whole layer's part alone.
-_PART_WORDS = {
-    "attention": {"self_attn"},
-    "mlp": {"mlp", "shared_expert", "shared_experts"},
-    "experts": {"mlp", "experts"},
+# Of each part that a method may reach: the words of a module pattern that name it, the pairs of
+# projections that, left alone together, leave the whole layer's part alone, and the kinds of blocks
+# that hold weights of it.
+_UP, _DOWN = {"up", "gate_up"}, {"down"}
+_PARTS: Mapping[str, tuple[set[str], set[str], set[str], tuple[str, ...]]] = {
+    "attention": ({"self_attn"}, {"q", "q_a", "q_b", "qkv"}, {"o"}, MIXERS),
+    "mlp": ({"mlp", "shared_expert", "shared_experts"}, _UP, _DOWN, FEED_FORWARD),
+    "experts": ({"mlp", "experts"}, _UP, _DOWN, ("moe",)),
 }
-_PROJECTIONS = {
-    "attention": ({"q", "q_a", "q_b", "qkv"}, {"o"}),
-    "mlp": ({"up", "gate_up"}, {"down"}),
-    "experts": ({"up", "gate_up"}, {"down"}),
-}
+QUANTIZED = tuple(_PARTS)
 _ROUTER = {"gate", "router", "shared_expert_gate"}
+# Of ModelOpt's algorithms, by what stands in their name.
+_ALGORITHMS = {"NVFP4": "nvfp4", "MXFP4": "mxfp4", "FP8": "fp8", "W4A16": "int4", "W4A8": "int4"}
+# A format as compressed-tensors says it, whose groups of weights each name a format.
+_GROUPS: dict[str, Config] = {
+    "fp8": {"num_bits": 8, "type": "float", "strategy": "channel"},
+    "int8": {"num_bits": 8, "type": "int", "strategy": "channel"},
+    "int4": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128},
+    "nvfp4": {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16},
+    "mxfp4": {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32},
+}
+_BLOCKS = {
+    "quant_method": "fp8",
+    "fmt": "e4m3",
+    "activation_scheme": "dynamic",
+    "weight_block_size": [128, 128],
+}
+# Formats of attention, dense and expert weights that have a method of their own; DeepSeek-V4's
+# experts are in blocks of 32 with a power of two.
+_TOGETHER: dict[tuple[str, ...], Config] = {
+    ("bf16", "bf16", "mxfp4"): {"quantization_config": {"quant_method": "mxfp4"}},
+    ("fp8_block", "fp8_block", "mxfp4"): {"quantization_config": _BLOCKS, "expert_dtype": "fp4"},
+}
+# A format and the patterns of the modules that it reaches; all Linear layers without any.
+Group = tuple[str, list[str]]
 
 
 def weight_dtypes(
     reader: ConfigReader, config: Mapping[str, object], blocks: list[BlockSpec]
 ) -> dict[str, str]:
     """The dtype of each of `candidates.WEIGHT_PARTS`."""
-    dtypes: dict[str, str] = dict.fromkeys(WEIGHT_PARTS, _stored(reader, config))
+    key = "dtype" if "dtype" in config else "torch_dtype"
+    stored = config.get(key)
+    if stored is None or stored == "auto":
+        reader.assume("torch_dtype absent: weights at 16 bits")
+    elif stored == "float32":
+        reader.assume("torch_dtype float32: weights served at 16 bits")
+    elif stored not in SIXTEEN_BITS:
+        raise reader.refuse(key, f"{stored!r}", "bfloat16, float16, float32")
+    dtypes: dict[str, str] = dict.fromkeys(WEIGHT_PARTS, "bf16")
     quantization = quantization_of(reader, config)
     if quantization is None:
         return dtypes
@@ -51,8 +80,14 @@ def weight_dtypes(
         )
     if method == "mxfp4":  # the format exists for expert weights alone
         return {**dtypes, "experts": "mxfp4"}
-    dtypes |= _formats(reader, quantization, method)
-    if config.get("expert_dtype") == "fp4":  # DeepSeek-V4: blocks of 32 with a power of two
+    reached: dict[str, str] = {}
+    for dtype, targets in _groups(reader, quantization, method):
+        if targets:
+            reached |= {part: dtype for part in QUANTIZED if _named(part, targets)}
+        else:
+            reached = {**dict.fromkeys(QUANTIZED, dtype), **reached}
+    dtypes |= reached
+    if config.get("expert_dtype") == "fp4":
         dtypes["experts"] = "mxfp4"
     kept = _strings(quantization, "ignore", "modules_to_not_convert", "exclude_modules")
     for part in QUANTIZED:
@@ -88,60 +123,37 @@ def quantization_of(
     return value
 
 
-def _stored(reader: ConfigReader, config: Mapping[str, object]) -> str:
-    key = "dtype" if "dtype" in config else "torch_dtype"
-    value = config.get(key)
-    if value is None or value == "auto":
-        reader.assume("torch_dtype absent: weights at 16 bits")
-    elif value == "float32":
-        reader.assume("torch_dtype float32: weights served at 16 bits")
-    elif value not in SIXTEEN_BITS:
-        raise reader.refuse(key, f"{value!r}", "bfloat16, float16, float32")
-    return "bf16"
-
-
-def _formats(
-    reader: ConfigReader, quantization: Mapping[str, object], method: str
-) -> dict[str, str]:
-    """The dtype of each part that the method's Linear layers reach."""
+def _groups(reader: ConfigReader, quantization: Mapping[str, object], method: str) -> list[Group]:
+    """What a method gives to which modules."""
     if method == "fp8":
         blocks = quantization.get("weight_block_size") is not None
-        return dict.fromkeys(QUANTIZED, "fp8_block" if blocks else "fp8")
+        return [("fp8_block" if blocks else "fp8", [])]
     if method in ("awq", "gptq"):
         bits = quantization.get("bits", quantization.get("w_bit"))
-        return dict.fromkeys(QUANTIZED, _integer_format(reader, bits, "quantization_config.bits"))
+        return [(_integer_format(reader, bits, "quantization_config.bits"), [])]
     if method == "modelopt" and "quant_algo" in quantization:
         if quantization["quant_algo"] is None:
-            return {}
+            return []
         algorithm = str(quantization["quant_algo"]).upper()
-        found = next((d for d in ("NVFP4", "MXFP4", "FP8", "W4A16", "W4A8") if d in algorithm), "")
-        dtype = {"W4A16": "int4", "W4A8": "int4"}.get(found, found.lower())
-        if not dtype:
-            raise reader.refuse(
-                "quantization_config.quant_algo", f"{algorithm!r} is not covered", "NVFP4, FP8"
-            )
-        return dict.fromkeys(QUANTIZED, dtype)
-    return _groups(reader, quantization)
-
-
-def _groups(reader: ConfigReader, quantization: Mapping[str, object]) -> dict[str, str]:
-    """compressed-tensors: each group has a weight format and the modules that it targets."""
+        for word, dtype in _ALGORITHMS.items():
+            if word in algorithm:
+                return [(dtype, [])]
+        raise reader.refuse(
+            "quantization_config.quant_algo", f"{algorithm!r} is not covered", "NVFP4, FP8"
+        )
     field = "quantization_config.config_groups"
-    groups = quantization.get("config_groups")
-    if not isinstance(groups, dict) or not groups:
+    written = quantization.get("config_groups")
+    if not isinstance(written, dict) or not written:
         raise reader.refuse(field, "missing or no object", "groups of weights and targets")
-    formats: dict[str, str] = {}
-    for name, group in groups.items():
+    groups: list[Group] = []
+    for name, group in written.items():
         weights = group.get("weights") if isinstance(group, dict) else None
         if not isinstance(weights, dict):
             raise reader.refuse(f"{field}.{name}.weights", "missing or no object")
-        dtype = _group_format(reader, weights, f"{field}.{name}.weights")
         targets = _strings(group, "targets")
-        if not targets or "Linear" in targets:
-            formats = {**dict.fromkeys(QUANTIZED, dtype), **formats}
-        else:
-            formats |= {part: dtype for part in QUANTIZED if _named(part, targets)}
-    return formats
+        dtype = _group_format(reader, weights, f"{field}.{name}.weights")
+        groups.append((dtype, [] if "Linear" in targets else targets))
+    return groups
 
 
 def _group_format(reader: ConfigReader, weights: Mapping[str, object], field: str) -> str:
@@ -162,12 +174,8 @@ def _integer_format(reader: ConfigReader, bits: object, field: str) -> str:
 
 
 def _strings(holder: Mapping[str, object], *keys: str) -> list[str]:
-    found: list[str] = []
-    for key in keys:
-        value = holder.get(key)
-        if isinstance(value, list):
-            found += [item for item in value if isinstance(item, str)]
-    return found
+    lists = [value for key in keys if isinstance(value := holder.get(key), list)]
+    return [item for value in lists for item in value if isinstance(item, str)]
 
 
 def _words(pattern: str) -> set[str]:
@@ -178,7 +186,8 @@ def _words(pattern: str) -> set[str]:
 
 def _named(part: str, patterns: list[str]) -> list[str]:
     """The patterns that reach weights of the part; routers and norms have none of their own."""
-    others = {"experts", "shared_expert", "shared_experts"} - _PART_WORDS[part]
+    own = _PARTS[part][0]
+    others = {"experts", "shared_expert", "shared_experts"} - own
     found = []
     for pattern in patterns:
         words = _words(pattern)
@@ -187,7 +196,7 @@ def _named(part: str, patterns: list[str]) -> list[str]:
             continue
         # `mlp.*` holds the experts below it, `mlp.up_proj` is a dense layer's own.
         dense_only = part == "experts" and projection and "experts" not in words
-        if words & _PART_WORDS[part] and not dense_only:
+        if words & own and not dense_only:
             found.append(pattern)
     return found
 
@@ -196,7 +205,7 @@ def _left_alone(
     reader: ConfigReader, part: str, patterns: list[str], blocks: list[BlockSpec]
 ) -> bool:
     """Whether the patterns keep all of a part at 16 bits; a piece of it is only noted."""
-    first, last = _PROJECTIONS[part]
+    _, first, last, kinds = _PARTS[part]
     by_layer: dict[int | None, set[str]] = {}
     for pattern in _named(part, patterns):
         number = re.search(r"layers\.(\d{1,5})\.", pattern.replace("\\", ""))
@@ -205,7 +214,13 @@ def _left_alone(
             words = _words(pattern) if "_proj" in pattern else first | last
             by_layer.setdefault(layer, set()).update(words)
     covered = [layer for layer, words in by_layer.items() if words & first and words & last]
-    if None in covered or len(covered) >= max(1, _layers(part, blocks)):
+    layers = sum(
+        block.count
+        for block in blocks
+        if block.kind in kinds
+        and (part != "mlp" or block.sizes.get("shared_intermediate_size", 1) > 0)
+    )
+    if None in covered or len(covered) >= max(1, layers):
         return True
     if by_layer:
         reader.assume(
@@ -215,65 +230,28 @@ def _left_alone(
     return False
 
 
-def _layers(part: str, blocks: list[BlockSpec]) -> int:
-    """Layers that hold weights of the part."""
-    kinds = {"attention": MIXERS, "mlp": FEED_FORWARD, "experts": ("moe",)}[part]
-    return sum(
-        block.count
-        for block in blocks
-        if block.kind in kinds
-        and (part != "mlp" or block.sizes.get("shared_intermediate_size", 1) > 0)
-    )
-
-
-# Writing.
-
-_GROUPS: dict[str, Config] = {
-    "fp8": {"num_bits": 8, "type": "float", "strategy": "channel"},
-    "int8": {"num_bits": 8, "type": "int", "strategy": "channel"},
-    "int4": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128},
-    "nvfp4": {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16},
-    "mxfp4": {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32},
-}
-_BLOCKS = {
-    "quant_method": "fp8",
-    "fmt": "e4m3",
-    "activation_scheme": "dynamic",
-    "weight_block_size": [128, 128],
-}
-
-
 def formats(shape: Shape) -> Config:
     """Keys that give the model's weight formats back. Raises InputError for formats that no method
     which is read here has together."""
     model = shape.model
-    own = {part: model.weight_dtypes[part] for part in QUANTIZED}
-    used = {own[part] for part in QUANTIZED if part != "experts" or shape.of("moe")}
+    own = tuple(model.weight_dtypes[part] for part in QUANTIZED)
+    used = {*own} if shape.of("moe") else {*own[:2]}
     config: Config = {"dtype": "bfloat16"}
-    if model.weight_dtypes["embedding"] != "bf16":
-        raise _refuse(model)
-    if used == {"bf16"}:
-        return config
-    method: Config
-    if used == {"fp8_block"}:
-        method = dict(_BLOCKS)
-    elif own == {"attention": "bf16", "mlp": "bf16", "experts": "mxfp4"}:
-        return {**config, "quantization_config": {"quant_method": "mxfp4"}}
-    elif own == {"attention": "fp8_block", "mlp": "fp8_block", "experts": "mxfp4"}:
-        return {**config, "quantization_config": dict(_BLOCKS), "expert_dtype": "fp4"}
-    elif len(used) == 1 and (weights := _GROUPS.get(next(iter(used)))) is not None:
-        groups = {"group_0": {"targets": ["Linear"], "weights": weights}}
-        method = {"quant_method": "compressed-tensors", "config_groups": groups}
-    else:
-        raise _refuse(model)
-    if model.kv_dtype == "fp8" and method["quant_method"] == "compressed-tensors":
-        method["kv_cache_scheme"] = {"num_bits": 8, "type": "float"}
-    return {**config, "quantization_config": method}
-
-
-def _refuse(model: Model) -> InputError:
+    if model.weight_dtypes["embedding"] == "bf16":
+        if used == {"bf16"}:
+            return config
+        if used == {"fp8_block"}:
+            return {**config, "quantization_config": dict(_BLOCKS)}
+        if own in _TOGETHER:
+            return {**config, **_TOGETHER[own]}
+        if len(used) == 1 and own[0] in _GROUPS:
+            groups = {"group_0": {"targets": ["Linear"], "weights": _GROUPS[own[0]]}}
+            method: Config = {"quant_method": "compressed-tensors", "config_groups": groups}
+            if model.kv_dtype == "fp8":
+                method["kv_cache_scheme"] = {"num_bits": 8, "type": "float"}
+            return {**config, "quantization_config": method}
     said = ", ".join(f"{part} {dtype}" for part, dtype in model.weight_dtypes.items())
-    return InputError(
+    raise InputError(
         f"{model.name}: no checkpoint format here holds {said}",
         field="weight_dtypes",
         accepted="one format of all matrices, or mxfp4 experts beside bf16 or fp8 blocks",

@@ -1,4 +1,4 @@
-"""`dse worker`, and the study that several processes share, resume and grow."""
+"""A study that is killed, resumed or grown, or that several processes share."""
 
 from __future__ import annotations
 
@@ -15,46 +15,43 @@ from unittest import mock
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from dse.search.claims import Board
-from dse.search.record import UNITS
+from dse.search.record import Record
 from dse.search.storage import open_storage
-from dse.study.folder import FRONT_TABLE, STUDY, read_json
+from dse.study.folder import CHECKPOINT, FRONT_TABLE, STUDY, read_json
 from tests.cli.conftest import dse
+
+ONE_LEFT = """
+import sys
+from dse.search.lock import sole_writer
+from pathlib import Path
+
+with sole_writer(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
 
 
 def test_processes_find_the_front_of_one(space: Callable[..., Path], tmp_path: Path):
     one, three = tmp_path / "one", tmp_path / "three"
-    assert dse("run", space(), "--out", one, "--jobs", 1).code == 0
-    said = dse("run", space(), "--out", three, "--jobs", 3)
+    run = ("run", "tiny", "--engine", "pareto-local", "--seed", 1)
+    assert dse(*run, "--out", one, "--jobs", 1).code == 0
+    said = dse(*run, "--out", three, "--jobs", 3)
     assert said.code == 0, said.err
     assert (one / FRONT_TABLE).read_bytes() == (three / FRONT_TABLE).read_bytes()
-    document = read_json(three, STUDY)
-    assert document["work_units"]["units"] == 1
-    assert document["duplicate_trials"] == 0
-    assert document["true_hypervolume_share"] == 1.0
+    first, second = read_json(one, STUDY), read_json(three, STUDY)
+    for key in ("evaluations", "trials", "proof", "constraint_tallies"):
+        assert first[key] == second[key], key
 
 
-def test_a_worker_may_come_first_or_last(space: Callable[..., Path], tmp_path: Path):
-    storage = f"sqlite:///{tmp_path / 'study.db'}"
-    before = dse("worker", space(), "--storage", storage)
-    assert before.code == 0, before.err
-    assert before.out.startswith("1 work units done in ")
-    run = dse("run", space(), "--storage", storage, "--out", tmp_path / "out", "--json")
-    assert run.json()["evaluations"] == 18
-    for join in (("worker",), ("run", "--worker")):
-        after = dse(*join, space(), "--storage", storage)
-        assert after.out.startswith("0 work units done in ")
-
-
-@pytest.mark.parametrize("step", ["claim", "turn", "counts"])
+@pytest.mark.parametrize("step", ["others", "load"])
 def test_a_database_that_is_lost_is_no_traceback(
     space: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ):
     storage = f"sqlite:///{tmp_path / 'study.db'}"
-    run = ("run", space(), "--storage", storage, "--out", tmp_path / "out")
+    run = ("run", space(), "--storage", storage, "--engine", "random", "--out", tmp_path / "out")
     with monkeypatch.context() as lost:
         gone = OperationalError("COMMIT", {}, ValueError("password=s3cret: the server is gone"))
-        lost.setattr(Board, step, mock.Mock(side_effect=gone))
+        lost.setattr(Record, step, mock.Mock(side_effect=gone))
         said = dse(*run)
     assert (said.code, said.out) == (4, "")
     assert "work was interrupted: password=... the server is gone" in said.err
@@ -62,25 +59,21 @@ def test_a_database_that_is_lost_is_no_traceback(
     assert dse(*run).code == 0
 
 
-def test_a_worker_takes_engine_and_seed_from_the_study(space: Callable[..., Path], tmp_path: Path):
-    storage = f"sqlite:///{tmp_path / 'study.db'}"
-    run = ("run", space(), "--storage", storage, "--out", tmp_path / "out")
-    assert dse(*run, "--seed", 7, "--engine", "random", "--trials", 5).code == 0
-    assert dse("worker", space(), "--storage", storage).code == 0
-    said = dse("worker", space(), "--storage", storage, "--seed", 8)
+def test_a_sampler_goes_on_where_another_process_was(tmp_path: Path):
+    """Two folders, one database: the second asks for what is left, and knows what the first had."""
+    storage = ("--storage", f"sqlite:///{tmp_path / 'study.db'}", "--no-prove", "--json")
+    run = ("run", "tiny", "--engine", "tpe", *storage)
+    few = dse(*run, "--trials", 60, "--out", tmp_path / "one").json()
+    more = dse(*run, "--trials", 100, "--out", tmp_path / "two").json()
+    assert (few["trials"], more["trials"], more["evaluations"]) == (60, 100, 100)
+    assert more["duplicate_trials"] == 0
+    again = dse(*run, "--trials", 100, "--out", tmp_path / "one").json()
+    assert (again["trials"], again["evaluations"]) == (100, 100)
+    fronts = [(tmp_path / name / FRONT_TABLE).read_text() for name in ("one", "two")]
+    assert fronts[0] == fronts[1]
+    said = dse(*run, "--seed", 8, "--out", tmp_path / "three")
     assert said.code == 4
-    assert "another seed: 7 there, 8 asked for" in said.err
-
-
-def test_a_worker_runs_no_code_that_a_storage_names(space: Callable[..., Path], tmp_path: Path):
-    storage, engine = f"sqlite:///{tmp_path / 'study.db'}", "optuna.samplers:NSGAIIISampler"
-    run = ("run", space(), "--storage", storage, "--out", tmp_path / "out", "--engine", engine)
-    assert dse(*run, "--trials", 5).code == 0
-    worker = ("worker", space(), "--storage", storage)
-    said = dse(*worker)
-    assert said.code == 2
-    assert f"--engine: the engine of the study is {engine}" in said.err
-    assert dse(*worker, "--engine", engine).code == 0
+    assert "another seed: 0 there, 8 asked for" in said.err
 
 
 def test_an_engine_that_is_none_leaves_nothing_behind(space: Callable[..., Path], tmp_path: Path):
@@ -146,7 +139,7 @@ def test_more_trials_are_added_and_none_is_lost(tmp_path: Path, jobs: int):
 
 def trials(journal: Path) -> list[int]:
     storage = open_storage(journal)
-    (study,) = (s for s in storage.get_all_studies() if not s.study_name.endswith(UNITS))
+    (study,) = storage.get_all_studies()
     return [trial.user_attrs["id"] for trial in storage.get_all_trials(study._study_id)]
 
 
@@ -154,30 +147,70 @@ def trials(journal: Path) -> list[int]:
 def test_a_run_of_processes_that_is_killed_goes_on(tmp_path: Path):
     """The parent is killed in the midst; its processes end by themselves, and nothing is lost."""
     command = [sys.executable, "-m", "dse", "run", "tiny", "--engine", "nsga2", "--jobs", "3"]
-    command += ["--out", str(tmp_path / "out"), "--lease", "3"]
-    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    killed, whole = [*command, "--out", str(tmp_path / "out")], [*command, "--out", str(tmp_path)]
+    running = subprocess.Popen(killed, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     journal = tmp_path / "out" / "journal.log"
     while running.poll() is None and not (journal.exists() and journal.stat().st_size > 200_000):
         time.sleep(0.05)
     running.send_signal(signal.SIGKILL)
     running.wait()
     ids = trials(journal)
-    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
+    done = subprocess.run([*killed, "--json"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert set(ids) <= set(trials(journal))
     assert document["trials"] == len(set(trials(journal)))
     assert document["duplicate_trials"] == 0
+    subprocess.run(whole, capture_output=True, check=True)
+    assert (tmp_path / FRONT_TABLE).read_bytes() == (tmp_path / "out" / FRONT_TABLE).read_bytes()
 
 
-def test_a_cluster_without_its_library_or_its_engine(tmp_path: Path):
-    said = dse("run", "tiny", "--engine", "nsga2", "--cluster", "tcp://x:1", "--out", tmp_path)
+@pytest.mark.skipif(os.name == "nt", reason="Windows locks no files so")
+def test_one_process_writes_a_folder(space: Callable[..., Path], tmp_path: Path):
+    """Another is refused while it lives, and not after it was killed."""
+    out = tmp_path / "out"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", ONE_LEFT, str(out)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"held\n"
+    said = dse("run", space(), "--out", out)
+    assert said.code == 4
+    assert f"{out} is being written by process {holder.pid} of " in said.err
+    assert "another folder (--out)" in said.err
+    holder.kill()
+    holder.communicate()
+    (out / "journal.log.lock").write_text("left by a process that was killed while it stored")
+    since = time.monotonic()
+    assert dse("run", space(), "--out", out).code == 0
+    assert time.monotonic() - since < 9.0
+    assert not (out / "run.lock").exists()
+
+
+def test_what_a_search_found_is_kept_for_the_next_run(tmp_path: Path):
+    run = ("run", "tiny", "--engine", "pareto-local", "--seed", 1, "--out", tmp_path, "--json")
+    first = dse(*run).json()
+    front = (tmp_path / FRONT_TABLE).read_bytes()
+    kept = (tmp_path / CHECKPOINT).read_bytes()
+    again = dse(*run).json()
+    assert again["seconds"]["evaluate"] == 0.0
+    assert (tmp_path / FRONT_TABLE).read_bytes() == front
+    for key in ("evaluations", "trials", "proof", "constraint_tallies", "hypervolume"):
+        assert again[key] == first[key], key
+    (tmp_path / "journal.log").unlink()
+    assert dse(*run).json()["trials"] == first["trials"]
+    assert (tmp_path / CHECKPOINT).read_bytes() == kept
+
+
+def test_a_cluster_that_is_none_is_said(tmp_path: Path):
+    said = dse("run", "tiny", "--cluster", "tcp://127.0.0.1:1", "--out", tmp_path / "out")
     assert said.code == 2
-    assert "--engine exhaustive" in said.err
+    assert "--cluster" in said.err
 
 
-def test_a_storage_that_is_none(space: Callable[..., Path]):
-    said = dse("worker", space(), "--storage", "redis://me:s3cret@host/1")
+def test_a_storage_that_is_none(space: Callable[..., Path], tmp_path: Path):
+    out = tmp_path / "out"
+    said = dse("run", space(), "--out", out, "--storage", "redis://me:s3cret@host/1")
     assert said.code == 4
     assert "postgresql://..." in said.err
     assert "s3cret" not in said.err

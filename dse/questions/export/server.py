@@ -1,22 +1,25 @@
-"""What a server's command line is made of: one point of a study or of flags, and its rules."""
+"""The command of a server: its software as data (flags.yaml), one point of a study or of flags that
+it runs, and its rules."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import field, replace
 from typing import Any
 
+from dse.blocks import KINDS
+from dse.blocks.kind import State
 from dse.catalog import Catalog
 from dse.errors import InputError
 from dse.physics.speculative import drafts_of
 from dse.physics.workload import POISSON, Workload
 from dse.problem.describe import violations
-from dse.problem.evaluate import Metrics
-from dse.questions.check.degrees import nearest_degrees
+from dse.questions.check.subject import nearest_degrees
 from dse.questions.estimate.point import Estimate
 from dse.questions.estimate.running import cap_of
-from dse.questions.export.stacks import PREFILL, Stack
+from dse.questions.export.files import TOOLS
+from dse.record import record
 from dse.rules.case import servers_on
 from dse.rules.families import UNKNOWN, family_of
 from dse.rules.registry import RULES, rebind, row_words
@@ -27,13 +30,53 @@ from dse.schema.model import Model
 from dse.schema.model_catalog import load_models
 from dse.space.candidates import CandidateBatch
 
+PREFILL, DECODE = "prefill", "decode"  # `Point.pool` of a worker; "" of one pool for both phases
 # Chips of a host: a box has those of its scale-up domain; one of a rack is a tray of it, four chips
 # in GB200 NVL72 (assumed of the others).
 LARGEST_HOST, TRAY = 8, 4
 MTP = "mtp"  # `Model.drafted_by` of its own modules
 
 
-@dataclass(frozen=True, slots=True)
+@record
+class Stack:
+    """Serving software of one version, as flags.yaml has it.
+
+    `lacks` are classes of `dse.schema.architectures` that it has no model for. `windows` are those
+    in which it has sliding windows: "all" of the layers alone, "turns" with full layers (a windowed
+    one first), or "any". `caches` are its names of formats of the KV cache, `loads_as` those of
+    formats that it brings 16-bit weights into while it loads them, `converter` what converts the
+    checkpoint otherwise. `others` are flags that hosts other than the first add, `launcher` starts
+    the program on several hosts. With `file_flags`, `flags` are written to a file, and the command
+    has these. `spread_note` is said with attention data parallelism.
+
+    `router` hands requests to the workers of two pools: its `program` and `flags` and those of a
+    worker of `prefill` and of `decode`, or `options`, a file in place of these. Workers listen on
+    `port`; `needs` are variables that the script of a worker takes, with their meaning.
+    """
+
+    id: str
+    title: str
+    version: str
+    lacks: Sequence[str]
+    windows: Mapping[str, str]
+    program: Sequence[str]
+    flags: Mapping[str, Any]
+    caches: Mapping[str, str]
+    router: Mapping[str, Any]
+    spread_note: str
+    loads_as: Mapping[str, str] = field(default_factory=dict)
+    converter: str = ""
+    others: Sequence[str] = ()
+    launcher: Sequence[str] = ()
+    file_flags: Mapping[str, Any] = field(default_factory=dict)
+
+
+STACKS: Mapping[str, Stack] = {
+    name: Stack(id=name, **said) for name, said in TOOLS["servers"].items()
+}
+
+
+@record
 class Point:
     """One instance of a deployment, or a worker of a `pool` of its own, under the names of the
     command line. `requests` run on it at once; `longest` and `prompt` are tokens of the longest
@@ -62,46 +105,43 @@ class Point:
     notes: tuple[str, ...]
 
     @property
-    def chips_per_host(self) -> int:
-        return self.chips // self.hosts
-
-    @property
-    def group(self) -> int:
-        """Chips over which experts are divided."""
-        return self.tensor * self.data
-
-    @property
     def chips(self) -> int:
-        return self.group * self.pipeline
+        return self.tensor * self.data * self.pipeline
 
     @property
-    def sparse(self) -> bool:
-        return bool(self.model.experts)
-
-    @property
-    def requests_per_rank(self) -> int:
-        """Of each rank of attention data parallelism."""
-        return math.ceil(self.requests / self.data)
-
-    @property
-    def expert_slots(self) -> int | None:
-        """Experts and copies of them; None without copies."""
-        copies = self.redundant_experts
-        return max(self.model.experts) + copies if copies else None
+    def facts(self) -> dict[str, Any]:
+        """What flags say. `group`: chips over which experts are divided; requests are of each rank
+        of attention data parallelism; a step has a chunk of prefill, or as many tokens as it has
+        sequences; `expert_slots`: experts and copies of them, None without copies."""
+        group, chunk = self.tensor * self.data, int(self.backend.chunk_tokens)
+        requests, copies = math.ceil(self.requests / self.data), self.redundant_experts
+        return {
+            **{name: getattr(self, name) for name in self.__match_args__},
+            "group": group,
+            "chips_per_host": self.chips // self.hosts,
+            "sparse": bool(self.model.experts),
+            "memory_fraction": self.backend.memory_fraction,
+            "loaded_as": self.loaded_as,
+            "cache": None if self.kv_dtype == "bf16" else self.stack.caches[self.kv_dtype],
+            "options_file": self.options_file,
+            "spread": self.data > 1,
+            "experts_spread": self.expert > 1,
+            "experts_tensor": group // self.expert,
+            "expert_slots": max(self.model.experts) + copies if copies else None,
+            "several_hosts": self.hosts > 1,
+            "prefills": self.pool == PREFILL,
+            "kv_role": "kv_producer" if self.pool == PREFILL else "kv_consumer",
+            "verified": self.drafted + 1,
+            "requests_per_rank": requests,
+            "requests_of_ranks": requests * self.data,
+            "chunk_of_ranks": chunk * self.data,
+            "tokens_per_step": max(chunk, requests),
+            "chunked": self.prompt > max(chunk, requests),
+        }
 
     @property
     def options_file(self) -> str:
         return f"{self.pool or 'options'}.yaml"
-
-    @property
-    def chunk(self) -> int:
-        """Tokens of a chunk of prefill."""
-        return int(self.backend.chunk_tokens)
-
-    @property
-    def tokens_per_step(self) -> int:
-        """A chunk, or as many tokens as a step has sequences."""
-        return max(self.chunk, self.requests_per_rank)
 
     @property
     def converted_to(self) -> str | None:
@@ -117,14 +157,9 @@ class Point:
         return self.stack.loads_as.get(self.converted_to or "") if sixteen_bits else None
 
     @property
-    def cache(self) -> str | None:
-        """The stack's name of the format of the KV cache, None for 16 bits."""
-        return None if self.kv_dtype == "bf16" else self.stack.caches[self.kv_dtype]
-
-    @property
     def said(self) -> list[str]:
         """What a reader has to know of the flags."""
-        notes = [text for where, text in self.stack.notes if where(self)]
+        notes = [self.stack.spread_note] if self.data > 1 else []
         if self.converted_to is None or self.loaded_as is not None:
             return notes
         how = f"converted to {self.converted_to} first{self.stack.converter}"
@@ -157,16 +192,17 @@ def point_of(
     loads, model = [share.workload for share in answer.mix], as_published(answer.model)
     backend = loads[0].backend
     notes = (*of_chip, *_notes(loads, stack, answer))
-    if not _is(backend, stack):
+    if backend.id != stack.id and not backend.id.startswith(f"{stack.id}-"):
         notes += (f"predicted with backend {backend.id}, not with {stack.id}",)
         backend = catalog.backends[stack.id]
+    longest = max(math.ceil(load.prompt_tokens[0] + load.output_tokens[0]) for load in loads)
     hosts, said = _hosts(batch, catalog.systems[chip.system].levels[0].size)
     notes += said
     found = Point(
         stack=stack,
         model=answer.model,
         checkpoint=checkpoint or answer.model.id,
-        written=_class_of(model, stack, architecture, _longest(loads)),
+        written=_class_of(model, stack, architecture, longest),
         chip=chip.id,
         tensor=int(batch.tensor_parallel[0]),
         pipeline=int(batch.pipeline_parallel[0]),
@@ -177,7 +213,7 @@ def point_of(
         weight_dtypes=deployment["weight_dtypes"],
         kv_dtype=deployment["kv_dtype"],
         requests=_running(answer, loads, backend, pool),
-        longest=_longest(loads),
+        longest=longest,
         prompt=max(math.ceil(load.prompt_tokens[0]) for load in loads),
         backend=backend,
         hosts=hosts,
@@ -185,10 +221,25 @@ def point_of(
         pool=pool,
         notes=notes,
     )
-    for where, reason in stack.cannot:
-        if where(found):
-            raise refused(stack, reason, chip.id)
+    staged = found.drafted > 0 and found.pipeline > 1
+    prefills = pool == PREFILL and found.written.architecture.startswith(("Deepseek", "GlmMoeDsa"))
+    if stack.id == "sglang" and staged and not prefills:
+        reason = "drafts in pipeline stages for prefill workers of DeepSeek's and GLM's class alone"
+        raise refused(stack, reason, chip.id)
     return found
+
+
+def refuse_pools(prefill: Point, decode: Point) -> None:
+    """Raises InputError for workers that the stack cannot join."""
+    reason = ""
+    if prefill.stack.id == "vllm" and max(prefill.pipeline, decode.pipeline) > 1:
+        reason = "hands over no cache of pipeline stages (NixlConnector)"
+    elif prefill.stack.id == "vllm" and prefill.tensor != decode.tensor:
+        states = any(isinstance(KINDS[block.kind], State) for block in prefill.model.blocks)
+        if states:
+            reason = "hands over a recurrent state between equal tensor parallelism alone"
+    if reason:
+        raise refused(prefill.stack, reason, "prefill and decode on pools of their own")
 
 
 def _hosts(batch: CandidateBatch, domain: int | None) -> tuple[int, tuple[str, ...]]:
@@ -209,13 +260,10 @@ def _hosts(batch: CandidateBatch, domain: int | None) -> tuple[int, tuple[str, .
     return hosts, (said,) if hosts > 1 and most != domain else ()
 
 
-def _longest(loads: list[Workload]) -> int:
-    return max(math.ceil(load.prompt_tokens[0] + load.output_tokens[0]) for load in loads)
-
-
 def _running(answer: Estimate, loads: Sequence[Workload], backend: Backend, pool: str) -> int:
-    """Requests that an instance has to admit at once, the most of its workloads. Of a prefill
-    worker: prompts that fill a chunk on each rank."""
+    """Requests that an instance has to admit at once, the most of its workloads: those of the
+    closed loop, or all that it can where arrivals come at random. Of a prefill worker: prompts that
+    fill a chunk on each rank."""
     if pool == PREFILL:
         prompts = math.ceil(backend.chunk_tokens / min(load.prompt_tokens[0] for load in loads))
         return prompts * int(answer.batch.data_parallel[0])
@@ -223,7 +271,15 @@ def _running(answer: Estimate, loads: Sequence[Workload], backend: Backend, pool
         return math.ceil(answer.held)
     members = answer.metrics.members
     each = [member.metrics for member in members] if members else [answer.metrics]
-    return max(_requests(metrics, load) for metrics, load in zip(each, loads, strict=True))
+    found = [1]
+    for metrics, load in zip(each, loads, strict=True):
+        served, own = metrics.performance, metrics.case.batch
+        if load.serving == POISSON:  # bursts: all that memory and the backend admit
+            cap = cap_of(own, load) * own.data_parallel[0]
+            found.append(int(min(served.memory.admitted[0], cap)))
+        else:
+            found.append(math.ceil(served.running_per_instance[0]))
+    return max(found)
 
 
 def _drafted(answer: Estimate, model: Model, loads: Sequence[Workload], stack: Stack) -> int:
@@ -231,32 +287,20 @@ def _drafted(answer: Estimate, model: Model, loads: Sequence[Workload], stack: S
     drafts = [drafts_of(answer.batch, load.speculation) for load in loads]
     tokens = max((int(one.tokens[0]) for one in drafts if one is not None), default=0)
     own = model.prediction_layers or model.drafted_by == MTP
-    if tokens and (not own or any(one is not None and one.share is not None for one in drafts)):
+    if tokens and not own:
         reason = "needs the draft model of speculative decoding, which no point names"
         raise refused(stack, reason, "--draft-tokens")
     return tokens
 
 
-def _requests(metrics: Metrics, load: Workload) -> int:
-    """Requests that an instance has to admit at once: those of the closed loop, or, where arrivals
-    at random come in bursts, all that memory and the backend do."""
-    served = metrics.performance
-    if load.serving != POISSON:
-        return max(math.ceil(served.running_per_instance[0]), 1)
-    own = metrics.case.batch
-    cap = cap_of(own, load)
-    return max(int(min(served.memory.admitted[0], cap * own.data_parallel[0])), 1)
-
-
-def _is(backend: Backend, stack: Stack) -> bool:
-    """Whether the backend is the stack, of whatever age."""
-    return backend.id == stack.id or backend.id.startswith(f"{stack.id}-")
-
-
 def _class_of(model: Model, stack: Stack, asked: str | None, longest: int) -> Written:
     """The class of transformers that the stack runs the shape as."""
     best = write_config(model, architecture=asked, context=longest)
-    pattern = _pattern(model)
+    windowed = sum(b.count for b in model.blocks if "kv_heads" in b.sizes and b.sizes["window"])
+    layers, pattern = model.num_hidden_layers, None
+    if windowed:
+        turns = "turns" if layers - windowed == layers // 2 else "some"
+        pattern = "all" if windowed == layers else turns
     for name in (best.architecture, *best.others):
         runs = pattern is None or stack.windows.get(name) in ("any", pattern)
         if name not in stack.lacks and runs:
@@ -268,29 +312,27 @@ def _class_of(model: Model, stack: Stack, asked: str | None, longest: int) -> Wr
     raise refused(stack, f"has {what} for this shape", names)
 
 
-def _pattern(model: Model) -> str | None:
-    """Where the sliding windows are: None where there are none."""
-    windowed = sum(b.count for b in model.blocks if "kv_heads" in b.sizes and b.sizes["window"])
-    layers = model.num_hidden_layers
-    if not windowed:
-        return None
-    if windowed == layers:
-        return "all"
-    return "turns" if layers - windowed == layers // 2 else "some"
-
-
 def _notes(loads: list[Workload], stack: Stack, answer: Estimate) -> tuple[str, ...]:
     """What the prediction has and the command does not say."""
-    found = []
-    if any(load.serving == "poisson" for load in loads):
-        found.append("the rate of arrivals is the client's: the command has none")
-    if any(load.network_overlap for load in loads):
-        found.append("the overlap of network and compute is not set by the command")
-    if any(load.prefix_hit_rate for load in loads):
-        found.append(f"cached prefixes depend on the requests; {stack.title} caches by default")
-    if answer.power_cap_w is not None:
-        found.append("the power cap is a setting of the chips, not of the server")
-    return tuple(found)
+    said = (
+        (
+            any(load.serving == POISSON for load in loads),
+            "the rate of arrivals is the client's: the command has none",
+        ),
+        (
+            any(load.network_overlap for load in loads),
+            "the overlap of network and compute is not set by the command",
+        ),
+        (
+            any(load.prefix_hit_rate for load in loads),
+            f"cached prefixes depend on the requests; {stack.title} caches by default",
+        ),
+        (
+            answer.power_cap_w is not None,
+            "the power cap is a setting of the chips, not of the server",
+        ),
+    )
+    return tuple(text for holds, text in said if holds)
 
 
 def _of_chip(chip: Chip, stack: Stack) -> tuple[str, ...]:
@@ -353,11 +395,7 @@ def class_notes(written: Written) -> tuple[str, ...]:
 
 # What a stack refuses is not exported: the rules of `dse.rules`, with the message of each.
 
-FLAGS = {
-    "tensor_parallel": "--tp",
-    "pipeline_parallel": "--pp",
-    "expert_parallel": "--ep",
-}
+FLAGS = {"tensor_parallel": "--tp", "pipeline_parallel": "--pp", "expert_parallel": "--ep"}
 
 
 def refuse_illegal(
@@ -371,7 +409,7 @@ def refuse_illegal(
     near: list[str] = []
     if any(RULES[row["constraint"]].stacks for row in broken):
         near = [
-            _words(change)
+            " ".join(f"{FLAGS[axis]} {degree}" for axis, degree in change.items())
             for change in nearest_degrees(batch, stack)
             if any(getattr(batch, axis)[0] != degree for axis, degree in change.items())
         ]
@@ -380,7 +418,3 @@ def refuse_illegal(
         field="deployment",
         accepted=f"nearest: {', or '.join(near)}" if near else "another shape or deployment",
     )
-
-
-def _words(change: Mapping[str, int]) -> str:
-    return " ".join(f"{FLAGS[axis]} {degree}" for axis, degree in change.items())

@@ -1,0 +1,50 @@
+"""The laws with what laws.csv says of each: title, sources, where it was fitted, what it does not
+see, coefficients. A row stands for every law that it names, `*` for all; of the sources, `depth`,
+`quantisation` and `repeats` stand for those of the terms that laws share."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from dse.quality import depth, quantisation
+from dse.quality.law import Coefficient, Dense, Law, Quality, Range
+from dse.quality.shape import REPEATS_SOURCE, Shape
+
+_TERMS = {"depth": depth.SOURCE, "quantisation": quantisation.SOURCE, "repeats": REPEATS_SOURCE}
+with Path(__file__).with_name("laws.csv").open(encoding="utf-8", newline="") as _file:
+    _ROWS = tuple(csv.DictReader(_file))
+
+
+def law_of(
+    name: str,
+    *,
+    fit: Mapping[str, Range],
+    bounds: Mapping[str, Range],
+    predict: Callable[[Shape], Quality],
+    dense: Dense,
+) -> Law:
+    """The law of laws.csv under a name; the rest as in `Law`."""
+    rows = [row for row in _ROWS if {name, "*"} & {*row["laws"].split()}]
+
+    def texts(part: str) -> tuple[str, ...]:
+        found = (row["text"] for row in rows if row["part"] == part)
+        return tuple(_TERMS.get(text, text) for text in found)
+
+    return Law(
+        name=name,
+        title=texts("title")[0],
+        sources=texts("source"),
+        fit_range=texts("fitted on"),
+        not_seen=texts("not seen"),
+        coefficients=tuple(
+            Coefficient(*(row[key] for key in ("text", "value", "source", "date", "kind")))
+            for row in rows
+            if row["part"] == "coefficient"
+        ),
+        fit=fit,
+        bounds=bounds,
+        predict=predict,
+        dense=dense,
+    )
