@@ -393,15 +393,15 @@ def sensitivities(stand: Stand, progress: Progress = lambda text: None) -> Part:
     bends = ("bends",) if any(row["bends"] for row in shown) else ()
     columns = ("input", "words", *ELASTICITIES, *bends, *ENDS)
     caption = f"Elasticities of the {objective}, strongest first"
-    note = f"~ a step or a bend lies near: 10% say otherwise than 1% does. {how}"
+    bend = "~ a step or a bend lies near: 10% say otherwise than 1% does. " if bends else ""
     first = ("input", *ENDS)
     tables = [
-        of_rows("sensitivities", caption, shown, columns, note, first=first),
+        of_rows("sensitivities", caption, shown, columns, f"{bend}{how}", first=first),
         of_rows(
             "shadow_prices",
             "Shadow prices: what a step of a limit is worth, deployed anew",
-            shadows,
-            ("step", "gain", "worth_usd_per_chip_hour", "binds"),
+            [{**row, "limit_binds": row["binds"]} for row in shadows],
+            ("step", "gain", "worth_usd_per_chip_hour", "limit_binds"),
         ),
     ]
     facts = {"sensitivities": rows, "shadow_prices": shadows, "sensitivities_how": how}

@@ -428,8 +428,18 @@ def _tables(found: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list
         blocks.append(of_rows("measure_next", caption, few, keys))
     if drawn := found["prices"]:
         low_high = (("usd_per_chip_hour.low", 0), ("usd_per_chip_hour.high", 1))
-        few = [{**row, **{key: row["interval"][k] for key, k in low_high}} for row in drawn]
-        keys = ("chip", "usd_per_chip_hour", *(key for key, _ in low_high), "rows", "kind")
+        few = [
+            {**row, "published_rows": row["rows"]}
+            | {key: row["interval"][k] for key, k in low_high}
+            for row in drawn
+        ]
+        keys = (
+            "chip",
+            "usd_per_chip_hour",
+            *(key for key, _ in low_high),
+            "published_rows",
+            "kind",
+        )
         caption = f"Prices that were drawn, per chip-hour on basis {found['price_basis']}"
         blocks.append(of_rows("prices", caption, few, keys, on_console=False))
     return blocks
