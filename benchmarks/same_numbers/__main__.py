@@ -6,11 +6,14 @@
 A recording has the `--json` document of each command of commands.txt, the text of some, the seconds
 of all, and front.csv and study.json of five studies. Rows of a table are matched by their texts,
 not by their place, and fronts on the columns that both have. declared.json says what may go, come,
-move or change in the documents of which commands, each with its reason.
+move or change in the documents of which commands, each with its reason. Of a command whose document
+was built anew, it says so under `rebuilt`: there each number of the old document must stand in the
+new one, anywhere, but for those that may go or change.
 """
 
 from __future__ import annotations
 
+import bisect
 import csv
 import fnmatch
 import json
@@ -126,6 +129,22 @@ def differences(before: Any, after: Any, declared: Mapping[str, Any]) -> tuple[l
     return lines, len(both)
 
 
+def lost(before: Any, after: Any, declared: Mapping[str, Any]) -> tuple[list[str], int]:
+    """As `differences` of a document that was built anew: the numbers that stand nowhere in it."""
+    known = sorted(float(v) for _, v in leaves(after) if isinstance(v, int | float))
+    gone = [*declared.get("gone", {}), *declared.get("changed", {})]
+    lines, count = [], 0
+    for path, value in leaves(before):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        k = bisect.bisect_left(known, value - 1e-12 * abs(value))
+        count += 1
+        stands = k < len(known) and same(float(value), known[k])
+        if not stands and not any(fnmatch.fnmatchcase(path, one) for one in gone):
+            lines.append(f"nowhere {path}: {value!r}")
+    return lines, count
+
+
 def front(path: Path) -> list[dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as file:
         names, *rows = csv.reader(file)
@@ -142,7 +161,8 @@ def compare(before: Path, after: Path) -> int:
             kind: {key: why for of in mine for key, why in of.get(kind, {}).items()}
             for kind in ("gone", "new", "renamed", "changed")
         }
-        lines, count = differences(
+        rebuilt = any("rebuilt" in of for of in mine)
+        lines, count = (lost if rebuilt else differences)(
             json.loads(old.read_text()), json.loads(new.read_text()), declared
         )
         bad, total = bad + bool(lines), total + count
