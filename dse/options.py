@@ -36,4 +36,3 @@ class Opt:
 MODEL = Opt("Model: catalog id (dse catalog models list), or the path of a config.json.")
 CHIP = Opt("Chip: catalog id (dse catalog chips list), or the path of a chip file.")
 Tokens = Annotated[int, Opt(least=1, most=100_000_000)]
-Degree = Annotated[int, Opt(least=1, most=100_000)]

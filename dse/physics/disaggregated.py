@@ -143,12 +143,11 @@ class Met:
 
 @record
 class Disaggregated(Met):
-    """The same with what is behind it. Memories are of the busiest chip of each pool, ledgers of
-    one prompt and of one decode step."""
+    """The same with what is behind it. `decode_memory` is of the busiest chip, ledgers are
+    of one prompt and of one decode step."""
 
     prefill_workers: PrefillWorkers
     decode_workers: DecodeWorkers
-    prefill_memory: Memory
     decode_memory: Memory
     prefill_ledger: Ledger
     decode_ledger: Ledger
@@ -200,7 +199,6 @@ def predict_disaggregated(
         **{f.name: getattr(met, f.name) for f in fields(Met)},
         prefill_workers=before,
         decode_workers=after,
-        prefill_memory=first.memory,
         decode_memory=second.memory,
         prefill_ledger=prefilling.ledger,
         decode_ledger=decoding.ledger,

@@ -41,15 +41,14 @@ FORWARD_OF_ATTENTION = 1.0 / 4.0  # backward has 2.5 times the operations, at a 
 @record
 class MicroBatchTraffic:
     """Of one micro-batch through all layers, forward and backward, (n,): seconds of each kind that
-    show, those that are `hidden`, and the `room` that is left of the device work; `sends` is all
-    that a chip sends. Of what shows forward has a half (tensor, expert) or a third (context).
-    `again` and `dispatch_again` are what shows of a forward pass that is done again, and of its
-    dispatch and combine where only sparse feed-forwards are."""
+    show, and the `room` that is left of the device work; `sends` is all that a chip sends. Of what
+    shows forward has a half (tensor, expert) or a third (context). `again` and `dispatch_again` are
+    what shows of a forward pass that is done again, and of its dispatch and combine where only
+    sparse feed-forwards are."""
 
     tensor: Floats
     context: Floats
     expert: Floats
-    hidden: Floats
     room: Floats
     sends: Sends
     again: Floats
@@ -87,7 +86,6 @@ def micro_batch_traffic(step: Pass) -> MicroBatchTraffic:
         sends += kind.times(passes)
     return MicroBatchTraffic(
         *both,
-        hidden=work.seconds - room,
         room=room,
         sends=sends,
         again=forward[0] + forward[1] + forward[2],

@@ -65,11 +65,11 @@ def _evaluate(batch: TrainingBatch, machines: Machines, stack: TrainingStack) ->
     memory = memory_of(step, elements, stages, micro_batches)
     total = memory.total
     per_token, plain = _model_flops(step, count)
-    spent = _spend(step, elements, stages, micro_batches, per_token)
+    losses, work = _spend(step, elements, stages, micro_batches, per_token)
     step_s = np.zeros(deployed.n)
     for cause in LOSSES:
-        step_s = step_s + spent.losses[cause]
-    ideal = spent.losses["ideal"]
+        step_s = step_s + losses[cause]
+    ideal = losses["ideal"]
     forward = 2.0 * count.active_non_embedding * step.own_rows + step.mixing_flops
     full = batch.recompute == FULL
     again = np.where(full, forward * step.peak_s_per_flop, 0.0)
@@ -85,10 +85,9 @@ def _evaluate(batch: TrainingBatch, machines: Machines, stack: TrainingStack) ->
         memory_capacity_bytes_per_chip=deployed.capacity_bytes,
         host_memory_bytes_per_chip=memory.host,
         memory={part: memory.parts[part] for part in MEMORY_PARTS},
-        losses=spent.losses,
-        hidden_communication_s=spent.hidden,
+        losses=losses,
         micro_batches=micro_batches,
-        work=spent.work,
+        work=work,
         parameters=count,
         deployed=deployed,
     )
@@ -104,18 +103,10 @@ def _model_flops(step: Pass, count: Parameters) -> tuple[Floats, Floats]:
     return plain + 3.0 * step.mixing_flops * tp / step.rows, plain
 
 
-@record
-class Spent:
-    """A step, (n,): seconds by cause, those of communication that hide, what the mean chip does."""
-
-    losses: dict[str, Floats]
-    hidden: Floats
-    work: Work
-
-
 def _spend(
     step: Pass, elements: Elements, stages: Stages, micro_batches: Floats, per_token: Floats
-) -> Spent:
+) -> tuple[dict[str, Floats], Work]:
+    """Of a step, (n,): seconds by cause, and what the mean chip does."""
     deployed, stack = step.deployed, step.stack
     pp, m = deployed.pipeline_parallel, micro_batches
     mean = m / pp  # micro-batches through all layers, of the time of one stage
@@ -172,7 +163,6 @@ def _spend(
     for seconds in losses.values():
         busy = busy + seconds
     losses["stragglers"] = stack.straggler * busy
-    hidden = mean * traffic.hidden + hops_hidden + data_hidden
 
     layers, ends = step.layers, step.ends
     sent = traffic.sends
@@ -189,7 +179,7 @@ def _spend(
         + hops_sent.network_bytes
         + data_sent.network_bytes,
     )
-    return Spent(losses, hidden, work)
+    return losses, work
 
 
 def _again(step: Pass, traffic: MicroBatchTraffic) -> tuple[Floats, Floats]:

@@ -226,8 +226,7 @@ class TrainingMetrics:
     counts recomputed arithmetic too. `memory[part]` and `losses[cause]` (seconds) have the keys of
     MEMORY_PARTS and LOSSES and add up, in that order, to `memory_bytes_per_chip` and `step_s`.
     `work` is what the mean chip does in a step, for `dse.physics.power`; `parameters` are the
-    model's. `hidden_communication_s` ran behind arithmetic. `deployed` is what they were worked out
-    on, for `dse.rules`.
+    model's. `deployed` is what they were worked out on, for `dse.rules`.
     """
 
     step_s: Floats
@@ -241,7 +240,6 @@ class TrainingMetrics:
     host_memory_bytes_per_chip: Floats
     memory: Mapping[str, Floats]
     losses: Mapping[str, Floats]
-    hidden_communication_s: Floats
     micro_batches: Floats
     work: Work
     parameters: Parameters
