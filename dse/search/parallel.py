@@ -115,8 +115,12 @@ def _version() -> str:
 def _on_cluster(client: Any, work: Callable[[A], B], items: Iterable[A], most: int) -> Iterator[B]:
     """At most `most` tasks in flight. The work itself is the result of a task, so that the
     scheduler can make it again where the worker that had it is lost."""
-    import cloudpickle  # noqa: PLC0415 - of the extra [cluster]
-    from distributed import CancelledError, KilledWorker  # noqa: PLC0415
+    # The extra [cluster].
+    import cloudpickle  # noqa: PLC0415 # pyright: ignore[reportMissingImports]
+    from distributed import (  # noqa: PLC0415 # pyright: ignore[reportMissingImports]
+        CancelledError,
+        KilledWorker,
+    )
 
     items = iter(items)
     waiting: deque[Any] = deque()
