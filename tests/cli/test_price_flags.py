@@ -87,7 +87,7 @@ def test_a_basket_says_what_its_prices_rest_on(tmp_path: Path, mine: Path, costs
     space.write_text(TWO_CHIPS.replace("rental_3yr", "owned_tco"), encoding="utf-8")
     said = dse("compare", space, "--by", "chip", "--costs", costs)
     assert fits(said.out, 100)
-    assert "electricity 0.30 USD/kWh (given)" in " ".join(said.out.split())
+    assert "costs of owning that were given: electricity" in " ".join(said.out.split())
     found = dse("compare", space, "--by", "chip", "--costs", costs, "--json").json()
     assert [row["chip"] for row in found["prices"]] == found["chips"]
 
