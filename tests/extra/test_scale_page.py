@@ -14,7 +14,7 @@ DENSE = ("--model", "llama-3-8b", "--chip", "h100_sxm")
 SPARSE = ("--model", "deepseek-v3", "--chip", "gb200_nvl72", "--against", "b200_sxm")
 
 
-@pytest.fixture(scope="module", params=[(DENSE, 4), (SPARSE, 5)], ids=["dense", "sparse"])
+@pytest.fixture(scope="module", params=[(DENSE, 2), (SPARSE, 2)], ids=["dense", "sparse"])
 def page(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, int]:
