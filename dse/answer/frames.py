@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.answer.answer import Cell, Column, Figure, Table
+from dse.answer.answer import Column, Figure, Table
 from dse.answer.labels import axis_title, label
 from dse.answer.numbers import kind_of, show
 from dse.answer.plots import (
@@ -92,9 +92,17 @@ def _cells(values: Any) -> Any:
     return [None if isinstance(v, float) and math.isnan(v) else v for v in values]
 
 
-def select(table: Table, **equal: Cell) -> list[Mapping[str, Cell]]:
-    """The rows of a frame whose cells equal these."""
-    return [row for row in table.rows if all(row[key] == value for key, value in equal.items())]
+def stacked(by: str, parts: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, list[Any]]:
+    """Columns of several subjects under each other, under `by` the subject of each row; NaN where
+    one has no such column."""
+    keys = dict.fromkeys(key for _, part in parts for key in part)
+    columns: dict[str, list[Any]] = {by: [], **{key: [] for key in keys}}
+    for subject, part in parts:
+        n = len(next(iter(part.values()), ()))
+        columns[by] += [subject] * n
+        for key in keys:
+            columns[key] += np.asarray(part.get(key, [math.nan] * n)).tolist()
+    return columns
 
 
 def document(facts: Mapping[str, Any], frames: Sequence[Table]) -> dict[str, Any]:

@@ -77,14 +77,3 @@ class Progress:
         if time.monotonic() - self.last >= QUIET_S:
             self.last = time.monotonic()
             click.echo(text, err=True)
-
-
-class CountProgress:
-    """The same of work that is counted, in `unit`."""
-
-    def __init__(self, unit: str = "") -> None:
-        self.say = Progress()
-        self.unit = f" {unit}" if unit else ""
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        self.say(f"{what}: {done:,} of {total:,}{self.unit}")

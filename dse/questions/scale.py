@@ -20,7 +20,7 @@ import numpy as np
 
 from dse import units
 from dse.answer.answer import Answer, Figure, Opening, Table
-from dse.answer.frames import document, frame, lines
+from dse.answer.frames import document, frame, lines, stacked
 from dse.answer.numbers import dollars, plain, share, time
 from dse.blocks.operators import Role
 from dse.catalog import Catalog, load_catalog
@@ -577,12 +577,7 @@ def _stacked(
 ) -> Table:
     """The rows of every chip under each other."""
     parts = [(one.subject.chip, getattr(one, attribute or name)) for one in answers]
-    parts = [(chip, columns) for chip, columns in parts if columns]
-    columns: dict[str, list[Any]] = {}
-    for chip, part in parts:
-        n = len(next(iter(part.values())))
-        for key, values in {"chip": [chip] * n, **part}.items():
-            columns.setdefault(key, []).extend(np.asarray(values).tolist())
+    columns = stacked("chip", parts)
     shown = shown or [key for key in columns if key != "chip"]
     shown = (*(("chip",) if len(answers) > 1 else ()), *shown)
     on_console = name in ("sizes", "pools")

@@ -83,7 +83,7 @@ def opened(jobs: int, cluster: str | None = None) -> Iterator[Executor]:
         raise InputError(
             "a Dask cluster needs the library distributed, which is not installed",
             field="--cluster",
-            accepted="pip install 'dse[cluster]'",
+            accepted="pip install distributed",
         ) from error
     except (OSError, ValueError, TimeoutError) as error:
         said = f"no Dask scheduler answers at {cluster!r}: {error or type(error).__name__}"

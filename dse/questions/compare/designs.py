@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from dse.answer.answer import Answer, Figure, Table
-from dse.answer.frames import document, frame
+from dse.answer.frames import document, frame, stacked
 from dse.answer.numbers import dollars, times
 from dse.answer.plots import BLUE, bars, names_axis, plain, upright
 from dse.problem.published import (
@@ -164,18 +164,6 @@ def _facts(found: Rediscovery) -> dict[str, Any]:
     }
 
 
-def _stacked(parts: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, list[Any]]:
-    """Columns of several cases under each other, the case first; NaN where one has no such."""
-    keys = dict.fromkeys(key for _, part in parts for key in part)
-    columns: dict[str, list[Any]] = {"case": [], **{key: [] for key in keys}}
-    for case, part in parts:
-        n = len(next(iter(part.values()), ()))
-        columns["case"] += [case] * n
-        for key in keys:
-            columns[key] += list(np.asarray(part.get(key, [math.nan] * n)).tolist())
-    return columns
-
-
 def _designs(answers: Sequence[Rediscovery], metric: str) -> Table:
     kindest = [_kindest(one) for one in answers]
     interval = [one.price_interval if one.servable else (math.nan, math.nan) for one in answers]
@@ -212,7 +200,7 @@ def _near(answers: Sequence[Rediscovery], metric: str, alone: bool) -> Table:
         there = {name: row for name, row in rows.items() if row is not None}
         part = {"which": list(there), **one.table.rows(list(there.values()), metric)}
         parts.append((one.case.name, part))
-    columns = _stacked(parts)
+    columns = stacked("case", parts)
     shown = [key for key in SHAPE if key in columns and np.nansum(columns[key])]
     shown = ["which", *shown, metric, "predicted_loss", "tpot_s"]
     note = "design: as published; cheaper: the cheapest as good; better: the best at its price."
@@ -237,7 +225,7 @@ def _variants_frame(answers: Sequence[Rediscovery], alone: bool) -> Table:
     ]
     shown = ("with", "cost_ratio", "nats", "dominating")
     caption = "The same with one assumption changed"
-    return frame("variants", caption, _stacked(parts), shown=shown, on_console=alone)
+    return frame("variants", caption, stacked("case", parts), shown=shown, on_console=alone)
 
 
 def _causes(answers: Sequence[Rediscovery]) -> Table:
@@ -248,7 +236,7 @@ def _causes(answers: Sequence[Rediscovery]) -> Table:
     ]
     note = "The factors of a case multiply to its cost at equal quality; below 1 a choice costs."
     caption = "What each choice of the cheaper shape saves at equal quality"
-    columns = _stacked(parts) if parts else {"case": [], "choice": [], "factor": []}
+    columns = stacked("case", parts) if parts else {"case": [], "choice": [], "factor": []}
     return frame("causes", caption, columns, note, shown=("case", "choice", "factor"))
 
 
@@ -268,7 +256,7 @@ def _grid(answers: Sequence[Rediscovery]) -> Table:
         for one in answers
     ]
     caption = "Where the design lies on the axes of the space"
-    return frame("grid", caption, _stacked(parts), on_console=False)
+    return frame("grid", caption, stacked("case", parts), on_console=False)
 
 
 def _known(answers: Sequence[Rediscovery]) -> Table:
@@ -286,13 +274,13 @@ def _known(answers: Sequence[Rediscovery]) -> Table:
         for one in answers
         if one.case.known
     ]
-    columns = _stacked(parts) if parts else {"case": [], "what": [], "given": []}
+    columns = stacked("case", parts) if parts else {"case": [], "what": [], "given": []}
     return frame("known", "What was known when it was designed", columns, on_console=False)
 
 
 def _front(answers: Sequence[Rediscovery], metric: str) -> Table:
     parts = [(o.case.name, o.table.rows(o.front.rows.tolist(), metric)) for o in answers]
-    return frame("front", "The shapes of the front", _stacked(parts), on_console=False)
+    return frame("front", "The shapes of the front", stacked("case", parts), on_console=False)
 
 
 def _variant_figure(found: Rediscovery) -> Figure:
