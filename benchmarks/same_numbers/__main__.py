@@ -1,7 +1,10 @@
 """Whether the numbers of sixty commands and five studies are what they were.
 
-    python -m benchmarks.same_numbers record DIR             of the tree in this folder
+    python -m benchmarks.same_numbers record DIR [PATTERN]   of the tree in this folder
     python -m benchmarks.same_numbers compare BEFORE AFTER   exit status 1 on a difference
+
+With a pattern, such as 'fleet*', only the commands that match are recorded, and the studies where
+DIR lacks them; what one of two recordings lacks is not compared.
 
 A recording has the `--json` document of each command of commands.txt, the text of some, the seconds
 of all, and front.csv and study.json of five studies. Rows of a table are matched by their texts,
@@ -61,14 +64,18 @@ def run(words: list[str]) -> tuple[str, float]:
     return text, time.perf_counter() - began
 
 
-def record(folder: Path) -> None:
+def record(folder: Path, pattern: str = "*") -> None:
     folder.mkdir(parents=True, exist_ok=True)
     seconds: dict[str, float] = {}
     studies = folder / "studies"
     for name in STUDIES:
+        if pattern != "*" and (studies / name / "front.csv").exists():
+            continue
         seconds[f"run {name}"] = run(["run", name, "--seed", "1", "--out", str(studies / name)])[1]
         print(f"run {name}: {seconds[f'run {name}']:.1f} s", flush=True)
     for k, (line, as_text) in enumerate(commands(), 1):
+        if not fnmatch.fnmatchcase(line, pattern):
+            continue
         words = shlex.split(line.replace("STUDIES", str(studies)))
         text, seconds[line] = run([*words, "--json"])
         (folder / f"{k:02}.json").write_text(text, encoding="utf-8")
@@ -156,6 +163,8 @@ def compare(before: Path, after: Path) -> int:
     bad = total = 0
     for k, (line, _) in enumerate(commands(), 1):
         old, new = (folder / f"{k:02}.json" for folder in (before, after))
+        if not (old.exists() and new.exists()):
+            continue
         mine = [of for pattern, of in known.items() if fnmatch.fnmatchcase(line, pattern)]
         declared = {
             kind: {key: why for of in mine for key, why in of.get(kind, {}).items()}
@@ -182,8 +191,8 @@ def compare(before: Path, after: Path) -> int:
 
 if __name__ == "__main__":
     os.environ.setdefault("COLUMNS", "100")
-    if sys.argv[1:2] == ["record"] and len(sys.argv) == 3:
-        record(Path(sys.argv[2]))
+    if sys.argv[1:2] == ["record"] and len(sys.argv) in (3, 4):
+        record(Path(sys.argv[2]), *sys.argv[3:])
     elif sys.argv[1:2] == ["compare"] and len(sys.argv) == 4:
         sys.exit(compare(Path(sys.argv[2]), Path(sys.argv[3])))
     else:
