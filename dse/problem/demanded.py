@@ -1,5 +1,5 @@
 """A study under a demand: each deployment is bought until the demand's peak is served, and is
-judged by what is then paid for a token (`dse.economics.load`).
+judged by what is then paid for a token (`dse.economics.tokens`).
 
 Without a demand nothing changes: a token costs what it does on a busy deployment. Where requests
 arrive at random, a deployment serves the arrivals of the study, and further ones the same again.
@@ -17,8 +17,8 @@ import numpy as np
 
 from dse.answer.numbers import number
 from dse.catalog import Catalog
-from dse.economics.load import Load, at_load, total_tokens_per_s
 from dse.economics.tco import YEAR_HOURS, usd_per_chip_hour
+from dse.economics.tokens import Load, at_load, total_tokens_per_s
 from dse.errors import InputError
 from dse.problem.evaluate import Metrics
 from dse.problem.objective import PhysicsProblem

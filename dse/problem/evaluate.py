@@ -12,8 +12,7 @@ from typing import TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.economics.cost import cost
-from dse.economics.energy import COUNTED, energy_metrics
+from dse.economics.tokens import COUNTED, cost, energy_metrics
 from dse.physics.intervals import FIRST_TOKEN, Spread, first_token_class
 from dse.physics.machines import Machines
 from dse.physics.parameters import Parameters

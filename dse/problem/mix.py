@@ -26,7 +26,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.economics.cost import cost
+from dse.economics.tokens import cost
 from dse.physics.machines import Machines
 from dse.physics.serving import Detail, Performance
 from dse.physics.workload import POISSON, Workload

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.economics.cost import cost
+from dse.economics.tokens import cost
 from dse.physics.balance import balance, fill
 from dse.physics.disaggregated import (
     DecodeWorkers,
@@ -168,7 +168,7 @@ class Joined:
 
     @cached_property
     def joules(self) -> Mapping[str, Floats]:
-        """The energy metrics of `dse.economics.energy` over both pools."""
+        """The energy metrics of `dse.economics.tokens` over both pools."""
         return pool_joules(self.met, self.first.workers, self.second.workers, self.inside)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.catalog import Catalog
-from dse.economics.lifetime import lifetime, tokens_over_years
+from dse.economics.tokens import lifetime, tokens_over_years
 from dse.problem.evaluate import Metrics
 from dse.problem.training import OF_LIFE, OF_TRAINING
 from dse.problem.training.figures import mean_watts, run_assumptions

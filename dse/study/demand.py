@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.economics.lifetime import (
+from dse.economics.tokens import (
     SERVING_FLOP_PER_PARAMETER,
     TRAINING_FLOP_PER_PARAMETER,
     LossLaw,

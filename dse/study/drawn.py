@@ -1,7 +1,7 @@
 """Designs with the errors of their predictions drawn: time, price and quality.
 
 - Times, costs and energies move with the machine (`dse.study.robust`): in part alike on one chip.
-- Dollars a token move with the price of the chip (`dse.economics.price_spread`), alike for all
+- Dollars a token move with the price of the chip (`dse.economics.prices`), alike for all
   designs on it.
 - Predicted loss and the dense equivalent move along their 80% intervals (`dse.problem.quality`),
   the better one with the other. Half of the variance is shared by all sparse models, and by all
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.catalog import Catalog
-from dse.economics.price_spread import price_spreads
+from dse.economics.prices import price_spreads
 from dse.problem.evaluate import Metrics
 from dse.problem.objective import PhysicsProblem
 from dse.schema.metrics import Limit

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dse.catalog import Catalog
-from dse.economics.evidence import evidence_rows
+from dse.economics.prices import evidence_rows
 from dse.economics.tco import usd_per_chip_hour
 from dse.problem.objective import PhysicsProblem
 

@@ -1,4 +1,4 @@
-"""`dse.economics.cash` against closed forms, and against the cost that the program counts."""
+"""`dse.economics.fleet_cost` against closed forms, and against the cost that the program counts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.economics.cash import cash_flow, irr, present_usd, returned
 from dse.economics.fleet import NOTHING
-from dse.economics.fleet_cost import Counted, Mix, count, discount
+from dse.economics.fleet_cost import (
+    Counted,
+    Mix,
+    cash_flow,
+    count,
+    discount,
+    irr,
+    present_usd,
+    returned,
+)
 from dse.questions.fleet.answer import Solution
 from dse.questions.fleet.cash import finance_words
 from dse.schema.plan import Plan

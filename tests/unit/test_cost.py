@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.economics.cost import Cost, cost
+from dse.economics.tokens import Cost, cost
 
 amounts = st.floats(1e-6, 1e6)
 counts = st.floats(1, 1e6)

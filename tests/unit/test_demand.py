@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import dse
 from dse.catalog import load_catalog
-from dse.economics.load import at_load
 from dse.economics.tco import usd_per_chip_hour
+from dse.economics.tokens import at_load
 from dse.errors import InputError
 from dse.problem.demanded import TOTAL as COST
 from dse.questions.whatif.inputs import Subject, inputs_of, subject_of, sweep_of

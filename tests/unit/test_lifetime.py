@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.economics.lifetime import (
+from dse.economics.tokens import (
     LossLaw,
     break_even_tokens,
     cheapest_shape,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import dse
-from dse.economics.evidence import (
+from dse.economics.prices import (
     BELOW,
     FUTURE,
     ONE,

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from dse.catalog import load_catalog
-from dse.economics.evidence import evidence
-from dse.economics.price_spread import ASSUMED, price_spreads
+from dse.economics.prices import ASSUMED, evidence, price_spreads
 from dse.physics.kin import COMMON, kin_of
 from dse.schema.prices import PriceRow, PriceTable
 from dse.study.choices import Choice, Choices, Held, Moved

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dse.catalog import load_catalog, with_own_chips
-from dse.economics.load import at_load
 from dse.economics.tco import recovery_factor, usd_per_chip_hour, with_basis, yearly_capital
+from dse.economics.tokens import at_load
 from dse.errors import InputError, InputErrors
 from dse.problem.objective import on_terms, pose
 from dse.schema.costs import RULES, Costs, costs_of, load_costs

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from dse.catalog import load_catalog
-from dse.economics.lifetime import LossLaw, lifetime
 from dse.economics.tco import usd_per_chip_hour
+from dse.economics.tokens import LossLaw, lifetime
 from dse.errors import InputErrors
 from dse.problem.demanded import demanded
 from dse.problem.objective import PhysicsProblem, pose

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dse.catalog import Catalog
-from dse.economics.priced import price_assumptions
+from dse.economics.prices import price_assumptions
 from dse.physics.machines import Machines
 from dse.physics.training.intervals import RATE, training_spread
 from dse.problem.training.search import Evaluated, Trainer

@@ -12,7 +12,7 @@ from dse.answer.answer import Answer, Cell, Column, Table
 from dse.answer.numbers import number
 from dse.answer.sentences import Sources
 from dse.catalog import Catalog
-from dse.economics.priced import price_tables
+from dse.economics.prices import price_tables
 from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputError
 from dse.files import write_text

@@ -10,8 +10,14 @@ from dse.answer.answer import Answer, Block, Column, Table, table_of
 from dse.answer.numbers import significant
 from dse.answer.sentences import Sources
 from dse.catalog import Catalog
-from dse.economics.evidence import STALE_DAYS, catalog_day, evidence_rows
-from dse.economics.priced import price_parts, price_tables, rests_on
+from dse.economics.prices import (
+    STALE_DAYS,
+    catalog_day,
+    evidence_rows,
+    price_parts,
+    price_tables,
+    rests_on,
+)
 from dse.economics.tco import usd_per_chip_hour, with_basis
 from dse.errors import InputError
 from dse.questions.compare.prices import change, moved, price_pairs, price_table

@@ -22,7 +22,7 @@ from dse.answer.frames import document, frame, lines
 from dse.answer.numbers import tenths
 from dse.answer.sentences import listed
 from dse.catalog import Catalog
-from dse.economics.priced import price_documents, price_parts, prices_rest_on
+from dse.economics.prices import price_documents, price_parts, prices_rest_on
 from dse.errors import InputError, NothingFeasible
 from dse.pareto import non_dominated
 from dse.problem.objective import on_terms, pose

@@ -10,7 +10,7 @@ from dse.answer.answer import Answer, Block, Cell, Column, Notes, Table, table_o
 from dse.answer.glossary import GLOSSARY
 from dse.answer.numbers import priced
 from dse.answer.sentences import Sources, listed
-from dse.economics.priced import price_parts
+from dse.economics.prices import price_parts
 from dse.problem.words import DEPLOYMENT_KEY, HELD_KEY, SHAPE_KEY, SHORT, show, spans
 from dse.questions.compare.pictures import study_figures
 from dse.questions.compare.prices import SAME, by_how_much, change, moves_words, price_table

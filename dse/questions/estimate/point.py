@@ -13,10 +13,9 @@ import numpy as np
 from dse.answer.layers import layers_in_words
 from dse.blocks.moe import ROUTING_SKEW
 from dse.catalog import Catalog
-from dse.economics.evidence import evidence_rows
-from dse.economics.load import Load, at_load, total_tokens_per_s
-from dse.economics.priced import price_assumptions
+from dse.economics.prices import evidence_rows, price_assumptions
 from dse.economics.tco import Breakdown, usd_per_chip_hour
+from dse.economics.tokens import Load, at_load, total_tokens_per_s
 from dse.errors import InputError
 from dse.physics.machines import Machines, compile_machines
 from dse.physics.workload import POISSON, Workload
@@ -78,7 +77,7 @@ class Estimate:
     held: float | None = None  # requests that a worker of it decodes at once, of a point of a study
     own_law: Mapping[str, Any] | None = None  # `dse.problem.own_law.describe_own_law`
     running: tuple[str, ...] = ()  # how the requests of one pool run
-    priced: tuple[Mapping[str, Any], ...] = ()  # `dse.economics.evidence.evidence_rows`
+    priced: tuple[Mapping[str, Any], ...] = ()  # `dse.economics.prices.evidence_rows`
     names: Mapping[str, str] = field(default_factory=dict)  # the makers' names of chips
 
     @property

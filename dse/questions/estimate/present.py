@@ -8,8 +8,7 @@ from typing import Any
 
 from dse.answer.answer import Answer, Block, Cell, Column, Figure, Opening, Table, table_of
 from dse.answer.numbers import show
-from dse.economics.evidence import evidence_words
-from dse.economics.priced import price_tables
+from dse.economics.prices import evidence_words, price_tables
 from dse.problem.loads import held
 from dse.problem.price_words import average_load_words
 from dse.problem.quality import quality_words

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dse.catalog import Catalog
-from dse.economics.evidence import evidence_rows
 from dse.economics.fleet import (
     DEMAND,
     GAP,
@@ -25,7 +24,7 @@ from dse.economics.fleet import (
     with_offer,
 )
 from dse.economics.fleet_cost import Counted, Mix, Option, count
-from dse.economics.priced import unsold
+from dse.economics.prices import evidence_rows, unsold
 from dse.economics.scenarios import Hedged
 from dse.economics.tco import Breakdown, owned
 from dse.errors import DseError
@@ -86,7 +85,7 @@ class Solution:
     chips that would be ordered for requests of mean lengths at the mean rate. `unsold` are
     those that are not on general sale, with what their files say; `untried` what the plan did not
     choose from and would pay; `priced` what the prices of its offers rest on
-    (`dse.economics.evidence`). `instead` is None where nothing is bought; `stock` what is owned is
+    (`dse.economics.prices`). `instead` is None where nothing is bought; `stock` what is owned is
     worth to the plan. `names` are the makers' names of the chips, `spread` the 80% interval of
     measured over predicted throughput by its kind; `known` is what was evaluated, for who asks for
     more. With a service level, `hedged` is the order of the first quarter, and what would change it

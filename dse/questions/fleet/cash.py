@@ -8,8 +8,7 @@ from typing import Any
 
 from dse.answer.answer import Column, Figure, Table
 from dse.answer.numbers import dollars, tenths
-from dse.economics.cash import Flow, cash_flow, present_usd, returned
-from dse.economics.fleet_cost import site_kwh
+from dse.economics.fleet_cost import Flow, cash_flow, present_usd, returned, site_kwh
 from dse.questions.fleet.answer import NOTHING_KEEPS, Solution
 from dse.questions.fleet.figures import bar, layout
 from dse.schema.plan import BUY

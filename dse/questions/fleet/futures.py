@@ -4,7 +4,7 @@ demand      a walk: each quarter adds an error to that of the one before; classe
 throughput  the model's 80% intervals of throughput, by how kernel laws are known and whether
             the launch is stock or tuned; shared by chip, kin and configuration as in
             `dse.study.regret`. Separate pools run as the slower chip's
-prices      `dse.economics.price_spread` by chip; a price of the plan's own is known
+prices      `dse.economics.prices` by chip; a price of the plan's own is known
 delivery    what has a lead time comes a quarter late, all of it or nothing
 """
 
@@ -19,9 +19,8 @@ import numpy as np
 from dse.catalog import Catalog
 from dse.economics.fleet import LEAST, divisible, solve
 from dse.economics.fleet_cost import Mix, Option
-from dse.economics.over_futures import Futures
-from dse.economics.price_spread import ASSUMED, price_spreads
-from dse.economics.scenarios import Counter, error_of, hedged
+from dse.economics.prices import ASSUMED, price_spreads
+from dse.economics.scenarios import Counter, Futures, error_of, hedged
 from dse.physics.intervals import Spread, spread_of, widened
 from dse.physics.kin import eldest, kin_of, normals
 from dse.quality.own_runs import P90

@@ -9,7 +9,7 @@ from dse.answer.answer import Cell, Column, Table
 from dse.answer.numbers import dollars
 from dse.economics.fleet import DEMAND, SUPPLY
 from dse.economics.fleet_cost import Option
-from dse.economics.priced import price_parts
+from dse.economics.prices import price_parts
 from dse.questions.fleet.answer import Solution, split
 from dse.questions.fleet.cash import cash_table
 from dse.questions.fleet.changes import MORE, Loosened

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dse import units
 from dse.answer.numbers import dollars, percent, share, significant, tenths, time
 from dse.answer.sentences import listed
-from dse.economics.evidence import evidence_words
 from dse.economics.fleet import DEMAND, MANY, SUPPLY
 from dse.economics.fleet_cost import Counted, Mix
-from dse.economics.priced import as_of_words, unsold_rests, unsold_sentences
+from dse.economics.prices import as_of_words, evidence_words, unsold_rests, unsold_sentences
 from dse.economics.scenarios import Hedged
 from dse.problem.usual import sentence
 from dse.questions.fleet.answer import Solution, owned_prices, per_million, single, split

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from dse.answer.answer import Cell, Column, Formula, Table
-from dse.economics.cash import Flow, cash_flow, order_worth_usd
 from dse.economics.fleet_cost import (
+    Flow,
     capital_usd,
+    cash_flow,
     discount,
     electricity_usd,
     end_usd,
+    order_worth_usd,
     rent_usd,
     upkeep_usd,
 )

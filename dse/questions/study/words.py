@@ -10,7 +10,7 @@ from dse.answer.answer import Column, Figure, Table
 from dse.answer.labels import BASES, BOUNDS, label
 from dse.answer.numbers import show, show_as, significant
 from dse.answer.sentences import listed
-from dse.economics.evidence import evidence_words
+from dse.economics.prices import evidence_words
 from dse.problem.describe import pools_of
 from dse.problem.loads import held, loads_of
 from dse.problem.usual import Untried, sentence

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dse.catalog import Catalog
-from dse.economics.priced import price_documents
+from dse.economics.prices import price_documents
 from dse.errors import InputError
 from dse.physics.parameters import Parameters, parameters
 from dse.physics.training.at_scale import LOSSES_AT_SCALE

@@ -12,7 +12,7 @@ from dse.answer.answer import Answer, Block, Column, Figure, Table
 from dse.answer.bars import memory_parts, share_bars
 from dse.answer.numbers import bytes_, large, plain, share, show, show_as, time
 from dse.catalog import Catalog, load_catalog
-from dse.economics.priced import price_tables
+from dse.economics.prices import price_tables
 from dse.economics.tco import with_basis
 from dse.errors import InputError
 from dse.physics.training.at_scale import LOSSES_AT_SCALE

@@ -24,7 +24,7 @@ from dse import units
 from dse.answer.answer import Answer, Block, Notes, table_of
 from dse.answer.frames import of_rows
 from dse.catalog import Catalog
-from dse.economics.priced import inputs_words, price_assumptions, price_documents, price_parts
+from dse.economics.prices import inputs_words, price_assumptions, price_documents, price_parts
 from dse.errors import InputError
 from dse.physics.serving import BOTTLENECKS
 from dse.problem.describe import describe_deployment

@@ -34,7 +34,7 @@ from dse.answer.labels import axis_title
 from dse.answer.numbers import dollars, number, priced, share, show, tenths
 from dse.answer.plots import scaled
 from dse.catalog import Catalog
-from dse.economics.priced import price_parts
+from dse.economics.prices import price_parts
 from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputError
 from dse.physics.workload import POISSON

@@ -15,10 +15,11 @@ from dse.answer.frames import bar_chart, of_rows
 from dse.answer.numbers import number, percent, priced, share, tenths
 from dse.answer.plots import scaled
 from dse.catalog import Catalog
-from dse.economics.price_spread import PriceSpread, price_spreads
-from dse.economics.priced import (
+from dse.economics.prices import (
+    PriceSpread,
     price_documents,
     price_parts,
+    price_spreads,
     prices_rest_on,
     unsold,
     unsold_rests,

@@ -14,8 +14,7 @@ from dse.answer.answer import Answer, long_table
 from dse.answer.frames import of_rows
 from dse.answer.numbers import dollars, number, percent, priced, show
 from dse.catalog import Catalog, load_catalog
-from dse.economics.evidence import evidence_words
-from dse.economics.priced import inputs_words, price_documents, price_parts
+from dse.economics.prices import evidence_words, inputs_words, price_documents, price_parts
 from dse.errors import InputError, NothingFeasible
 from dse.options import CHIP, MODEL, Opt
 from dse.physics.workload import POISSON

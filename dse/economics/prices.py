@@ -1,0 +1,469 @@
+"""What prices rest on: providers, dates and owning costs behind each, how far a price may lie from
+the one that is used, and the parts of an owned chip-hour.
+
+Spread: three rows or more of a chip on the basis: the spread of these, log-normal about their
+median. Fewer: the pooled spread of the chips of that basis that have three, or where no two chips
+have, an interval that is assumed. A move of all prices together changes no order and is not drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import date
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dse.answer.answer import Column, Table
+from dse.answer.numbers import significant
+from dse.answer.sentences import Sources, listed
+from dse.catalog import Catalog
+from dse.economics.tco import owned, usd_per_chip_hour
+from dse.quality.own_runs import P90
+from dse.record import record
+from dse.schema.catalog import Source
+from dse.schema.costs import BASIS as OWNED
+from dse.schema.costs import Costs
+from dse.schema.dates import today
+from dse.schema.loader import csv_rows
+from dse.schema.owning import capital_rows, lacks_for_owning, own_cost, owning
+from dse.schema.plausible import USD_PER_HOUR, probably
+from dse.schema.prices import OWN, PRICE_TIERS, PriceTable, dates_of, first_day, last_day
+
+STALE_DAYS = 90
+FAR_CAPITAL = 30.0  # times below or above what was published of the chip, and it is a mistake
+# What owning costs a provider, and a hyperscaler, where it is published.
+OWNERS = ("owned_tco_neocloud", "owned_tco_hyperscaler")
+ONE, STALE, BELOW, FUTURE = "one source", "old", "below owning", "in the future"
+UNLIKELY = "unlikely"
+NAMED = 4  # chips of a sentence
+Json = Mapping[str, Any]
+
+
+@record
+class Evidence:
+    """Of the price of a chip on a basis: how many quotes and providers, their dates and ends (of
+    what is owned, dollars a chip), the age of the newest in days, and the lower of what owning the
+    chip costs by its parts and by a provider's figures. `warnings` are of ONE, STALE, BELOW,
+    FUTURE and UNLIKELY."""
+
+    chip: str
+    basis: str
+    tier: str
+    usd_per_chip_hour: float
+    quotes: int
+    providers: int
+    dates: str
+    newest: str
+    low_usd: float
+    high_usd: float
+    age_days: int
+    owning_usd_per_chip_hour: float | None
+    warnings: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self) | {"warnings": list(self.warnings)}
+
+
+@lru_cache(maxsize=8)
+def _newest(folder: Path) -> str:
+    header, *rows = csv_rows(folder / "prices.csv")
+    column = header.index("date")
+    return max(first_day(row[column]) for row in rows if row)
+
+
+def catalog_day(catalog: Catalog) -> str:
+    """The day as of which prices are meant: that of --as-of, else of the newest shipped price."""
+    as_of = catalog.source.as_of
+    return last_day(as_of) if as_of is not None else _newest(catalog.source.folder)
+
+
+def evidence(catalog: Catalog, chip: str, basis: str, costs: Costs | None = None) -> Evidence:
+    """Of a chip that has a price on the basis, at the catalog's costs or others."""
+    costs = costs or catalog.costs
+    own = owning(catalog, chip, costs) if not lacks_for_owning(catalog, chip, costs) else None
+    known = [] if own is None else [owned(chip, own, costs).usd_per_chip_hour]
+    if basis == OWNED:
+        assert own is not None
+        rows = [(row.provider or row.source, row.date) for row in capital_rows(catalog, chip)]
+        usd = [row.usd_per_chip for row in capital_rows(catalog, chip)]
+        given = any(own_cost(catalog, costs, chip, name) for name in ("price", "server_price"))
+        if given or not rows:
+            rows, usd = [("", own.price.date)], [own.price.value]
+        known_usd = [row.usd_per_chip for row in capital_rows(catalog, chip)]
+        far = any(
+            not min(known_usd) / FAR_CAPITAL <= one <= max(known_usd) * FAR_CAPITAL
+            for one in (usd if known_usd else ())
+        )
+        return _of(catalog, (chip, basis, known[0]), rows, usd, None, far)
+    price = catalog.prices.select(basis)[chip]
+    if OWNERS[0] in catalog.prices.bases() and chip in (by := catalog.prices.select(OWNERS[0])):
+        known.append(by[chip].usd_per_chip_hour)
+    rows = [
+        ("" if row.note.startswith(OWN) else row.provider or row.source, row.date)
+        for row in price.rows
+    ]
+    usd = [row.usd_per_chip_hour for row in price.rows]
+    named = (chip, basis, price.usd_per_chip_hour)
+    far = not USD_PER_HOUR[0] <= price.usd_per_chip_hour <= USD_PER_HOUR[1]
+    return _of(catalog, named, rows, usd, min(known, default=None), far)
+
+
+def _of(
+    catalog: Catalog,
+    named: tuple[str, str, float],
+    rows: Sequence[tuple[str, str]],
+    usd: Sequence[float],
+    least: float | None,
+    unlikely: bool,
+) -> Evidence:
+    """`rows` are (provider, date), the provider empty for a quote of the user's own."""
+    chip, basis, paid = named
+    day, providers = catalog_day(catalog), {provider for provider, _ in rows}
+    dates = [when for _, when in rows if first_day(when)]
+    newest = max(dates, key=first_day, default="")
+    age = _days(newest, day) if newest else 0
+    now = day if catalog.source.as_of is not None else max(day, today())
+    wrong = {
+        ONE: len(providers) == 1 and providers != {""},
+        STALE: age > STALE_DAYS,
+        BELOW: least is not None and basis not in OWNERS and paid < least,
+        FUTURE: first_day(newest) > now,
+        UNLIKELY: unlikely,
+    }
+    return Evidence(
+        chip=chip,
+        basis=basis,
+        tier=PRICE_TIERS[basis].how if basis in PRICE_TIERS else basis,
+        usd_per_chip_hour=paid,
+        quotes=len(rows),
+        providers=len(providers),
+        dates=dates_of(dates) if dates else "",
+        newest=newest,
+        low_usd=min(usd),
+        high_usd=max(usd),
+        age_days=age,
+        owning_usd_per_chip_hour=least,
+        warnings=tuple(what for what, is_so in wrong.items() if is_so),
+    )
+
+
+def _days(since: str, until: str) -> int:
+    return (date.fromisoformat(until) - date.fromisoformat(first_day(since))).days
+
+
+def evidence_rows(
+    catalog: Catalog, priced: Iterable[tuple[str, str]], costs: Costs | None = None
+) -> list[dict[str, Any]]:
+    """Documents of `evidence` of each (chip, basis) that has a price."""
+    found = [
+        evidence(catalog, chip, basis, costs)
+        for chip, basis in dict.fromkeys(priced)
+        if (
+            lacks_for_owning(catalog, chip, costs) is None
+            if basis == OWNED
+            else chip in catalog.prices.select(basis)
+        )
+    ]
+    return [one.as_json() for one in found]
+
+
+def evidence_words(rows: Sequence[Json]) -> list[str]:
+    """What is to be checked before the prices of `evidence_rows` are signed: a sentence, or
+    nothing."""
+    if len(rows) == 1:
+        return _of_one(rows[0])
+    bases = {row["basis"] for row in rows}
+
+    def name(row: Json) -> str:
+        return row["chip"] if len(bases) == 1 else f"{row['chip']} on {row['basis']}"
+
+    def below(row: Json) -> str:
+        return f"{name(row)} ({_usd(row)} against {_usd(row, 'owning_')})"
+
+    def far(row: Json) -> str:
+        return f"{name(row)}{_meant(row)}"
+
+    says = {
+        ONE: ("one source alone for", name),
+        STALE: (f"older than {STALE_DAYS} days for", name),
+        BELOW: ("below what owning costs for", below),
+        FUTURE: ("dated in the future for", name),
+        UNLIKELY: ("far from any known price for", far),
+    }
+    parts = []
+    for what, (words, each) in says.items():
+        found = [row for row in rows if what in row["warnings"]]
+        names = [each(row) for row in found]
+        if len(names) > NAMED:
+            names = [*names[:NAMED], f"{len(names) - NAMED} more"]
+        if len(found) == len(rows) > 2 and what != BELOW:
+            names = [f"all {len(rows)}"]
+        dated = what in (STALE, FUTURE) and found
+        when = f" ({dates_of(row['newest'] for row in found)})" if dated else ""
+        if found:
+            parts.append(f"{words} {listed(names)}{when}")
+    basis = f" ({next(iter(bases))})" if len(bases) == 1 else ""
+    return [f"Before you sign, check the prices{basis}: {'; '.join(parts)}."] if parts else []
+
+
+def _usd(row: Json, of: str = "") -> str:
+    return f"${significant(row[f'{of}usd_per_chip_hour'])}"
+
+
+def _meant(row: Json) -> str:
+    """What an unlikely price was probably meant to be."""
+    if row["basis"] == OWNED:
+        return f" (${significant(row['low_usd'])} a chip)"
+    near = probably(row["usd_per_chip_hour"], *USD_PER_HOUR, lambda usd: f"{usd:.15g}")
+    said = near.removeprefix("; ")
+    return f" (${said})" if said else ""
+
+
+def _of_one(row: Json) -> list[str]:
+    says = {
+        ONE: "is that of one source alone",
+        STALE: f"is {row['age_days']} days old ({row['newest']})",
+        BELOW: "is below what owning the chip costs",
+        FUTURE: f"is dated in the future ({row['newest']})",
+        UNLIKELY: f"is far from any known price{_meant(row)}",
+    }
+    parts = [says[what] for what in row["warnings"]]
+    if BELOW in row["warnings"]:
+        parts[row["warnings"].index(BELOW)] += f" ({_usd(row, 'owning_')})"
+    price = f"{_usd(row)} an hour of {row['chip']} ({row['basis']})"
+    return [f"Before you sign, check the price: {price} {listed(parts)}."] if parts else []
+
+
+ENOUGH = 3  # rows of a chip
+CHIPS = 2  # chips with as many, to pool
+ASSUMED = 0.15  # share either way, 80% interval
+
+
+@dataclass(frozen=True, slots=True)
+class PriceSpread:
+    """`sd` of the logarithm; `kind`: published, pooled, assumed or given."""
+
+    chip: str
+    usd_per_chip_hour: float
+    rows: int
+    sd: float
+    kind: str
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """80% interval, dollars per chip-hour."""
+        factor = math.exp(P90 * self.sd)
+        return self.usd_per_chip_hour / factor, self.usd_per_chip_hour * factor
+
+
+def price_spreads(
+    prices: PriceTable, basis: str, chips: Sequence[str], given: float | None = None
+) -> tuple[PriceSpread, ...]:
+    """One for each chip. `given`: a share either way, as the 80% interval of every chip."""
+    table = prices.select(basis)
+    logs = {
+        chip: np.log([row.usd_per_chip_hour for row in price.rows])
+        for chip, price in table.items()
+        if len(price.rows) >= ENOUGH
+    }
+    own = {chip: float(np.std(values, ddof=1)) for chip, values in logs.items()}
+    pooled = None
+    if len(own) >= CHIPS:
+        freedom = {chip: len(values) - 1 for chip, values in logs.items()}
+        squares = sum(freedom[chip] * own[chip] ** 2 for chip in own)
+        pooled = math.sqrt(squares / sum(freedom.values()))
+
+    def spread(chip: str) -> tuple[float, str]:
+        if given is not None:
+            return math.log1p(given) / P90, "given"
+        if chip in own:
+            return own[chip], "published"
+        return (math.log1p(ASSUMED) / P90, "assumed") if pooled is None else (pooled, "pooled")
+
+    return tuple(
+        PriceSpread(chip, table[chip].usd_per_chip_hour, len(table[chip].rows), *spread(chip))
+        for chip in chips
+    )
+
+
+# Titles of columns.
+SHORT: dict[str, str] = {"server with chip": "server", "cost of capital": "capital"}
+UNSOLD = (
+    "announced",
+    "announced_ramping",
+    "announced_deprioritised",
+    "internal",
+    "restricted",
+    "limited",
+    "hypothetical",
+)
+
+
+def unsold(catalog: Catalog, chips: Iterable[str]) -> dict[str, str]:
+    """Those of `chips` that are not on general sale, with what their files say."""
+    sale = {chip: catalog.chips[chip].availability for chip in chips}
+    return {chip: word.replace("_", ", ") for chip, word in sale.items() if word in UNSOLD}
+
+
+def unsold_sentences(unsold: Mapping[str, str], chips: Iterable[str]) -> list[str]:
+    """A warning for each of `chips` that is not on general sale."""
+    return [
+        f"{chip} is not on general sale ({unsold[chip]}): the next may have to do."
+        for chip in chips
+        if chip in unsold
+    ]
+
+
+def unsold_rests(unsold: Mapping[str, str]) -> list[str]:
+    """The same of all chips that were compared, as what an answer rests on."""
+    chips = ", ".join(f"{chip} ({word})" for chip, word in unsold.items())
+    return [f"not on general sale: {chips}"] if unsold else []
+
+
+def as_of_words(source: Source) -> list[str]:
+    """The day of the shipped prices, where it is not today."""
+    day = source.as_of
+    return [] if day is None else [f"prices as they were known in {day} (--as-of)"]
+
+
+def price_assumptions(catalog: Catalog, chip: str, basis: str) -> list[str]:
+    """What the price of a chip rests on beyond shipped rows of today, a sentence each. `catalog`
+    has the prices of the basis (`dse.economics.tco.with_basis`)."""
+    prices, sentences, own = catalog.prices.select(basis), [], catalog.source
+    if chip in prices and catalog.chips[chip].hypothetical:
+        sentences.append(f"{chip}: price on basis {basis}: {'; '.join(prices[chip].notes)}")
+    if chip not in prices:
+        sentences.append(f"{chip} has no price on basis {basis}: costs are null")
+        if basis == OWNED and (lack := lacks_for_owning(catalog, chip)):
+            sentences.append(lack)
+    elif any(row.note.startswith(OWN) for row in prices[chip].rows):
+        sentences.append(f"{chip}: price on basis {basis}: {'; '.join(prices[chip].notes)}")
+    elif basis == OWNED:
+        found = usd_per_chip_hour(catalog, chip, OWNED)
+        inputs = (*found.facts, *found.inputs)
+        for kind, said in (("assumed", "that are assumed"), ("given", "that were given")):
+            if names := ", ".join(one.name for one in inputs if one.kind == kind):
+                sentences.append(f"costs of owning {said}: {names}")
+    sentences += as_of_words(own)
+    mine = [row for row in catalog.prices.rows if row.note.startswith(OWN)]
+    if own.prices and not any(row.basis == basis for row in mine):
+        files = ", ".join(Path(file).name for file in own.prices)
+        sentences.append(f"no row of {files} is on basis {basis}: none of your prices counts")
+    if own.costs is not None and basis != OWNED:
+        sentences.append(f"costs of {Path(own.costs).name} count for chips that are owned alone")
+    return sentences
+
+
+def prices_rest_on(catalog: Catalog, chips: Iterable[str], basis: str) -> list[str]:
+    """The same of several chips, each sentence once."""
+    return list(
+        dict.fromkeys(text for chip in chips for text in price_assumptions(catalog, chip, basis))
+    )
+
+
+def price_documents(catalog: Catalog, chips: Iterable[str], basis: str) -> list[dict[str, Any]]:
+    """The price of each owned chip by its parts (`Breakdown.as_json`); none on another basis, or of
+    a chip without a price."""
+    if basis != OWNED:
+        return []
+    priced = catalog.prices.select(basis)
+    return [usd_per_chip_hour(catalog, chip, basis).as_json() for chip in chips if chip in priced]
+
+
+def price_parts(
+    prices: Sequence[Mapping[str, Any]], caption: str = "An owned chip-hour by its parts"
+) -> Table:
+    """A row for each chip with a column for each part of its price. `prices` are documents of
+    `Breakdown.as_json`, of one basis; `inputs_words` says what they rest on."""
+    names = [str(part["name"]) for part in prices[0]["parts"]]
+    return Table(
+        "parts",
+        caption,
+        (
+            Column("chip", "chip"),
+            *(Column(name, SHORT.get(name, name), "dollars") for name in names),
+            Column("total", "total", "dollars"),
+        ),
+        [
+            {"chip": price["chip"], "total": price["usd_per_chip_hour"]}
+            | {part["name"]: part["usd_per_chip_hour"] for part in price["parts"]}
+            for price in prices
+        ],
+        ("Costs of hardware/costs.yaml, or yours in their place.",),
+    )
+
+
+def inputs_words(prices: Sequence[Mapping[str, Any]], but: str = "") -> list[str]:
+    """What owned hours rest on: every cost but one, then price and power of each chip."""
+    lines = [
+        (one["of"], f"{price['chip']} " if one["of"] == "chip" else "", one)
+        for price in prices
+        for one in price["inputs"]
+        if one["name"] != but
+    ]
+    return list(
+        dict.fromkeys(
+            f"owning: {whose}{one['name'].replace('_', ' ')} {one['text']} "
+            f"({', '.join(filter(None, (one['kind'], one['date'])))}; {one['source']})"
+            for _, whose, one in sorted(lines, key=lambda line: line[0])
+        )
+    )
+
+
+def rests_on(priced: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What prices rest on: the figures of each chip, the costs that are the same for all, sources
+    by number."""
+    sources = Sources()
+
+    def words(one: Mapping[str, Any]) -> str:
+        known = ", ".join(filter(None, (one["kind"], one["date"])))
+        return f"{one['name']} {one['text']} ({known}) {sources(one['source'])}"
+
+    of_chips = [
+        f"{each['chip']}: {', '.join(words(one) for one in each['inputs'] if one['of'] == 'chip')}"
+        for each in priced
+    ]
+    costs = dict.fromkeys(
+        words(one) for each in priced for one in each["inputs"] if one["of"] == "cost"
+    )
+    of_all = [f"Costs: {', '.join(costs)}"] if costs else []
+    return [*of_chips, *of_all, *sources]
+
+
+def price_tables(price: Mapping[str, Any]) -> list[Table]:
+    """One price (`Breakdown.as_json`) by its parts, each with its share and where it comes from;
+    and every input with its kind and date, sources by number."""
+    total, sources = price["usd_per_chip_hour"], Sources()
+    of, chip = f"{price['basis']} {price['chip']}", price["chip"]
+    parts = [*price["parts"], {"name": "total", "usd_per_chip_hour": total, "rule": None}]
+    return [
+        Table.of(
+            f"parts {of}",
+            f"{chip}, {price['basis']}, dollars an hour that it is held",
+            parts,
+            (
+                Column("part", "part", of=lambda one: one["name"]),
+                Column("usd_per_chip_hour", "$/chip-hour", "dollars"),
+                Column("share", "share", "share", of=lambda one: one["usd_per_chip_hour"] / total),
+                Column("rule", "from"),
+            ),
+        ),
+        Table.of(
+            f"inputs {of}",
+            f"What the price of {chip} rests on",
+            price["inputs"],
+            (
+                Column("name", "input"),
+                Column("text", "value", right=True),
+                Column("kind", "kind"),
+                Column("date", "date"),
+                Column("number", "source", of=lambda one: sources(one["source"])),
+            ),
+            sources,
+        ),
+    ]
