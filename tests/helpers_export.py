@@ -6,7 +6,7 @@ import subprocess
 from typing import Any
 
 from dse.catalog import load_catalog
-from dse.problem.loads import mix_of
+from dse.problem.mix import mix_of
 from dse.questions.estimate.point import Estimate, estimate
 from dse.questions.export import STACKS, Export, export_command
 from dse.schema.model import Model

@@ -11,7 +11,7 @@ import numpy as np
 
 from dse.errors import InputError
 from dse.problem.describe import pools_of
-from dse.problem.loads import loads_of
+from dse.problem.mix import loads_of
 from dse.questions.check.subject import subject_of
 from dse.questions.estimate.again import estimate_item
 from dse.questions.estimate.point import axes_of

@@ -143,7 +143,7 @@ def _again(study: str, point: str | None, flags: dict[str, Any]) -> Answer:
 
 def _why_not(study: str, flags: dict[str, Any]) -> Answer:
     """What of the point the study's limits, rules or front refuse, with the study's workload."""
-    from dse.problem.loads import held, loads_of
+    from dse.problem.mix import held, loads_of
     from dse.questions.estimate.ask import point_of
     from dse.questions.estimate.present import why_not_answer
     from dse.questions.estimate.why_not import why_not

@@ -1,9 +1,14 @@
-"""One model on one chip under one workload, and instances of it on any number of deployments at
-once. The deployments are a table of `dse.space.deployments`."""
+"""Instances of one model on one chip under one workload, and the deployment finder: for each size
+of an instance, the best of all legal ways to divide it.
+
+Everything is a table of `dse.space.deployments`, a row for each point, with the columns of
+`points` under keys of the vocabulary.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -11,14 +16,26 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dse.catalog import Catalog
+from dse.errors import NothingFeasible
+from dse.physics.intervals import interval
 from dse.physics.machines import Machines, compile_machines
+from dse.physics.serving import BOTTLENECKS
 from dse.physics.workload import Workload
 from dse.problem.evaluate import Metrics, evaluate
 from dse.record import record
+from dse.rules.registry import MEANINGS, names
+from dse.schema.calibration import KINDS
 from dse.schema.model import Model
 from dse.space.batches import DEPLOYMENT_AXES, DRAFT_AXIS, batch_of
 from dse.space.candidates import CandidateBatch, Floats, Rows
-from dse.space.deployments import Deployments, instances
+from dse.space.deployments import (
+    Deployments,
+    finer_ladder,
+    instances,
+    load_ladder,
+    sizes_up_to,
+    stacked,
+)
 
 CHUNK = 10_000  # candidates whose arrays stay in cache
 BOUNDS = ("compute", "memory", "network", "fixed")
@@ -208,3 +225,243 @@ def _broken(metrics: Metrics) -> NDArray[np.intp]:
         if name != MEMORY:
             found = np.where((found < 0) & (amount > 0.0), k, found)
     return found
+
+
+DIVIDED = (
+    "tensor_parallel",
+    "pipeline_parallel",
+    "data_parallel",
+    "expert_parallel",
+    "redundant_experts",
+)
+RATE, USD = "output_tokens_per_s_per_chip", "usd_per_million_total_tokens"
+SAME_RATE = 0.01  # rates that differ by less count as equal: the smaller instance is named
+FINE = 8  # steps between two powers of two of the requests in flight, and between two of these
+SMALL = 16  # chips: up to this size instances are evaluated together, as small tables cost more
+Progress = Callable[[str], None]
+
+
+@record
+class Instances:
+    """The best instances by size. `alone` has for each size that runs the division with the lowest
+    time per output token of one request; `within` the one with the most output tokens per second
+    and chip within the limits, so the lowest cost, for each size that has one. `why_not` says why a
+    size is not in `alone`, `why_late` why it is not in `within`, by its chips. `choices` are the
+    legal divisions that fit the memory."""
+
+    sizes: Sequence[int]
+    alone: Deployments
+    within: Deployments
+    choices: dict[int, int]
+    why_not: dict[int, str]
+    why_late: dict[int, str]
+
+
+def best_instances(
+    subject: Subject,
+    *,
+    chips_up_to: int = 512,
+    tpot_limit_s: float = 0.05,
+    ttft_limit_s: float = 2.0,
+    machines: Machines | None = None,
+    single_only: bool = False,
+    progress: Progress = lambda _: None,
+) -> Instances:
+    """Every size of an instance up to `chips_up_to` chips, over every legal division and requests
+    in flight from one per rank to what memory admits; with `single_only`, one request alone. On
+    other `machines` of the same chip where they are given.
+
+    Raises NothingFeasible, with the reason of each size, where the model fits no size."""
+    sizes = sizes_up_to(subject.domain, chips_up_to)
+    limits = (tpot_limit_s, ttft_limit_s)
+    small = [chips for chips in sizes if chips <= SMALL]
+    groups = [*([small] if small else []), *([chips] for chips in sizes if chips > SMALL)]
+    found = Instances(sizes, Deployments({}), Deployments({}), {}, {}, {})
+    alone, within = [], []
+    for some in groups:
+        progress(f"{subject.chip}: instances of {some[-1]} chips")
+        refused = {chips: subject.catalog.refusal(subject.chip, chips) for chips in some}
+        found.why_not.update({n: f"no link: {why}" for n, why in refused.items() if why})
+        if not (linked := [chips for chips in some if refused[chips] is None]):
+            continue
+        every = subject.divided(linked)
+        of = evaluated(subject, every, machines=machines)
+        best = []
+        for chips in linked:
+            mine = np.flatnonzero(every.chips == chips)
+            fit = mine[of.runs[mine]]
+            found.choices[chips] = len(fit)
+            if len(fit):
+                best.append(int(fit[np.argmin(of.tpot_s[fit])]))
+            else:
+                found.why_not[chips] = _why_not(every, of, mine)
+        rows = np.array(best, dtype=np.intp)
+        alone.append(points(subject, every.take(rows), np.ones(len(rows)), of.take(rows)))
+        if single_only or not len(rows):
+            continue
+        runs = np.flatnonzero(of.runs)
+        kept = _within(subject, every.take(runs), of.admitted[runs], limits, machines)
+        if kept is not None:
+            within.append(kept)
+        for row, chips in enumerate(alone[-1].chips.tolist()):
+            if kept is None or chips not in kept.chips:
+                first_s = float(np.min(of.ttft_s[runs][every.chips[runs] == chips]))
+                found.why_late[chips] = _why_late(alone[-1]["tpot_s"][row], first_s, limits)
+    if not any(found.choices.values()):
+        kinds = Counter(str(found.why_not[size]).partition(":")[0] for size in sizes)
+        told = ", ".join(f"{kind} ({count})" for kind, count in kinds.most_common())
+        raise NothingFeasible(
+            f"{subject.model.name} runs on no instance of 1 to {chips_up_to} x {subject.chip} "
+            f"({len(sizes)} sizes): {told}; on {sizes[-1]}, {found.why_not[sizes[-1]]}. "
+            "A lower --weight-dtype or more --chips-up-to may help"
+        )
+    return replace(found, alone=_joined(alone), within=_joined(within))
+
+
+def _joined(parts: Sequence[Deployments]) -> Deployments:
+    some = [part for part in parts if len(part)]
+    return stacked(some) if some else Deployments({"tensor_parallel": np.zeros(0, dtype=np.int64)})
+
+
+def points(
+    subject: Subject,
+    table: Deployments,
+    concurrency: ArrayLike,
+    of: Evaluated | None = None,
+    **more: Any,
+) -> Deployments:
+    """The table with what the physics says of each row, (n,) each: `concurrency` requests in flight
+    over all chips, latencies and their interval in seconds, output tokens per second, USD per
+    million tokens (NaN without a price), what bounds the step. `of` is what was evaluated already;
+    `more` is for `evaluated`."""
+    load = np.broadcast_to(np.asarray(concurrency, dtype=np.float64), len(table))
+    of = of or evaluated(subject, table, load, **more)
+    low, high = interval("tpot_s", of.tpot_s, of.provenance, subject.machines.spread)
+    domain, chips = subject.domain, table.chips
+    widest = np.select(
+        [table["tensor_parallel"] > domain, table.group > domain, chips > domain],
+        ["tensor", "experts", "stages"],
+        "",
+    ).astype(object)
+    widest[widest == ""] = None
+    return table.with_columns(
+        division=division(table),
+        concurrency=load.astype(np.int64),
+        tpot_s=of.tpot_s,
+        **{"tpot_s.low": low, "tpot_s.high": high},
+        ttft_s=of.ttft_s,
+        output_tokens_per_s=of.output_tokens_per_s,
+        output_tokens_per_s_per_chip=of.output_tokens_per_s / chips,
+        usd_per_million_total_tokens=of.usd,
+        network_share=of.network_share,
+        bound=np.array(BOUNDS, dtype=object)[of.bound],
+        bottleneck=np.array(BOTTLENECKS, dtype=object)[of.bottleneck],
+        memory_bytes_per_chip=of.memory_bytes,
+        widest=widest,
+        known=np.array(KINDS, dtype=object)[of.provenance],
+    )
+
+
+def division(table: Deployments) -> NDArray[np.object_]:
+    """(n,) `tp8 pp2`; degrees of 1 are left out."""
+    words = []
+    for *degrees, copies in zip(*(table[axis].tolist() for axis in DIVIDED), strict=True):
+        parts = [f"{name}{n}" for name, n in zip(("tp", "pp", "dp", "ep"), degrees, strict=True)]
+        kept = [part for part, n in zip(parts, degrees, strict=True) if n > 1]
+        words.append(" ".join(kept) + (f"+{copies}" if copies else "") if kept else "one chip")
+    return np.array(words, dtype=object)
+
+
+def _within(
+    subject: Subject,
+    table: Deployments,
+    admitted: Floats,
+    limits: tuple[float, float],
+    machines: Machines | None,
+) -> Deployments | None:
+    """By size, the point with the most tokens per second and chip within the limits: requests on
+    each attention rank by powers of two up to what is admitted, then twice in FINE finer steps
+    above the best of each division. None where no point keeps them."""
+    tpot_limit_s, ttft_limit_s = limits
+    most = np.maximum(np.floor(admitted / table["data_parallel"]), 1.0)
+    rows = np.arange(len(table))
+
+    def tried(ranks: Floats) -> tuple[Deployments, Floats, Evaluated, Floats]:
+        """`ranks` (rows, steps): requests on a rank of the divisions `rows`."""
+        chosen = table.take(np.repeat(rows, ranks.shape[1]))
+        load = ranks.ravel() * chosen["data_parallel"]
+        of = evaluated(subject, chosen, load, machines=machines)
+        kept = (of.tpot_s <= tpot_limit_s) & (of.ttft_s <= ttft_limit_s)
+        rate = np.where(kept, of.output_tokens_per_s / chosen.chips, -1.0)
+        return chosen, load, of, rate.reshape(ranks.shape)
+
+    grid = load_ladder(most)
+    rate = tried(grid)[-1]
+    rows = np.flatnonzero(np.max(rate, axis=1) > 0.0)
+    if not len(rows):
+        return None
+    start = grid[rows, np.argmax(rate[rows], axis=1)]
+    for width in (FINE, FINE * FINE):
+        grid = finer_ladder(start, most[rows], FINE, width)
+        chosen, load, of, rate = tried(grid)
+        start = grid[np.arange(len(rows)), np.argmax(rate, axis=1)]
+    chips, flat = chosen.chips, rate.ravel()
+    best = np.array([np.argmax(np.where(chips == n, flat, -2.0)) for n in np.unique(chips)])
+    return points(subject, chosen.take(best), load[best], of.take(best))
+
+
+def _why_late(alone_s: float, first_s: float, limits: tuple[float, float]) -> str:
+    """Why no division meets the limits; the lowest times per token and to the first token."""
+    if alone_s > limits[0]:
+        return f"one request alone takes {1e3 * alone_s:.3g} ms a token at best"
+    if first_s > limits[1]:
+        return f"one request alone waits {first_s:.3g} s for its first token at best"
+    return "no division keeps both limits with a request on every rank"
+
+
+def _why_not(table: Deployments, of: Evaluated, rows: NDArray[np.intp]) -> str:
+    """Why none of these divisions runs."""
+    legal = rows[of.rule[rows] < 0]
+    if not len(legal):
+        counted = Counter(int(rule) for rule in of.rule[rows])
+        name = names()[counted.most_common(1)[0][0]] if counted else "stages_within_layers"
+        return f"no legal division: {MEANINGS[name]}"
+    best = legal[np.argmin(of.memory[legal])]
+    return (
+        f"memory: at best a chip needs {1.0 + of.memory[best]:.3g} x what it has "
+        f"(tensor {table['tensor_parallel'][best]}, pipeline {table['pipeline_parallel'][best]})"
+    )
+
+
+def replication(
+    subject: Subject, within: Deployments, demand: int
+) -> tuple[Mapping[str, Any], int | None]:
+    """`demand` chips as many instances of each size within the limits, those left over paid for;
+    and the size past which replication wins: the smallest whose tokens per second come within 1%
+    of the most, chips that whole instances leave idle counted. None where no size keeps the
+    limits."""
+    if not len(within):
+        return {}, None
+    chips = within.chips
+    used = np.where(chips <= demand, demand // chips * chips / demand, 1.0)
+    rates = used * within[RATE]
+    best = int(chips[np.flatnonzero(rates >= (1.0 - SAME_RATE) * rates.max())[0]])
+    kept = within.take(chips <= demand)
+    count = demand // kept.chips
+    table = kept.take(np.arange(len(kept)))
+    table = Deployments({axis: table[axis] for axis in DIVIDED})
+    load = kept["concurrency"] * count
+    of = evaluated(subject, table, load.astype(np.float64), replicas=count.astype(np.float64))
+    most = within[RATE][chips <= demand].max(initial=0.0)
+    columns = {
+        "chips": kept.chips,
+        "replicas": count,
+        "idle_chips": demand % kept.chips,
+        "output_tokens_per_s": of.output_tokens_per_s,
+        USD: of.usd * (demand / (count * kept.chips)),
+        "tpot_s": of.tpot_s,
+        "ttft_s": of.ttft_s,
+        "concurrency": load,
+        "of_best": of.output_tokens_per_s / (demand * most),
+    }
+    return columns, best

@@ -15,13 +15,12 @@ from dse.errors import InputError
 from dse.physics.machines import Machines, compile_machines
 from dse.problem.describe import describe_deployment, describe_pools
 from dse.problem.evaluate import Metrics
-from dse.problem.loads import mix_of
-from dse.problem.mix import Mix, evaluate_mix
+from dse.problem.mix import Mix, evaluate_mix, mix_of
 from dse.problem.own_law import OwnLaw, own_law
 from dse.problem.pools import RULES as POOL_RULES
 from dse.problem.pools import Joined, Kinds, Pools
 from dse.problem.protocol import Evaluation, Objective
-from dse.problem.trained import Trained, trained_of
+from dse.problem.training import Trained, trained_of
 from dse.quality.law import Law
 from dse.rules.case import Searched
 from dse.rules.registry import names

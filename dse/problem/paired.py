@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from dse.physics.disaggregated import DecodeWorkers, PrefillWorkers
 from dse.problem.evaluate import evaluate
 from dse.problem.instances import CHUNK, Subject, batch_at
-from dse.problem.pools import RULES, Joined
-from dse.problem.workers import Side, W, joined_up, side_of
+from dse.problem.pools import RULES, Joined, Side, W, joined_up, side_of
 from dse.schema.metrics import Limit
 from dse.space.candidates import Floats
 from dse.space.deployments import Deployments, finer_ladder

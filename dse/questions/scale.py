@@ -32,25 +32,22 @@ from dse.physics.machines import Machines
 from dse.physics.workload import Workload
 from dse.problem.evaluate import Metrics, evaluate
 from dse.problem.instances import (
-    MEMORY,
-    Subject,
-    batch_at,
-    evaluated,
-    subject_of,
-)
-from dse.problem.loads import load_row, one_load, served
-from dse.problem.mix import Share, alone
-from dse.problem.paired import best_pairs, decode_pool, prefill_pool, with_degrees
-from dse.problem.sizes import (
     DIVIDED,
+    MEMORY,
     RATE,
     USD,
     Instances,
     Progress,
+    Subject,
+    batch_at,
     best_instances,
     division,
+    evaluated,
     replication,
+    subject_of,
 )
+from dse.problem.mix import Share, alone, load_row, one_load, served
+from dse.problem.paired import best_pairs, decode_pool, prefill_pool, with_degrees
 from dse.questions.estimate.ask import published_drafts
 from dse.questions.estimate.point import assumptions
 from dse.schema.backend import find_backend

@@ -105,5 +105,5 @@ RACK: tuple[Rule, ...] = tuple(map(_of_rack, BOUNDS))
 
 @rule("training_fits")
 def TRAINING_FITS(_: Case) -> Found:
-    """Its amount is that of the best plan, which `dse.problem.trained` adds."""
+    """Its amount is that of the best plan, which `dse.problem.training` adds."""
     yield from ()

@@ -65,7 +65,7 @@ class WorkloadSpec(Schema, kw_only=True):
     constraints: Any = ()
 
     def row(self) -> dict[str, Any]:
-        """As study.json holds it (`dse.problem.loads`)."""
+        """As study.json holds it (`dse.problem.mix`)."""
         names = ("prompt_tokens", "output_tokens", "serving", "backend", "name", "weight")
         return {name: getattr(self, name) for name in names} | dict(self.details)
 

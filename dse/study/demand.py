@@ -24,7 +24,7 @@ from dse.economics.tokens import (
 )
 from dse.pareto import Archive, non_dominated
 from dse.problem.objective import PhysicsProblem
-from dse.problem.trained import serving_price
+from dse.problem.training import serving_price
 from dse.quality.laws import hoffmann, leverage
 from dse.space.candidates import Floats
 

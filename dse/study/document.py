@@ -22,14 +22,14 @@ from dse.problem.describe import (
     describe_workloads,
     number,
     pools_of,
+    study_rack,
 )
 from dse.problem.evaluate import Metrics
-from dse.problem.loads import one_load
+from dse.problem.mix import one_load
 from dse.problem.objective import PhysicsProblem
 from dse.problem.own_law import describe_own_law
 from dse.problem.pools import RULES as POOL_RULES
 from dse.problem.quality import fit_ranges
-from dse.problem.racks import study_rack
 from dse.problem.shapes import model_at
 from dse.quality.laws import LAWS, UNIQUE_TOKENS
 from dse.questions.estimate.detail import breakdown

@@ -1,5 +1,5 @@
 """`not_searched` of study.json: what the space did not choose from and usually pays
-(`dse.problem.usual`), tried on the design to start from.
+(`dse.problem.words`), tried on the design to start from.
 
 The deployments of its shape are evaluated again with that one thing changed: those of the space
 (where there are at most MOST), and the design itself at any load between the space's. What counts
@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from dse.catalog import Catalog
 from dse.physics.workload import POISSON
 from dse.problem.describe import describe_deployment
-from dse.problem.loads import one_load
+from dse.problem.mix import one_load
 from dse.problem.objective import PhysicsProblem, on_terms, pose
-from dse.problem.usual import FP8, Untried, draft_counts, draft_words, format_words, wide
+from dse.problem.words import FP8, Untried, draft_counts, draft_words, format_words, wide
 from dse.schema.axes import POOLS
 from dse.schema.dtypes import CODE, DTYPES
 from dse.schema.study import load_study

@@ -18,12 +18,12 @@ import pytest
 
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError, NothingFeasible
-from dse.problem import sizes
+from dse.problem import instances
 from dse.problem.instances import Subject, batch_at, evaluated
 from dse.problem.instances import subject_of as subject_on
-from dse.problem.loads import mix_of
+from dse.problem.mix import mix_of
 from dse.problem.objective import PhysicsProblem, pose
-from dse.problem.trained import of_terms
+from dse.problem.training import of_terms
 from dse.problem.words import verdict
 from dse.questions.check.check import checked
 from dse.questions.check.subject import subject_of
@@ -424,9 +424,9 @@ def test_scale_and_fleet_refuse_the_same_instances(rule: str, monkeypatch: pytes
     # The one division alone: what both say is the rule, or the memory.
     says = MEANINGS[legal[0]] if legal else "memory: at best a chip needs"
     monkeypatch.setattr(Subject, "divided", lambda self, chips: table)
-    monkeypatch.setattr(sizes, "sizes_up_to", lambda domain, most: [chips])
+    monkeypatch.setattr(instances, "sizes_up_to", lambda domain, most: [chips])
     with pytest.raises(NothingFeasible) as refused:
-        sizes.best_instances(subject, chips_up_to=chips)
+        instances.best_instances(subject, chips_up_to=chips)
     assert says in str(refused.value)
     monkeypatch.setattr(fleet_subjects, "resolve_model", lambda name: one.shape)
     options, reasons = options_of(posed, catalog())

@@ -24,9 +24,9 @@ from dse.physics.racks import (
     stages,
 )
 from dse.physics.workload import Workload
+from dse.problem.describe import bound_columns
 from dse.problem.evaluate import evaluate
 from dse.problem.objective import pose
-from dse.problem.racks import bound_columns
 from dse.rules.registry import names
 from dse.schema.model_catalog import resolve_model
 from dse.schema.rack import HEIGHT_UNIT_M, OWN_SOURCE, Rack, load_rack, shipped_racks

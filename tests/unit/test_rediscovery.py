@@ -15,17 +15,20 @@ from hypothesis import strategies as st
 from dse.catalog import load_catalog
 from dse.errors import InputError, InputErrors
 from dse.problem.objective import pose
-from dse.problem.published import (
+from dse.problem.shapes import (
     at_price,
     axis_values,
+    best_deployments,
     distance,
     exchange,
     front_of,
+    metrics_of,
     places,
     price_at,
+    price_metric,
+    shapes_of,
     stored_as,
 )
-from dse.problem.shape_table import best_deployments, metrics_of, price_metric, shapes_of
 from dse.quality.quantisation import AWARE
 from dse.questions.compare.designs import designs_answer, lead
 from dse.questions.compare.rediscovery import rediscover

@@ -15,8 +15,17 @@ from hypothesis import strategies as st
 import dse
 from dse.catalog import load_catalog
 from dse.errors import NothingFeasible
-from dse.problem.instances import Subject, evaluated, subject_of
-from dse.problem.sizes import DIVIDED, RATE, USD, Instances, best_instances, replication
+from dse.problem.instances import (
+    DIVIDED,
+    RATE,
+    USD,
+    Instances,
+    Subject,
+    best_instances,
+    evaluated,
+    replication,
+    subject_of,
+)
 from dse.questions.scale import ceiling, experts, stages
 from dse.schema.model_catalog import resolve_model
 from dse.space.deployments import Deployments, with_redundant_experts

@@ -15,8 +15,7 @@ from dse.errors import InputError
 from dse.physics.training.at_scale import starved_s, straggler_s
 from dse.physics.training.reliability import goodput, optimal_interval_s
 from dse.physics.training.sites import data_sync_s, pipeline_s
-from dse.problem.training.search import Trainer
-from dse.problem.training.trainer import shape_of, trainer_of
+from dse.problem.training import Trainer, shape_of, trainer_of
 from dse.schema.model_catalog import resolve_model
 from dse.schema.reliability import Reliability
 from dse.schema.training_run import training_terms

@@ -12,7 +12,7 @@ from dse.physics.training import plan
 from dse.physics.training.at_scale import LOSSES_AT_SCALE
 from dse.physics.training.plans import SEARCHED, Setting, default_batch_tokens, plans
 from dse.physics.training.sites import SPLITS
-from dse.problem.training.trainer import shape_of, trainer_of
+from dse.problem.training import shape_of, trainer_of
 from dse.questions.train import ask
 from dse.schema.model_catalog import resolve_model
 from dse.schema.training_run import NAMES, training_terms

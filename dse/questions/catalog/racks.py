@@ -8,7 +8,7 @@ from dataclasses import replace
 from dse.answer.answer import Answer, Column, Table
 from dse.answer.frames import document, frame
 from dse.physics.racks import largest_domain
-from dse.problem.racks import bound_columns, end_words, rack_row
+from dse.problem.describe import bound_columns, end_words, rack_row
 from dse.questions.catalog.chips import figure_row, figure_table
 from dse.schema.rack import load_rack, resolve_rack, shipped_racks
 

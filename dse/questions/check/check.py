@@ -16,7 +16,7 @@ from dse.answer.sentences import listed
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError
 from dse.options import CHIP, Opt, Tokens
-from dse.problem.loads import loads_of
+from dse.problem.mix import loads_of
 from dse.problem.words import SHORT_DEGREES
 from dse.questions.check.nearest import nearest
 from dse.questions.check.subject import AXES, Subject, degrees, subject_of

@@ -26,7 +26,7 @@ from dse.economics.prices import price_documents, price_parts, prices_rest_on
 from dse.errors import InputError, NothingFeasible
 from dse.pareto import non_dominated
 from dse.problem.objective import on_terms, pose
-from dse.problem.shape_table import (
+from dse.problem.shapes import (
     QUALITY,
     best_deployments,
     metrics_of,

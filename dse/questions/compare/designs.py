@@ -12,7 +12,7 @@ from dse.answer.answer import Answer, Figure, Table
 from dse.answer.frames import document, frame, stacked
 from dse.answer.numbers import dollars, times
 from dse.answer.plots import BLUE, bars, names_axis, plain, upright
-from dse.problem.published import (
+from dse.problem.shapes import (
     Distance,
 )
 from dse.quality import LAWS

@@ -15,7 +15,7 @@ from dse.answer.plots import PALETTE, SYMBOLS, join, marks, metric_axis, plain, 
 from dse.answer.sentences import listed
 from dse.errors import InputError
 from dse.pareto import REFERENCE, Scale, hypervolume, non_dominated
-from dse.problem.loads import held, loads_of
+from dse.problem.mix import held, loads_of
 from dse.problem.words import DEPLOYMENT_KEY, HELD_KEY, SHAPE_KEY
 from dse.questions.compare.prices import moved, price_pairs, prices_of
 from dse.questions.compare.studies import (

@@ -22,25 +22,23 @@ from dse.errors import InputError
 from dse.physics.intervals import interval
 from dse.problem.evaluate import Metrics
 from dse.problem.objective import PhysicsProblem, pose
-from dse.problem.published import (
+from dse.problem.shapes import (
+    OF_SHAPES,
+    Adapt,
     Distance,
     Front,
     Place,
+    Served,
     axis_values,
+    best_deployments,
     distance,
     exchange,
     front_of,
-    places,
-    stored_as,
-)
-from dse.problem.shape_table import (
-    OF_SHAPES,
-    Adapt,
-    Served,
-    best_deployments,
     metrics_of,
+    places,
     price_metric,
     shapes_of,
+    stored_as,
 )
 from dse.quality import LAWS, depth_factor
 from dse.schema.calibration import KINDS

@@ -18,7 +18,7 @@ import numpy as np
 from dse.answer.numbers import percent
 from dse.errors import InputError
 from dse.pareto import REFERENCE, Scale, additive_epsilon, hypervolume, non_dominated
-from dse.problem.loads import held, loads_of
+from dse.problem.mix import held, loads_of
 from dse.problem.words import short_deployment, short_shape
 from dse.questions.compare.prices import chosen_changes, design_key, moved, price_pairs, prices_of
 from dse.schema.workloads import DETAILS

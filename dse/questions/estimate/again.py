@@ -10,9 +10,9 @@ from typing import Any
 from dse.catalog import Catalog
 from dse.economics.tco import with_basis
 from dse.problem.describe import HELD, limits_of, pools_of
-from dse.problem.loads import loads_of, mix_of
+from dse.problem.mix import loads_of, mix_of
 from dse.problem.own_law import describe_own_law, own_law
-from dse.problem.trained import trained_again
+from dse.problem.training import trained_again
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, find_law
 from dse.questions.estimate.point import Estimate, estimate
 from dse.schema.costs import costs_of

@@ -16,7 +16,7 @@ from dse.economics.tco import with_basis
 from dse.errors import InputError
 from dse.files import full_path
 from dse.physics.workload import Workload
-from dse.problem.loads import mix_of
+from dse.problem.mix import mix_of
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, find_law
 from dse.questions.estimate.energy import check_power_cap
 from dse.questions.estimate.point import Estimate
@@ -240,7 +240,7 @@ def point_of(
     keep: bool = False,
 ) -> Estimate:
     """The estimate that `flags` (the arguments of `estimate`) ask for, under `loads` where they are
-    given (dse.problem.loads)."""
+    given (dse.problem.mix)."""
     _needed(flags)
     known_dtypes(flags)
     flags[DRAFT_AXIS] = flags[DRAFT_AXIS] or None

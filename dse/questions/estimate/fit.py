@@ -21,8 +21,8 @@ from dse.physics.workload import Workload
 from dse.problem.describe import describe_deployment, number
 from dse.problem.evaluate import Metrics, evaluate
 from dse.problem.instances import Evaluated, Subject, evaluated, subject_of
-from dse.problem.loads import whole
 from dse.problem.mix import alone as mix_alone
+from dse.problem.mix import whole
 from dse.problem.words import SHORT_DEGREES
 from dse.questions.estimate.point import assumptions
 from dse.schema.model import Model

@@ -19,12 +19,16 @@ from dse.economics.tokens import Load, at_load, total_tokens_per_s
 from dse.errors import InputError
 from dse.physics.machines import Machines, compile_machines
 from dse.physics.workload import POISSON, Workload
-from dse.problem.describe import describe_deployment, describe_metrics, describe_workloads
+from dse.problem.describe import (
+    check_domain,
+    describe_deployment,
+    describe_metrics,
+    describe_workloads,
+    domain_assumptions,
+)
 from dse.problem.evaluate import Metrics
-from dse.problem.loads import load_row, one_load
-from dse.problem.mix import Mix, alone, evaluate_mix, served_by
+from dse.problem.mix import Mix, alone, evaluate_mix, load_row, one_load, served_by
 from dse.problem.quality import fit_ranges
-from dse.problem.racks import check_domain, domain_assumptions
 from dse.quality.law import Law
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, find_law
 from dse.questions.estimate.running import running_words
@@ -47,7 +51,7 @@ from dse.space.batches import (
 from dse.space.candidates import CandidateBatch
 
 if TYPE_CHECKING:
-    from dse.problem.trained import Trained
+    from dse.problem.training import Trained
     from dse.schema.rack import Rack
 
 OVERLAP = (

@@ -14,7 +14,7 @@ from dse.physics.ledger import Ledger
 from dse.physics.serving import BOTTLENECKS
 from dse.physics.workload import Workload
 from dse.problem.describe import describe_deployment, number, violations
-from dse.problem.loads import load_row, one_load, whole
+from dse.problem.mix import load_row, one_load, whole
 from dse.problem.pools import RULES, pool_dollars, pool_joules
 from dse.questions.estimate.point import Estimate
 from dse.questions.estimate.running import pool_words

@@ -9,8 +9,7 @@ from typing import Any
 from dse.answer.answer import Answer, Block, Cell, Column, Figure, Opening, Table, table_of
 from dse.answer.numbers import show
 from dse.economics.prices import evidence_words, price_tables
-from dse.problem.loads import held
-from dse.problem.price_words import average_load_words
+from dse.problem.mix import held
 from dse.problem.quality import quality_words
 from dse.problem.words import (
     KNOWN,
@@ -19,6 +18,7 @@ from dse.problem.words import (
     OF_ARRIVALS,
     OF_POOLS,
     SHORT,
+    average_load_words,
     heading,
     known_words,
     pool_heading,

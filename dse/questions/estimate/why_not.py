@@ -10,7 +10,7 @@ import numpy as np
 
 from dse.errors import NothingFeasible
 from dse.problem.describe import describe_deployment, limits_of, violations
-from dse.problem.loads import held, load_row, loads_of
+from dse.problem.mix import held, load_row, loads_of
 from dse.problem.objective import KNOWN, PhysicsProblem
 from dse.problem.shapes import model_at
 from dse.problem.words import SHAPE_KEY, SHORT, deployment_words, short_shape, show, violation_words

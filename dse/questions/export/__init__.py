@@ -17,7 +17,7 @@ from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError
 from dse.files import write_files
 from dse.physics.parameters import parameters
-from dse.problem.loads import loads_of, whole
+from dse.problem.mix import loads_of, whole
 from dse.questions.estimate.again import estimate_again
 from dse.questions.estimate.ask import estimate
 from dse.questions.estimate.point import Estimate

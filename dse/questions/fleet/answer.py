@@ -28,7 +28,7 @@ from dse.economics.prices import evidence_rows, unsold
 from dse.economics.scenarios import Hedged
 from dse.economics.tco import Breakdown, owned
 from dse.errors import DseError
-from dse.problem.usual import Untried
+from dse.problem.words import Untried
 from dse.questions.fleet.changes import (
     LATE,
     QUICK,

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from dse.physics.workload import POISSON, Workload
 from dse.problem.evaluate import Metrics
-from dse.problem.instances import Subject, batch_at, evaluated
+from dse.problem.instances import Subject, batch_at, evaluated, points
 from dse.problem.mix import Share, evaluate_mix
-from dse.problem.sizes import points
 from dse.schema.plan import DemandClass
 from dse.schema.traffic import PERCENTILES, Requests
 from dse.space.candidates import CandidateBatch, Floats

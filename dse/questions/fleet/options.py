@@ -1,5 +1,5 @@
 """The options of a plan: for every class, model, format and chip the best instance of each size
-within the latency limits, by the vectorised model (`dse.problem.sizes`).
+within the latency limits, by the vectorised model (`dse.problem.instances`).
 
 Of a chip, sizes are kept that divide each other and the server, so that instances whose chips add
 up to those of the servers always fit into them; among sizes, those that no smaller size replaces.
@@ -15,8 +15,7 @@ from typing import Any
 from dse.catalog import Catalog
 from dse.economics.fleet_cost import Option
 from dse.errors import NothingFeasible
-from dse.problem.instances import Subject
-from dse.problem.sizes import RATE, Progress, best_instances
+from dse.problem.instances import RATE, Progress, Subject, best_instances
 from dse.questions.fleet.arrivals import NONE, poisson_points
 from dse.questions.fleet.pools import Pays, pool_options
 from dse.questions.fleet.subjects import below_floor, drafts_of, subject_of_class

@@ -12,8 +12,8 @@ import numpy as np
 
 from dse.catalog import Catalog
 from dse.economics.fleet_cost import Option
+from dse.problem.instances import Progress, division
 from dse.problem.paired import Pair, Pool, best_pairs, decode_pool, prefill_pool, with_degrees
-from dse.problem.sizes import Progress, division
 from dse.questions.fleet.subjects import below_floor, drafts_of, subject_of_class
 from dse.schema.calibration import KINDS
 from dse.schema.metrics import Limit

@@ -9,7 +9,7 @@ from dse.errors import InputError
 from dse.physics.workload import Workload
 from dse.problem.evaluate import evaluate
 from dse.problem.instances import Subject, subject_of
-from dse.problem.loads import served
+from dse.problem.mix import served
 from dse.schema.backend import find_backend
 from dse.schema.model_catalog import resolve_model
 from dse.schema.plan import DemandClass, Plan

@@ -1,4 +1,4 @@
-"""What a plan was not free to choose and usually pays (`dse.problem.usual`): solved again with the
+"""What a plan was not free to choose and usually pays (`dse.problem.words`): solved again with the
 options that it would add."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dse.economics.fleet import DEMAND, divisible, limits_of, solve
 from dse.economics.fleet_cost import Mix, Option, count
 from dse.problem.evaluate import evaluate
 from dse.problem.instances import Subject, subject_of
-from dse.problem.usual import (
+from dse.problem.words import (
     FP8,
     Untried,
     draft_counts,

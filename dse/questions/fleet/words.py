@@ -9,7 +9,7 @@ from dse.economics.fleet import DEMAND, MANY, SUPPLY
 from dse.economics.fleet_cost import Counted, Mix
 from dse.economics.prices import as_of_words, evidence_words, unsold_rests, unsold_sentences
 from dse.economics.scenarios import Hedged
-from dse.problem.usual import sentence
+from dse.problem.words import sentence
 from dse.questions.fleet.answer import Solution, owned_prices, per_million, single, split
 from dse.questions.fleet.changes import EVEN, Entry, Loosened
 from dse.schema.plan import BUY, DemandClass, FleetChip, Offer, Plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dse.answer.answer import Bar, Facts
 from dse.answer.labels import BOUND_NAMES, label
 from dse.answer.numbers import bytes_, show, significant, time
-from dse.problem.loads import held, loads_of
+from dse.problem.mix import held, loads_of
 from dse.problem.quality import overtraining_words
 from dse.problem.words import deployment_words, shape_words
 from dse.questions.study.chosen import Chosen, Json, StudyFolder, beside

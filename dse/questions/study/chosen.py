@@ -14,7 +14,7 @@ from dse.answer.labels import label
 from dse.answer.numbers import show, significant
 from dse.answer.sentences import listed
 from dse.errors import StorageError
-from dse.problem.loads import held, loads_of
+from dse.problem.mix import held, loads_of
 from dse.problem.words import short_deployment
 from dse.schema.metrics import EVERY
 from dse.study.folder import FRONT, STUDY, read_study

@@ -13,7 +13,7 @@ from dse.answer.labels import label
 from dse.answer.numbers import percent, show, significant
 from dse.answer.plots import BLUE, PALETTE, VERMILION, bars, hatch, names_axis, plain, upright
 from dse.answer.sentences import listed
-from dse.problem.loads import held, loads_of
+from dse.problem.mix import held, loads_of
 from dse.problem.words import brief_shape, in_weights, on_chip, short_deployment
 from dse.questions.study.chosen import Json, StudyFolder, multiples
 from dse.study.decide import FACTORS

@@ -11,7 +11,7 @@ from dse.answer.labels import axis_title, label
 from dse.answer.numbers import dollars, show, significant
 from dse.answer.plots import PALETTE, SYMBOLS, plain, scaled
 from dse.answer.sentences import listed
-from dse.problem.loads import loads_of
+from dse.problem.mix import loads_of
 from dse.questions.study.chosen import Json
 from dse.schema.metrics import EVERY
 

@@ -12,19 +12,20 @@ from dse.answer.numbers import show, show_as, significant
 from dse.answer.sentences import listed
 from dse.economics.prices import evidence_words
 from dse.problem.describe import pools_of
-from dse.problem.loads import held, loads_of
-from dse.problem.usual import Untried, sentence
+from dse.problem.mix import held, loads_of
 from dse.problem.words import (
     DEPLOYMENT_KEY,
     DOMAIN_KEY,
     HELD_KEY,
     MIX,
     MOST_TOKENS,
+    Untried,
     brief_shape,
     chips_words,
     copies_words,
     given_name,
     in_weights,
+    sentence,
     short_deployment,
 )
 from dse.questions.study.chosen import QUALITY, Chosen, Json, StudyFolder, beside

@@ -19,9 +19,17 @@ from dse.physics.training.memory import MOMENT_BYTES
 from dse.physics.training.passes import Pass
 from dse.physics.training.plan import MEMORY_PARTS, OPTIMIZERS, RECOMPUTES, SCHEDULES
 from dse.problem.describe import number
-from dse.problem.training.figures import assumptions, interval_words, mean_watts, train_intervals
-from dse.problem.training.search import Evaluated, Ranked, Trainer
-from dse.problem.training.trainer import shape_of, trainer_of
+from dse.problem.training import (
+    Evaluated,
+    Ranked,
+    Trainer,
+    assumptions,
+    interval_words,
+    mean_watts,
+    shape_of,
+    train_intervals,
+    trainer_of,
+)
 from dse.quality.laws import training_flops
 from dse.rules.registry import broken_rows
 from dse.schema.dtypes import DTYPES

@@ -37,7 +37,7 @@ from dse.physics.workload import POISSON
 from dse.problem.demanded import Demanded, demanded, in_servers, with_power
 from dse.problem.mix import Mix, Share
 from dse.problem.objective import on_terms, pose
-from dse.problem.trained import trained_of
+from dse.problem.training import trained_of
 from dse.record import record
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import CHIP_RULES, RULES, Rule

@@ -29,7 +29,7 @@ from dse.errors import InputError
 from dse.physics.kin import COMMON, MEASURED
 from dse.physics.workload import POISSON
 from dse.problem.demanded import tokens_per_request
-from dse.problem.loads import held
+from dse.problem.mix import held
 from dse.problem.objective import on_terms
 from dse.problem.words import served_words, short_deployment
 from dse.questions.whatif.inputs import Subject

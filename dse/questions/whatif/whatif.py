@@ -19,7 +19,7 @@ from dse.errors import InputError, NothingFeasible
 from dse.options import CHIP, MODEL, Opt
 from dse.physics.workload import POISSON
 from dse.problem.demanded import Demanded
-from dse.problem.loads import load_row
+from dse.problem.mix import load_row
 from dse.problem.objective import on_terms
 from dse.problem.shapes import model_at
 from dse.problem.words import served_words

@@ -1,0 +1,586 @@
+"""Training: the plans of a run and the best of them, what a run rests on, its watts and intervals;
+the metrics of training, and of a model's whole life, for the shapes of a space.
+
+A plan's rate is useful tokens per second: global batch / step x goodput. Of equal rates (a slow
+input pipeline makes them all equal) the one whose chips are faster wins, then the first in the
+order of `plans`, so that the choice does not depend on what else is asked.
+
+Each distinct shape of a space is trained by the best of its plans on the chips of the `training:`
+section, once: shapes are few against points. Days, dollars and energy then follow from the training
+tokens of each point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.catalog import Catalog
+from dse.economics.prices import price_assumptions
+from dse.economics.tokens import lifetime, tokens_over_years
+from dse.errors import InputError
+from dse.physics.machines import Machines, compile_machines
+from dse.physics.training.at_scale import Conditions, Run, at_scale, of_one_site
+from dse.physics.training.evaluate import evaluate_training
+from dse.physics.training.intervals import RATE, training_spread
+from dse.physics.training.plan import RECOMPUTES, TrainingBatch, TrainingMetrics
+from dse.physics.training.plans import Setting, batch_of_plans, default_batch_tokens, plans
+from dse.problem.evaluate import Metrics
+from dse.record import record
+from dse.rules.case import Case, Training
+from dse.rules.registry import judge
+from dse.rules.service import TRAINING_FITS
+from dse.schema.calibration import KINDS
+from dse.schema.chip import Figure
+from dse.schema.costs import BASIS as OWNED
+from dse.schema.model import Model
+from dse.schema.study import Study
+from dse.schema.training_run import TrainingTerms
+from dse.schema.training_section import LifetimeTerms
+from dse.schema.training_stack import TrainingStack, training_stack
+from dse.space.batches import DEPLOYMENT_AXES, batch_of
+from dse.space.candidates import CandidateBatch, Floats
+from dse.space.deployments import Deployments, stacked
+
+# Metrics of a point that is trained, and those of its life where it then serves so much.
+OF_TRAINING = (
+    "training_days", "training_usd", "training_kwh", "training_chip_hours", "training_mfu",
+)  # fmt: skip
+OF_LIFE = (
+    "lifetime_usd", "lifetime_serving_share", "lifetime_flops", "lifetime_chip_hours",
+)  # fmt: skip
+
+
+CHUNK = 8192
+
+
+@record
+class Trainer:
+    """What plans are judged on: one chip of `machines` (its code is in the shapes), `chips` of
+    them, a stack, what every plan has in common and what surrounds the run."""
+
+    machines: Machines
+    chips: int
+    stack: TrainingStack
+    setting: Setting
+    conditions: Conditions
+
+    def evaluate(
+        self, shapes: CandidateBatch, row: NDArray[np.intp], table: Deployments
+    ) -> Evaluated:
+        """The plans (n,) of the shapes at `row`."""
+        batch = batch_of_plans(shapes, row, table, self.setting)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            alone = of_one_site(batch, self.conditions)
+            metrics = evaluate_training(alone, self.machines, self.stack)
+            run = at_scale(batch, metrics, self.conditions)
+            case = Case.of_training(Training(metrics, batch, run, self.conditions, self.chips))
+            return Evaluated(batch, metrics, run, case, judge(case))
+
+    def plans(self, shapes: CandidateBatch) -> tuple[NDArray[np.intp], Deployments]:
+        """Every plan of every shape: (n,) the shape's row, and the table."""
+        domains = self.machines.fabric.domain[shapes.chip]
+        tables = [
+            plans(shapes[k : k + 1], self.chips, self.setting, float(domains[k]))
+            for k in range(len(shapes))
+        ]
+        row = np.repeat(np.arange(len(shapes)), [len(table) for table in tables])
+        return row, stacked(tables)
+
+    def ranked(self, shapes: CandidateBatch) -> Ranked:
+        """All plans of all shapes with their rates."""
+        row, table = self.plans(shapes)
+        rates, misses, steps = (np.empty(len(row)) for _ in range(3))
+        for start in range(0, len(row), CHUNK):
+            part = slice(start, start + CHUNK)
+            found = self.evaluate(shapes, row[part], table.take(part))
+            rates[part], misses[part] = found.rate, found.miss
+            steps[part] = found.metrics.step_s
+        return Ranked(row, table, rates, misses, steps)
+
+
+@record
+class Evaluated:
+    """Plans, (n,), the step of each and the run around it; `violations[rule]` of
+    `dse.rules.registry`."""
+
+    batch: TrainingBatch
+    metrics: TrainingMetrics
+    run: Run
+    case: Case
+    violations: Mapping[str, Floats]
+
+    @property
+    def rate(self) -> Floats:
+        """(n,) useful tokens per second of all chips."""
+        return self.batch.global_batch_tokens / self.run.step_s * self.run.goodput.goodput
+
+    @property
+    def miss(self) -> Floats:
+        """(n,) by how much rules are broken, added up; 0 where none is."""
+        total = np.zeros(len(self.batch))
+        for amount in self.violations.values():
+            total = total + np.maximum(amount, 0.0)
+        return total
+
+
+@record
+class Ranked:
+    """Plans (n,) of shapes at `row`, their rates, by how much they miss the rules, and the step of
+    the chips alone."""
+
+    row: NDArray[np.intp]
+    table: Deployments
+    rate: Floats
+    miss: Floats
+    step_s: Floats
+
+    def order(self) -> NDArray[np.intp]:
+        """(n,) plans by shape, the best first: those that fit by rate, then the nearest misses."""
+        place = np.arange(len(self.row))
+        broken = self.miss > 0.0
+        rate = np.where(broken, 0.0, self.rate)
+        return np.lexsort((place, self.step_s, -rate, self.miss, self.row))
+
+    def take(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], Deployments]:
+        return self.row[rows], self.table.take(rows)
+
+    def best(self) -> NDArray[np.intp]:
+        """(k,) the best plan of each shape, in the order of the shapes."""
+        order = self.order()
+        return order[np.searchsorted(self.row[order], np.arange(self.row.max() + 1))]
+
+
+DEFAULT_BATCH = 2048 * 8192  # Llama 3's largest (arXiv 2407.21783, table 4)
+
+
+def trainer_of(
+    catalog: Catalog, terms: TrainingTerms, price_basis: str | None, *, few: bool = False
+) -> Trainer:
+    """`few` plans for each of many shapes. Raises InputError for an unknown chip, stack or price
+    basis, and for a chip that lacks a figure which so many of it need."""
+    try:
+        catalog.require(terms.chip, terms.chips / terms.sites)
+    except InputError as error:
+        if catalog.refusal(terms.chip) is not None:
+            raise
+        apart = f"{error.accepted}, or sites of fewer chips with a bandwidth between them"
+        raise InputError(error.message, file=error.file, accepted=apart) from None
+    machines = compile_machines(catalog, [terms.chip], price_basis)
+    fixed = dict(terms.degrees)
+    if terms.recompute is not None:
+        fixed["recompute"] = RECOMPUTES.index(terms.recompute)
+    if terms.zero is not None:
+        fixed["zero_stage"] = terms.zero
+    batch = terms.global_batch_tokens
+    setting = Setting(
+        sequence_length=terms.sequence_length,
+        # "16M" is a round number of tokens: the nearest batch of whole sequences is meant.
+        global_batch_tokens=default_batch_tokens(
+            terms.chips, terms.sequence_length, batch or DEFAULT_BATCH
+        )
+        if batch is None or batch % terms.sequence_length
+        else batch,
+        precision=terms.precision,
+        task=terms.task,
+        optimizer=terms.optimizer,
+        lora_rank=float(terms.lora_rank),
+        offload=terms.offload,
+        schedule=terms.schedule,
+        fixed=fixed,
+        few=few,
+    )
+    return Trainer(machines, terms.chips, _stack(terms), setting, _conditions(catalog, terms))
+
+
+def _stack(terms: TrainingTerms):
+    try:
+        return training_stack(terms.stack)
+    except InputError as error:
+        raise InputError(error.message, field="stack", accepted=error.accepted) from None
+
+
+def _conditions(catalog: Catalog, terms: TrainingTerms) -> Conditions:
+    figures = catalog.reliability
+    storage = terms.checkpoint_bytes_per_s
+    return Conditions(
+        chip_s_between=_or(terms.chip_s_between, figures.between(terms.chip).value),
+        restart_s=_or(terms.restart_s, figures.figure("restart").value),
+        storage_bytes_per_s_per_chip=figures.figure("checkpoint_bandwidth_per_chip").value
+        if storage is None
+        else storage / terms.chips,
+        checkpoint_interval_s=terms.checkpoint_interval_s,
+        straggler=_or(terms.straggler, 0.0),
+        input_tokens_per_s=_or(terms.input_tokens_per_s, math.inf),
+        sites=float(terms.sites),
+        site_split=terms.site_split,
+        site_bytes_per_s=_or(terms.site_bytes_per_s, math.inf),
+        site_latency_s=terms.site_latency_s,
+        local_steps=float(terms.local_steps),
+    )
+
+
+def _or(given: float | None, default: float) -> float:
+    return default if given is None else given
+
+
+def shape_of(model: Model) -> CandidateBatch:
+    """The model as a batch of one, on chip 0, its deployment not said."""
+    ones: Mapping[str, np.ndarray] = {axis: np.ones(1) for axis in DEPLOYMENT_AXES}
+    return batch_of([model], np.zeros(1, dtype=np.intp), ["bf16"], ["bf16"], ones)
+
+
+def assumptions(
+    catalog: Catalog, model: Model, terms: TrainingTerms, trainer: Trainer, price_basis: str
+) -> list[str]:
+    """A sentence each, of one run."""
+    chip = catalog.chip(terms.chip)
+    system = catalog.systems[chip.system]
+    sentences = run_assumptions(catalog, terms, trainer)
+    sentences += [f"{chip.id}: {text}" for text in chip.assumed]
+    sentences += [f"{system.id}: {text}" for text in system.assumed]
+    sentences += [f"{system.id}: no figure for {name}" for name in system.missing]
+    price = catalog.prices.select(price_basis).get(chip.id)
+    if price is not None:
+        rule = "" if price_basis == OWNED else f"{price.rule}; "
+        sentences.append(
+            f"{chip.id} at {price.usd_per_chip_hour:.3g} USD an hour on basis {price_basis} "
+            f"({rule}newest {price.newest_date}), whatever the length of the run"
+        )
+    sentences += price_assumptions(catalog, chip.id, price_basis)
+    if chip.tdp_w is None:
+        sentences.append(f"{chip.id} has no rated power: energy is null")
+    return sentences + [f"{model.name}: {text}" for text in model.assumed]
+
+
+def run_assumptions(catalog: Catalog, terms: TrainingTerms, trainer: Trainer) -> list[str]:
+    """What any model's run rests on beyond the figures of its chip."""
+    setting, figures = trainer.setting, catalog.reliability
+    sentences = []
+    if terms.global_batch_tokens is None:
+        sentences.append(
+            f"global batch {setting.sequences:,} sequences of {setting.sequence_length:,} tokens: "
+            "none was given, and Llama 3 ended at 16M tokens (arXiv 2407.21783, table 4)"
+        )
+    elif terms.global_batch_tokens != setting.global_batch_tokens:
+        sentences.append(
+            f"global batch {terms.global_batch_tokens:,} tokens is no whole number of sequences: "
+            f"{setting.sequences:,} of {setting.sequence_length:,} are taken, near it and divisible"
+        )
+    if terms.schedule is None:
+        sentences.append(
+            "schedules are 1F1B and interleaved; --schedule zero_bubble or dualpipe asks for others"
+        )
+    stack = trainer.stack
+    guessed = [name for name, kind in stack.kinds.items() if kind == "assumed"]
+    if guessed:
+        sentences.append(
+            f"training stack {stack.id}: {len(guessed)} of {len(stack.kinds)} constants are "
+            f"assumed (hardware/training/{stack.id}.yaml)"
+        )
+    if terms.chip_s_between is None:
+        sentences.append(_figure("chip-hours between interruptions", figures.between(terms.chip)))
+    if terms.restart_s is None:
+        sentences.append(_figure("restart", figures.figure("restart")))
+    if terms.checkpoint_bytes_per_s is None:
+        name = "checkpoint_bandwidth_per_chip"
+        sentences.append(_figure("checkpoint bandwidth of a chip", figures.figure(name)))
+    if terms.checkpoint_interval_s is None:
+        sentences.append("checkpoints at the interval that wastes least (Daly 2006)")
+    if terms.input_tokens_per_s is None:
+        sentences.append("the input pipeline keeps up: --input-tokens-per-s sets a ceiling")
+    if terms.straggler is None:
+        sentences.append(
+            "ranks are delayed no more than the stack's own share for stragglers says; 5% and more "
+            "between the chips of one node were measured (stas00/ml-engineering, 2026-08)"
+        )
+    if terms.sites > 1:
+        sentences.append(
+            f"{terms.sites} sites share the chips evenly; nothing of their exchange is hidden "
+            "behind arithmetic"
+        )
+    if terms.local_steps > 1:
+        sentences.append(
+            f"{terms.local_steps} local steps between exchanges: what that does to the loss is not "
+            "modelled; copies for the outer optimizer lie in host memory"
+        )
+    return sentences
+
+
+def _figure(name: str, figure: Figure) -> str:
+    return f"{name}: {figure.text} ({figure.kind}; {figure.note or figure.source})"
+
+
+# Watts of a chip while it trains, by the power model of serving (`dse.physics.power`).
+#
+# Joules of a step are counted from what the mean chip does in it (`TrainingMetrics.work`), cut to
+# the rated power over the time of the step; the network draws its own outside the chip. The idle
+# power is drawn all the time, waits and restarts included; work that is lost is drawn for again.
+
+
+@record
+class Watts:
+    """(n,) mean over the run: of a chip, and of the network for each chip. NaN without a power
+    figure."""
+
+    chip: Floats
+    network: Floats
+
+    @property
+    def whole(self) -> Floats:
+        return self.chip + self.network
+
+
+def mean_watts(plans: Evaluated, machines: Machines) -> Watts:
+    """Of plans (n,)."""
+    draw = machines.power.of(plans.batch.candidates.chip)
+    metrics, run = plans.metrics, plans.run
+    most = (draw.cap_w - draw.idle_w) * metrics.step_s
+    own = np.minimum(metrics.work.joules(draw), most)
+    # Of the wall clock, the share in which steps run, lost ones too.
+    running = (run.goodput.goodput + run.goodput.lost) / run.step_s
+    network = draw.network_j_per_byte * metrics.work.network_bytes
+    return Watts(draw.idle_w + own * running, network * running)
+
+
+# The metrics of training and life, and how far a prediction of them may be off: 80% intervals of
+# measured rows that no fit had seen (`dse.physics.training.intervals`).
+#
+# A plan that is found here is known in full, so that days, chip-hours and dollars are as far off as
+# the speed of its steps; what interruptions cost has no interval.
+
+OF_TIMES = ("step_s", "days", "chip_hours", "usd")
+OF_RATES = ("tokens_per_s_per_chip", "mfu")
+
+
+def _rates(kind: int) -> tuple[float, float]:
+    """Measured over predicted speed."""
+    low, high = training_spread()[RATE][kind]
+    return float(low), float(high)
+
+
+def interval_words(kind: int) -> str:
+    """Where the interval of `dse train` comes from."""
+    held_out = "held-out measured rows of such chips" if KINDS[kind] == "fitted" else "assumed"
+    return f"80% interval: {held_out}"
+
+
+def train_intervals(document: Mapping[str, Any], kind: int) -> dict[str, list[float]]:
+    """Of an answer of `dse train`; `kind` indexes KINDS."""
+    low, high = _rates(kind)
+    found = {}
+    for names, ends in ((OF_TIMES, (1.0 / high, 1.0 / low)), (OF_RATES, (low, high))):
+        for name in names:
+            if document[name] is not None:
+                found[name] = [document[name] * end for end in ends]
+    return found
+
+
+def study_intervals(
+    values: Mapping[str, Any], known: Mapping[str, list[float]]
+) -> dict[str, list[float]]:
+    """Of a point's metrics of training and life; `known` holds those of its serving. Both halves of
+    lifetime dollars are taken to be off together, and serving's by what its price may be. The
+    spread is the widest there is: metrics do not say which kernel laws the training used."""
+    low, high = _rates(len(KINDS) - 1)
+    slower = (1.0 / high, 1.0 / low)
+    found = {}
+    for name in ("training_days", "training_usd", "training_chip_hours"):
+        if values.get(name) is not None:
+            found[name] = [values[name] * end for end in slower]
+    if values.get("training_mfu") is not None:
+        found["training_mfu"] = [values["training_mfu"] * end for end in (low, high)]
+    price = values.get("usd_per_million_total_tokens")
+    if values.get("lifetime_usd") is not None and "usd_per_million_total_tokens" in known:
+        serving = values["lifetime_usd"] - values["training_usd"]
+        spread = known["usd_per_million_total_tokens"]
+        found["lifetime_usd"] = [
+            trained + serving * end / price
+            for trained, end in zip(found["training_usd"], spread, strict=True)
+        ]
+    return found
+
+
+HOUR, DAY = 3600.0, 86_400.0
+# Of one shape: useful tokens per second of all chips, MFU, watts of a chip and its
+# network, by how much its best
+# plan misses what it needs.
+Best = tuple[float, float, float, float]
+_HASH = np.uint64(0x9E3779B97F4A7C15)
+
+
+@record
+class Trained:
+    """How the shapes of a study are trained and, with `life`, how much they then serve; `assumed`
+    says what training rests on."""
+
+    trainer: Trainer
+    life: LifetimeTerms | None
+    assumed: tuple[str, ...] = ()
+    known: dict[int, Best] = field(default_factory=dict)  # by shape, what was found before
+
+    @property
+    def served_tokens(self) -> float:
+        """Of the whole life; 0 without a forecast."""
+        if self.life is None:
+            return 0.0
+        if self.life.tokens is not None:
+            return self.life.tokens
+        assert self.life.tokens_per_year is not None
+        return tokens_over_years(self.life.tokens_per_year, self.life.years, self.life.growth)
+
+    def complete(self, metrics: Metrics, batch: CandidateBatch) -> Metrics:
+        """The metrics with those of training, and the rule that some plan fits."""
+        best = self._best(batch)
+        names = OF_TRAINING if self.life is None else (*OF_TRAINING, *OF_LIFE)
+        return replace(
+            metrics,
+            values=_Joined(metrics.values, names, lambda: self._values(metrics.values, best)),
+            violations={**metrics.violations, TRAINING_FITS.name: best[:, 3]},
+        )
+
+    def _best(self, batch: CandidateBatch) -> Floats:
+        """(n, 4) Best of each candidate's shape."""
+        keys = shape_keys(batch)
+        distinct, first, place = np.unique(keys, return_index=True, return_inverse=True)
+        new = [k for k, key in enumerate(distinct) if int(key) not in self.known]
+        if new:
+            found = self._train(batch[first[new]])
+            for k, row in zip(new, found, strict=True):
+                self.known[int(distinct[k])] = row
+        return np.array([self.known[int(key)] for key in distinct])[place]
+
+    def _train(self, shapes: CandidateBatch) -> list[Best]:
+        shapes = replace(
+            shapes,
+            **dict.fromkeys(DEPLOYMENT_AXES, np.ones(len(shapes))),
+            chip=np.zeros(len(shapes), dtype=np.intp),
+            redundant_experts=None,
+            routing_skew=None,
+            weights_offloaded=None,
+            kv_offloaded=None,
+            offload_tier=None,
+            domain=None,
+            backend=None,
+        )
+        ranked = self.trainer.ranked(shapes)
+        chosen = self.trainer.evaluate(shapes, *ranked.take(ranked.best()))
+        mfu = chosen.metrics.mfu * chosen.metrics.step_s / chosen.run.step_s
+        drawn = mean_watts(chosen, self.trainer.machines).whole
+        columns = (chosen.rate.tolist(), mfu.tolist(), drawn.tolist(), chosen.miss.tolist())
+        return list(zip(*columns, strict=True))
+
+    def _values(self, values: Mapping[str, Floats], best: Floats) -> dict[str, Floats]:
+        chips = float(self.trainer.chips)
+        price = self.trainer.machines.usd_per_chip_hour[0]
+        rate = np.where(best[:, 3] > 0.0, np.nan, best[:, 0])
+        tokens = values["training_tokens"]
+        seconds = tokens / rate
+        hours = seconds * chips / HOUR
+        found = {
+            "training_days": seconds / DAY,
+            "training_usd": hours * price,
+            "training_kwh": hours * best[:, 2] / 1e3,
+            "training_chip_hours": hours,
+            "training_mfu": np.where(best[:, 3] > 0.0, np.nan, best[:, 1]),
+        }
+        if self.life is None:
+            return found
+        served = serving_price(values, self.life)
+        life = lifetime(
+            values["active_parameters"],
+            tokens,
+            found["training_usd"],
+            hours,
+            self.served_tokens,
+            served,
+            served / 1e6 / (values["chip_usd_per_hour"] / HOUR),
+        )
+        return {
+            **found,
+            "lifetime_usd": life.usd,
+            "lifetime_serving_share": life.serving_share,
+            "lifetime_flops": life.flops,
+            "lifetime_chip_hours": life.training_chip_hours + life.serving_chip_hours,
+        }
+
+
+def serving_price(values: Mapping[str, Floats], life: LifetimeTerms) -> Floats:
+    """(n,) dollars per million served tokens: those of the workload, or by the forecast's share of
+    prompt tokens."""
+    if life.input_share is None:
+        return values["usd_per_million_total_tokens"]
+    return (
+        life.input_share * values["usd_per_million_input_tokens"]
+        + (1.0 - life.input_share) * values["usd_per_million_output_tokens"]
+    )
+
+
+def shape_keys(batch: CandidateBatch) -> NDArray[np.uint64]:
+    """(n,) a number for each distinct shape (64-bit hash of every size)."""
+    columns = [batch.hidden_size, batch.vocab_size, batch.tied_embeddings]
+    for block in batch.blocks:
+        columns += [block.count, *(block.sizes[name] for name in sorted(block.sizes))]
+    key = np.zeros(len(batch), dtype=np.uint64)
+    for column in columns:
+        bits = np.ascontiguousarray(column, dtype=np.float64).view(np.uint64)
+        key = (key ^ bits) * _HASH
+        key ^= key >> np.uint64(29)
+    return key
+
+
+def trained_of(study: Study, catalog: Catalog) -> Trained | None:
+    """None for a study without a `training:` section."""
+    return None if study.training is None else of_terms(study.training, study.lifetime, catalog)
+
+
+def of_terms(terms: TrainingTerms, life: LifetimeTerms | None, catalog: Catalog) -> Trained:
+    """Training on terms whose price basis is filled in."""
+    trainer = trainer_of(catalog, terms, terms.price_basis, few=True)
+    sentences = [f"training: {text}" for text in run_assumptions(catalog, terms, trainer)]
+    if life is not None:
+        sentences.append("the tokens served are a forecast: the user's; prices stay as they are")
+    return Trained(trainer, life, tuple(sentences))
+
+
+def trained_again(study: Mapping[str, Any], catalog: Catalog) -> Trained | None:
+    """Of the study that study.json describes."""
+    if not study.get("training"):
+        return None
+    life = study.get("lifetime")
+    forecast = LifetimeTerms(**life["terms"]) if life else None
+    return of_terms(TrainingTerms(**study["training"]), forecast, catalog)
+
+
+class _Joined(Mapping[str, Floats]):
+    """Metrics and those that are worked out when one of them is first asked for."""
+
+    __slots__ = ("_base", "_found", "_later", "_names")
+
+    def __init__(
+        self,
+        base: Mapping[str, Floats],
+        names: tuple[str, ...],
+        later: Callable[[], Mapping[str, Floats]],
+    ) -> None:
+        self._base, self._names, self._later = base, names, later
+        self._found: Mapping[str, Floats] | None = None
+
+    def __getitem__(self, name: str) -> Floats:
+        if name not in self._names:
+            return self._base[name]
+        if self._found is None:
+            self._found = self._later()
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._base
+        yield from self._names
+
+    def __len__(self) -> int:
+        return len(self._base) + len(self._names)
