@@ -16,8 +16,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from dse.answer.answer import Column, Figure, Table
 from dse.answer.labels import axis_title, label
 from dse.answer.numbers import kind_of, show
@@ -85,11 +83,15 @@ def of_rows(
 
 def _cells(values: Any) -> Any:
     """Python's own values of an array or a list, None for NaN; of one value that value."""
-    if isinstance(values, np.ndarray):
-        values = values.tolist()
+    values = _listed(values)
     if not isinstance(values, list | tuple | range):
         return values
     return [None if isinstance(v, float) and math.isnan(v) else v for v in values]
+
+
+def _listed(values: Any) -> Any:
+    """Python's own values of an array; anything else as it is."""
+    return values.tolist() if hasattr(values, "tolist") else values
 
 
 def stacked(by: str, parts: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, list[Any]]:
@@ -101,7 +103,7 @@ def stacked(by: str, parts: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str
         n = len(next(iter(part.values()), ()))
         columns[by] += [subject] * n
         for key in keys:
-            columns[key] += np.asarray(part.get(key, [math.nan] * n)).tolist()
+            columns[key] += _listed(part.get(key, [math.nan] * n))
     return columns
 
 

@@ -216,6 +216,7 @@ KINDS: Mapping[str, Callable[[float, int], str]] = {
     "binary": binary,
     "bandwidth": bandwidth,
     "flop": flop,
+    "tera": lambda value, digits: plain(value / 1e12, max(digits, 4)),
     "dollars": dollars,
     "share": share,
     "count": count,

@@ -79,7 +79,23 @@ CALLED = {
 }
 
 
-class _Lazy(click.Group):
+class Lazy(click.Group):
+    """Imports what a command needs when it is run; one that does not exist gets the near ones."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if args[0] not in known and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], known, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            ctx.fail(f"No such command {args[0]!r}.{hint} (accepted: {', '.join(known)})")
+        return super().resolve_command(ctx, args)
+
+
+class _Verbs(Lazy):
     """Imports a verb's module when the verb is run; `--help` needs none of them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -95,12 +111,6 @@ class _Lazy(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if moved := _moved(args):
             raise click.UsageError(moved, ctx)
-        if args[0] not in VERBS and not args[0].startswith("-"):
-            import difflib
-
-            near = difflib.get_close_matches(args[0], VERBS, n=1)
-            hint = f" Did you mean {near[0]}?" if near else ""
-            ctx.fail(f"No such command {args[0]!r}.{hint} (accepted: {', '.join(VERBS)})")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -132,7 +142,7 @@ def _moved(args: Sequence[str]) -> str:
     return ""
 
 
-@click.group(cls=_Lazy, context_settings={"max_content_width": 100, "show_default": True})
+@click.group(cls=_Verbs, context_settings={"max_content_width": 100, "show_default": True})
 @click.version_option(__version__, prog_name="dse", message="%(prog)s %(version)s")
 def cli() -> None:
     """Choose model architectures and hardware together.

@@ -51,6 +51,7 @@ def verb(
     fields: Table[Any] | None = None,
     examples: Sequence[str] = (),
     name: str = "",
+    stem: str = "",
     check: Callable[[dict[str, Any]], None] = lambda given: None,
     others: str = "",
     space: str = "",
@@ -59,7 +60,8 @@ def verb(
     """The command that calls `function` and delivers its Answer. `fields` are those of `--set`,
     `others` the argument that takes what else it says, as texts by name (`also` tells of it).
     `check` raises InputError for arguments that do not go together. `space` is the argument whose
-    chip files --prices may price."""
+    chip files --prices may price, `stem` the name of the files of --out, where that is not `name`.
+    """
     name = name or function.__name__
     parameters = inspect.signature(function, eval_str=True).parameters
     own = [
@@ -70,7 +72,9 @@ def verb(
     ]
     either = [one.name.removesuffix(OPTION) for one in own if (one.name or "").endswith(OPTION)]
 
-    def run(as_json: bool, out: Any, detail: bool, chip_files: Sequence[str], **given: Any) -> None:
+    def run(
+        as_json: bool, out: Any, detail: bool, chip_files: Sequence[str] = (), **given: Any
+    ) -> None:
         for argument in either:
             given[argument] = _one_of(given[argument], given.pop(argument + OPTION), argument)
         check(given)
@@ -81,15 +85,16 @@ def verb(
             from dse.schema.study import chip_files_of
 
             chip_files = (*chip_files, *chip_files_of(given[space]))
-        answer = function(**given, catalog=read_catalog(chip_files))
-        deliver(answer, out=out, as_json=as_json, detail=detail)
+        if "catalog" in parameters:
+            given["catalog"] = read_catalog(chip_files)
+        deliver(function(**given), out=out, as_json=as_json, detail=detail)
 
     words = inspect.getdoc(function) or ""
     text = words.partition("\n\n")[0]
     if examples:
         text += "\n\n\b\n" + "\n".join(examples)
-    files = (chip_files_option, efficiency_option, price_options)
-    shared = options((*files, out_option(name), json_option, detail))
+    files = (chip_files_option, efficiency_option, price_options) * ("catalog" in parameters)
+    shared = options((*files, out_option(stem or name), json_option, detail))
     command = Verb(name, params=own, callback=run, help=text)
     command.params += _params_of(shared)
     if fields is not None:

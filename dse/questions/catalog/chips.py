@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
-from dse.answer.answer import Answer, Cell, Column, Table
+from dse.answer.answer import Answer, Table
+from dse.answer.frames import frame, of_rows
 from dse.answer.numbers import number
 from dse.answer.sentences import Sources
-from dse.catalog import Catalog
+from dse.catalog import Catalog, load_catalog
 from dse.economics.prices import price_tables
 from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputError
 from dse.files import write_text
+from dse.options import Opt
 from dse.schema.catalog import is_chip_file
 from dse.schema.chip import Chip
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.derive import as_yaml, derive
 from dse.schema.dtypes import DTYPES
+from dse.schema.figure import Figure
 from dse.schema.loader import did_you_mean
 from dse.schema.own_chip import read_own_chip, template
 from dse.schema.owning import lacks_for_owning
 from dse.schema.plausible import FAR
 from dse.schema.tiers import tier_words, tiers_of
-
-if TYPE_CHECKING:
-    from dse.schema.chip import Figure
 
 # What a list can be sorted by, and the key of its rows.
 SORTS = {
@@ -46,29 +46,21 @@ SORTS = {
     "efficiency": "efficiency",
 }
 _WORDS = ("id", "vendor", "family", "efficiency")  # sorted from a to z, numbers from large to small
-# Columns of the list: key, title, and what one of its unit is.
-_SHOWN = (
-    ("memory_bytes", "GB", 1e9),
-    ("memory_bytes_per_s", "TB/s", 1e12),
-    ("peak_bf16_flops_per_s", "bf16", 1e12),
-    ("peak_fp8_flops_per_s", "fp8", 1e12),
-    ("scale_up_chips", "domain", 1.0),
-    ("scale_up_bytes_per_s", "GB/s", 1e9),
-)
 
 
 def list_chips(
-    catalog: Catalog,
     *,
-    vendor: str | None = None,
-    family: str | None = None,
-    sort: str | None = None,
-    missing: bool = False,
+    vendor: Annotated[str | None, Opt("Chips of one vendor only.")] = None,
+    family: Annotated[str | None, Opt("Chips of one family only, such as hopper or tpu.")] = None,
+    sort: Annotated[str | None, Opt(f"By one of {', '.join(SORTS)}.", metavar="COLUMN")] = None,
+    missing: Annotated[bool, Opt("Which figures each chip lacks, instead.")] = False,
+    catalog: Catalog | None = None,
 ) -> Answer:
-    """Every chip with its main figures, or (`missing`) with those that it lacks.
+    """Every chip id with its main figures.
 
-    Raises InputError for a vendor, a family or a column that does not exist."""
-    rows = _rows(catalog)
+    With `missing`, the figures that each chip lacks. Raises InputError for a vendor, a family or a
+    column that does not exist."""
+    rows = _rows(catalog or load_catalog())
     for name, wanted in (("vendor", vendor), ("family", family)):
         if wanted is not None:
             known = sorted({row[name] for row in rows})
@@ -81,15 +73,38 @@ def list_chips(
         if sort not in SORTS:
             message = f"no column {sort!r}{did_you_mean(sort, SORTS)}"
             raise InputError(message, field="--sort", accepted=", ".join(SORTS))
-        rows = _sorted(rows, SORTS[sort], sort in _WORDS)
+        key, words = SORTS[sort], sort in _WORDS
+        known = [row for row in rows if row[key] is not None]
+        known.sort(key=lambda row: row[key].lower() if words else -row[key])
+        rows = known + [row for row in rows if row[key] is None]
+    figures = of_rows(
+        "chips",
+        "Main figures",
+        rows,
+        "id vendor family year memory_bytes memory_bytes_per_s peak_bf16_flops_per_s "
+        "peak_fp8_flops_per_s scale_up_chips scale_up_bytes_per_s usd_per_hour_rental_3yr "
+        "efficiency",
+        "bf16, fp8: dense peaks in TFLOP/s. A dash: not published, see --missing.",
+        shown=("id", *list(SORTS.values())[4:]),
+    )
+    lacking = [
+        row | {"missing": ", ".join(row["missing"]), "estimated": row["refused"] is None}
+        for row in rows
+        if row["missing"]
+    ]
     refused = sum(row["refused"] is not None for row in rows)
     return Answer(
         question="chips",
         title="Chips",
         headline=f"{len(rows)} chips: {refused} lack a figure that every estimate needs, and are "
         "refused by name.",
-        blocks=[_missing_table(rows) if missing else _chip_table(rows)],
+        blocks=[
+            of_rows("missing", "Figures that are not known", lacking, "id estimated missing")
+            if missing
+            else figures
+        ],
         document=rows,
+        data=[figures],
     )
 
 
@@ -120,57 +135,17 @@ def _rows(catalog: Catalog) -> list[dict[str, Any]]:
     return rows
 
 
-def _sorted(rows: list[dict[str, Any]], key: str, words: bool) -> list[dict[str, Any]]:
-    """Words from a to z, numbers from large to small, what is not known last."""
-    known = [row for row in rows if row[key] is not None]
-    known.sort(key=lambda row: row[key].lower() if words else -row[key])
-    return known + [row for row in rows if row[key] is None]
+def show_chip(
+    chip: Annotated[str, Opt(positional=True)], *, catalog: Catalog | None = None
+) -> Answer:
+    """Every figure of a chip with its source, date and kind. CHIP is an id, or the path of a chip
+    file.
 
-
-def _chip_table(rows: Sequence[dict[str, Any]]) -> Table:
-    def scaled(key: str, unit: float) -> Callable[[Any], Cell]:
-        return lambda row: None if row[key] is None else row[key] / unit
-
-    return Table.of(
-        "chips",
-        "Main figures",
-        rows,
-        (
-            Column("id", "id"),
-            *(Column(key, title, "count", of=scaled(key, unit)) for key, title, unit in _SHOWN),
-            Column("usd_per_hour_rental_3yr", "an hour", "dollars"),
-            Column("efficiency", "efficiency"),
-        ),
-        (
-            "GB, TB/s: device memory. bf16, fp8: dense peak, TFLOP/s. domain: chips joined by the "
-            "scale-up link, GB/s: its bandwidth per chip and direction. An hour: three-year "
-            "rental. efficiency: whose measured kernels are used; class_...: none were measured. "
-            "A dash: not published, see --missing.",
-        ),
-    )
-
-
-def _missing_table(rows: Sequence[dict[str, Any]]) -> Table:
-    return Table.of(
-        "missing",
-        "Figures that are not known",
-        [row for row in rows if row["missing"]],
-        (
-            Column("id", "id"),
-            Column("estimates", "estimates", of=lambda row: "refused" if row["refused"] else "yes"),
-            Column("missing", "no figure for", of=lambda row: ", ".join(row["missing"])),
-        ),
-        ("A chip without the bandwidth of a link is refused where an instance needs the link.",),
-    )
-
-
-def show_chip(catalog: Catalog, chip: str) -> Answer:
-    """Every figure of a chip, an id or the path of a chip file, with its source, date and kind;
-    prices, and what it rests on. Raises InputError for a chip that does not exist."""
-    catalog, name = catalog.with_chip(chip)
-    found = _document(catalog, name)
+    Prices, too, and what it rests on. Raises InputError for a chip that does not exist."""
+    catalog, name = (catalog or load_catalog()).with_chip(chip)
     spec = catalog.chip(name)
-    system = catalog.systems[spec.system]
+    found = _document(catalog, spec)
+    system, laws = catalog.systems[spec.system], catalog.efficiencies[spec.efficiency]
     facts = []
     if spec.hypothetical:
         facts.append(f"Hypothetical: nobody makes it. {'; '.join(spec.changes)}")
@@ -179,26 +154,39 @@ def show_chip(catalog: Catalog, chip: str) -> Answer:
     if tiers := tiers_of(spec, catalog.tiers):
         facts.append(f"memory tiers: {'; '.join(map(tier_words, tiers.values()))}")
     if found["measured_here"]:
-        laws = catalog.efficiencies[spec.efficiency]
         facts.append(f"kernel efficiencies: {laws.title}, measured here {laws.date} ({laws.file})")
-    facts += format_words(spec)
-    facts += [f"note: {text}" for text in found["notes"]]
-    blocks = [figure_table(found["figures"], found["not_chosen"]), *_price_tables(found)]
+    paid = of_rows(
+        "prices",
+        "Prices by the hour",
+        found["prices"],
+        "basis usd_per_chip_hour usd_per_chip_hour.low=lowest usd_per_chip_hour.high=highest "
+        "date price_rule=rule",
+    )
+    bought = of_rows(
+        "purchases",
+        "Prices of a chip that is bought",
+        found["purchases"],
+        "purchase=kind usd_per_chip provider date",
+    )
+    blocks = [figure_table(found["figures"], found["not_chosen"]), paid, bought]
+    blocks += price_tables(found["owned"]) if found["owned"] else []
     return Answer(
         question="chip",
         title=f"{spec.id}: {spec.vendor} {spec.name}",
         headline=f"{spec.id}: {spec.vendor} {spec.name}, in system {system.id} ({system.name})",
-        sentences=[*facts, *_lacking(found)],
-        blocks=blocks,
-        rests=[f"assumed: {text}" for text in found["assumed"]],
+        sentences=[*facts, *format_words(spec), *_lacking(found)],
+        blocks=[block for block in blocks if block.rows],
+        rests=[
+            *(f"assumed: {text}" for text in found["assumed"]),
+            *(f"note: {text}" for text in found["notes"]),
+        ],
         document=found,
     )
 
 
-def _document(catalog: Catalog, name: str) -> dict[str, Any]:
-    spec = catalog.chip(name)
+def _document(catalog: Catalog, spec: Chip) -> dict[str, Any]:
     system = catalog.systems[spec.system]
-    lack = lacks_for_owning(catalog, name)
+    lack = lacks_for_owning(catalog, spec.id)
     prices = [
         {
             "basis": basis,
@@ -234,7 +222,7 @@ def _document(catalog: Catalog, name: str) -> dict[str, Any]:
             for row in catalog.purchases
             if row.chip == spec.id
         ],
-        "owned": None if lack else usd_per_chip_hour(catalog, name, OWNED).as_json(),
+        "owned": None if lack else usd_per_chip_hour(catalog, spec.id, OWNED).as_json(),
         "not_owned": lack,
         "assumed": [*spec.assumed, *system.assumed],
         "missing": [*spec.missing, *system.missing],
@@ -265,44 +253,23 @@ def _lacking(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _price_tables(found: dict[str, Any]) -> list[Table]:
-    """Prices by the hour, of a chip that is bought, and of one that is owned."""
-    hour = "chip_usd_per_hour"
-    rented = (
-        Column("basis", "price basis"),
-        Column("usd_per_chip_hour", "a chip-hour", hour),
-        Column("lowest", "from", hour),
-        Column("highest", "to", hour),
-        Column("date", "date"),
-        Column("rule", "rule"),
-    )
-    bought = (
-        Column("kind", "bought"),
-        Column("usd_per_chip", "a chip", "dollars"),
-        Column("provider", "provider"),
-        Column("date", "date"),
-    )
-    none = () if found["prices"] else ("No price per hour.",)
-    tables = [Table("prices", "Prices by the hour", rented, found["prices"], none)]
-    if rows := found["purchases"]:
-        tables.append(Table("purchases", "Prices of a chip that is bought", bought, rows))
-    return tables + (price_tables(found["owned"]) if found["owned"] else [])
+def check_chip(
+    file: Annotated[str, Opt(positional=True)], *, catalog: Catalog | None = None
+) -> Answer:
+    """Read a chip file of yours and explain every mistake with its line and field.
 
-
-def check_chip(catalog: Catalog, file: Path) -> Answer:
-    """Whether a chip file is well-formed. Raises InputErrors with every mistake, each with its line
-    and field."""
+    Raises InputErrors with every mistake."""
+    catalog = catalog or load_catalog()
     name = read_own_chip(file, efficiency=catalog.source.efficiency).chip.id
     catalog = catalog.with_files([file])
     chip = catalog.chips[name]
+    assumed = (*chip.assumed, *catalog.systems[chip.system].assumed)
     found = {
         "id": name,
         "changes": list(chip.changes),
         "missing": list(chip.missing),
         "refused": catalog.refusal(name),
-        "doubts": [
-            text for text in (*chip.assumed, *catalog.systems[chip.system].assumed) if FAR in text
-        ],
+        "doubts": [text for text in assumed if FAR in text],
     }
     changes = []
     if chip.changes:
@@ -349,18 +316,15 @@ def derive_chip(
         raise InputError(f"read {str(out)!r}", field="--out", accepted="a name that ends in .yaml")
     write_text(out.parent, out.name, text)
     changes = list(own.chip.changes)
-    rests = []
+    sentences = [*changes]
     if not any(one.startswith("price") for one in changes):
-        rests = [
-            f"Prices are those of {chip}, assumed."
-            if own.document.data.get("prices")
-            else "It has no price."
-        ]
+        priced = own.document.data.get("prices")
+        sentences.append(f"Prices are those of {chip}, assumed." if priced else "It has no price.")
     return Answer(
         question="chip",
         title=own.chip.id,
         headline=f"{out}: {own.chip.id}",
-        sentences=[*changes, *rests],
+        sentences=sentences,
         document={"id": own.chip.id, "file": str(out), "changes": changes},
     )
 
@@ -382,21 +346,16 @@ def figure_table(
 ) -> Table:
     """Rows of `figure_row`: every figure, what other sources say below it, and the sources by
     number."""
-    lines, sources = [], Sources()
+    named, sources = [], Sources()
     for figure in figures:
-        lines.append((figure["name"], figure))
-        lines += [("  elsewhere", other) for other in figure["alternatives"]]
-    lines += [(f"{figure['name']}, not used", figure) for figure in not_chosen]
-    return Table.of(
-        "figures",
-        "Figures",
-        [{**figure, "figure": name} for name, figure in lines],
-        (
-            Column("figure", "figure"),
-            Column("text", "value", right=True),
-            Column("kind", "kind"),
-            Column("date", "date", of=lambda one: str(one["date"])),
-            Column("source", "source", of=lambda one: sources(one["source"])),
-        ),
-        sources,
-    )
+        named.append((figure["name"], figure))
+        named += [("  elsewhere", other) for other in figure["alternatives"]]
+    named += [(f"{figure['name']}, not used", figure) for figure in not_chosen]
+    columns = {
+        "figure_name": [name for name, _ in named],
+        "written": [one["text"] for _, one in named],
+        "kind": [one["kind"] for _, one in named],
+        "date": [str(one["date"]) for _, one in named],
+        "source": [sources(one["source"]) for _, one in named],
+    }
+    return frame("figures", "Figures", columns, *sources)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
-from dse.answer.answer import Answer, Block, Column, Table, table_of
+from dse.answer.answer import Answer, Block, table_of
+from dse.answer.frames import frame, of_rows
 from dse.answer.numbers import significant
 from dse.answer.sentences import Sources
-from dse.catalog import Catalog
+from dse.catalog import Catalog, load_catalog
 from dse.economics.prices import (
     STALE_DAYS,
     catalog_day,
@@ -20,7 +21,8 @@ from dse.economics.prices import (
 )
 from dse.economics.tco import usd_per_chip_hour, with_basis
 from dse.errors import InputError
-from dse.questions.compare.prices import change, moved, price_pairs, price_table
+from dse.options import Opt
+from dse.questions.compare.prices import change, moved, price_pairs
 from dse.schema.prices import COMPUTED, PRICE_TIERS, PriceRow, first_day, last_day
 
 MEDIAN = (
@@ -30,28 +32,34 @@ MEDIAN = (
 
 
 def list_prices(
-    catalog: Catalog,
-    chips: Collection[str] = (),
-    basis: str | None = None,
-    since: str | None = None,
+    *,
+    chips: Annotated[tuple[str, ...], Opt("Of one chip; may be repeated.", metavar="CHIP")] = (),
+    basis: Annotated[str | None, Opt("On one basis only.", metavar="BASIS")] = None,
+    since: Annotated[
+        str | None,
+        Opt("Only what changed since then: by prices known then, and now.", metavar="DATE"),
+    ] = None,
+    catalog: Catalog | None = None,
 ) -> Answer:
-    """Every price of an hour, oldest first, and what each chip costs by them, of chips asked for by
-    name with every input of a computed price; or (`since`) only what changed since a date.
+    """Every price of an hour, oldest first, and what each chip costs by them. A chip with several
+    prices on a basis costs their median, of a provider the newest; a row that another has
+    superseded is listed and not counted. Computed prices are shown by parts with what they rest
+    on, those of a chip asked for by name input by input.
 
     In the document `prices` are rows of the files, and `paid` what a chip costs by them on each
     basis, with its `breakdown` where that is computed. Raises InputError for a chip, a basis or a
     date that is none, and where no price is left."""
-    catalog, chips = catalog.with_chips(chips, "--chip")
+    catalog, named = (catalog or load_catalog()).with_chips(chips, "--chip")
     if since is not None:
-        return _since(catalog, since, chips, basis)
-    catalog = _computed(catalog, chips, basis)
+        return _since(catalog, since, named, basis)
+    catalog = _computed(catalog, named, basis)
     rows = [
         row
         for row in catalog.prices.rows
-        if (not chips or row.chip in chips) and basis in (None, row.basis)
+        if (not named or row.chip in named) and basis in (None, row.basis)
     ]
     if not rows:
-        raise _none(catalog, chips, basis)
+        raise _none(catalog, named, basis)
     rows.sort(key=lambda row: (row.chip, row.basis, first_day(row.date), row.line))
     used: set[PriceRow] = set()
     for name in {row.basis for row in rows}:
@@ -62,10 +70,27 @@ def list_prices(
         | {"note": row.note or None, "counted": row in used}
         for row in rows
     ]
-    paid = _paid(catalog, chips, basis)
+    paid = _paid(catalog, named, basis)
     for one in paid:
         if one["basis"] in COMPUTED:
             one["breakdown"] = usd_per_chip_hour(catalog, one["chip"], one["basis"]).as_json()
+    sources = Sources()
+    published = [
+        row | {"source": sources(row["source"]) + ("" if row["counted"] else " not counted")}
+        for row in prices
+        if row["basis"] not in COMPUTED
+    ]
+    keys = "chip basis usd_per_chip_hour date provider source"
+    by_them = [row for row in paid if "breakdown" not in row]
+    tables = [
+        of_rows("prices", "Published prices", published, keys, *sources),
+        of_rows(
+            "paid",
+            "What a chip costs by them",
+            by_them,
+            "chip basis usd_per_chip_hour date price_rule=rule",
+        ),
+    ]
     day = catalog.source.as_of
     as_of = f", as of {day}" if day else ""
     return Answer(
@@ -73,7 +98,7 @@ def list_prices(
         title="Prices of an hour of a chip",
         asked=f"Prices of an hour of a chip{as_of}",
         headline=f"{len(rows):,} price{'s' * (len(rows) != 1)}{as_of}. Notes: --json.",
-        blocks=[*_published(prices, paid), *_owned(paid, named=bool(chips))],
+        blocks=[*(tables if published else ()), *_owned(paid, named=bool(named))],
         document={
             "as_of": day,
             "files": list(catalog.source.prices),
@@ -84,78 +109,46 @@ def list_prices(
     )
 
 
-def show_prices(catalog: Catalog, chip: str) -> Answer:
-    """What a chip costs on every basis, the shortest commitment first, and what each price rests
-    on. Raises InputError for an unknown chip and for one without a price."""
-    catalog, chip = catalog.with_chip(chip)
+def show_prices(
+    chip: Annotated[str, Opt(positional=True)], *, catalog: Catalog | None = None
+) -> Answer:
+    """What CHIP costs by commitment: spot, on demand, one year, three years, owned, as far as there
+    are quotes, each with how many, how far apart, of when, and what to check.
+
+    Raises InputError for an unknown chip and for one without a price."""
+    catalog, chip = (catalog or load_catalog()).with_chip(chip)
     catalog = _computed(catalog, [chip], None)
     known = [basis for basis in PRICE_TIERS if basis in catalog.prices.bases()]
     rows = evidence_rows(catalog, [(chip, basis) for basis in known])
     if not rows:
         raise _none(catalog, [chip], None)
     day = catalog_day(catalog)
+    shown = [
+        row
+        | {
+            "quotes": f"{row['quotes']}: "
+            + " to ".join(dict.fromkeys(significant(row[end]) for end in ("low_usd", "high_usd"))),
+            "check": ", ".join(row["warnings"]),
+        }
+        for row in rows
+    ]
+    tiers = of_rows(
+        "tiers",
+        "Dollars an hour of a chip",
+        shown,
+        "basis price_tier=tier usd_per_chip_hour quotes providers dates price_check=check",
+        "Paid: the median of the quotes, of a provider the newest. On owned_tco quotes are of the "
+        f"chip bought. Old: none within {STALE_DAYS} days. Below owning: the lower of owned_tco "
+        "and owned_tco_neocloud.",
+    )
     return Answer(
         question="prices",
         title=f"Prices of {chip} by commitment",
         headline=f"{chip} as of {day}, by how long one commits; each with its dates.",
-        blocks=[
-            Table.of(
-                "tiers",
-                "Dollars an hour of a chip",
-                rows,
-                (
-                    Column("basis", "basis"),
-                    Column("tier", "how it is had"),
-                    Column("usd_per_chip_hour", "paid", "dollars"),
-                    Column("range", "quotes", right=True, of=_range),
-                    Column("providers", "providers", "count"),
-                    Column("dates", "of"),
-                    Column("check", "check", of=lambda row: ", ".join(row["warnings"])),
-                ),
-                (
-                    "Paid: the median of the quotes, of a provider the newest. On owned_tco quotes "
-                    f"are of the chip bought. Old: none within {STALE_DAYS} days. Below owning: "
-                    "the lower of owned_tco and owned_tco_neocloud.",
-                ),
-            )
-        ],
+        blocks=[tiers],
         document={"chip": chip, "as_of": day, "prices": rows},
         data=(table_of("data", rows),),
     )
-
-
-def _range(row: dict[str, Any]) -> str:
-    ends = dict.fromkeys(significant(row[key]) for key in ("low_usd", "high_usd"))
-    return f"{row['quotes']}: {' to '.join(ends)}"
-
-
-def _published(prices: list[dict[str, Any]], paid: list[dict[str, Any]]) -> list[Table]:
-    sources = Sources()
-    shown = [row for row in prices if row["basis"] not in COMPUTED]
-    first = (
-        Column("chip", "chip"),
-        Column("basis", "basis"),
-        Column("usd_per_chip_hour", "$/chip-hour", "dollars"),
-        Column("date", "date"),
-        Column("provider", "provider"),
-        Column(
-            "sources",
-            "source",
-            of=lambda row: sources(row["source"]) + ("" if row["counted"] else " not counted"),
-        ),
-    )
-    then = (
-        Column("chip", "chip"),
-        Column("basis", "basis"),
-        Column("usd_per_chip_hour", "paid, $/chip-hour", "dollars"),
-        Column("date", "newest"),
-        Column("rule", "by"),
-    )
-    by_them = [row for row in paid if "breakdown" not in row]
-    return [
-        Table.of("prices", "Published prices", shown, first, sources),
-        Table.of("paid", "What a chip costs by them", by_them, then),
-    ] * bool(shown)
 
 
 def _owned(paid: list[dict[str, Any]], named: bool) -> list[Block]:
@@ -173,8 +166,7 @@ def _owned(paid: list[dict[str, Any]], named: bool) -> list[Block]:
 
 def _since(catalog: Catalog, since: str, chips: Collection[str], basis: str | None) -> Answer:
     """What is paid by the prices that were known then against those of now (of --as-of), where that
-    differs: a table for each basis. Raises InputError for a date that is none or not before that of
-    now, too."""
+    differs. Raises InputError for a date that is none or not before that of now, too."""
     now, then = catalog.source.as_of, last_day(since, "--since")
     if now is not None and then >= last_day(now):
         raise InputError(
@@ -184,48 +176,55 @@ def _since(catalog: Catalog, since: str, chips: Collection[str], basis: str | No
     before = _paid(_computed(catalog.as_of(then), chips, None), chips, basis)
     if not before and not after:
         raise _none(catalog, chips, basis)
-    by_basis = {
-        name: moved(
-            price_pairs(
-                *([row for row in rows if row["basis"] == name] for rows in (before, after))
-            )
-        )
-        for name in sorted({row["basis"] for row in (*after, *before)})
-    }
-    changes = [
-        {"basis": name, **row}
-        for name, rows in by_basis.items()
-        for row in sorted(rows, key=lambda row: row["chip"])
-    ]
-    document = {
-        "since": since,
-        "as_of": now,
-        "files": list(catalog.source.prices),
-        "paid_then": len(before),
-        "changes": changes,
-    }
+    changes = []
+    for name in sorted({row["basis"] for row in (*after, *before)}):
+        sides = ([row for row in rows if row["basis"] == name] for rows in (before, after))
+        pairs = sorted(moved(price_pairs(*sides)), key=lambda row: row["chip"])
+        changes += [{"basis": name, **row} for row in pairs]
     sources = Sources()
-    tables = [
-        price_table(
-            name,
-            f"{name}, per chip-hour",
-            [row for row in changes if row["basis"] == name],
-            ("then", "now"),
-            sources,
-        )
-        for name, rows in by_basis.items()
-        if rows
-    ]
-    if tables:
-        tables[-1] = replace(tables[-1], notes=(MEDIAN, *sources))
+    columns = {
+        "basis": [row["basis"] for row in changes],
+        "chip": [row["chip"] for row in changes],
+        "usd_per_chip_hour.before": [row["a"] for row in changes],
+        "usd_per_chip_hour.after": [row["b"] for row in changes],
+        "change": [row["ratio"] and row["ratio"] - 1.0 for row in changes],
+        "date": [row["date_b"] or row["date_a"] for row in changes],
+        "source": [
+            sources(*(text for side in "ab" for text in (row[f"source_{side}"] or "").split("; ")))
+            for row in changes
+        ],
+    }
+    table = frame("changes", f"Prices of a chip-hour since {since}", columns, MEDIAN, *sources)
     return Answer(
         question="prices",
         title=f"Prices since {since}",
-        headline=_changes_words(document),
-        blocks=tables,
-        document=document,
+        headline=_changes_words(changes, len(before), since, now),
+        blocks=[table] if changes else [],
+        document={
+            "since": since,
+            "as_of": now,
+            "files": list(catalog.source.prices),
+            "paid_then": len(before),
+            "changes": changes,
+        },
         data=(table_of("data", changes),),
     )
+
+
+def _changes_words(
+    changes: Sequence[dict[str, Any]], known_then: int, since: str, now: str | None
+) -> str:
+    """How many prices changed, the largest move of them, and how many came or went."""
+    both = [row for row in changes if row["ratio"]]
+    until = f" until {now}" if now else ""
+    words = f"Since {since}{until}: {len(both):,} of {known_then:,} prices changed"
+    if both:
+        most = max(both, key=lambda row: abs(row["ratio"] - 1.0))
+        words += f", most of all {most['chip']} on {most['basis']} ({change(most['ratio'])})"
+    for side, what in (("a", "new"), ("b", "no longer known")):
+        if count := sum(row[side] is None for row in changes):
+            words += f"; {count:,} are {what}"
+    return f"{words}."
 
 
 def _computed(catalog: Catalog, chips: Collection[str], basis: str | None) -> Catalog:
@@ -265,27 +264,3 @@ def _none(catalog: Catalog, chips: Collection[str], basis: str | None) -> InputE
         field="--basis" if basis else "--chip" if chips else "--as-of",
         accepted="another basis or date, or --prices FILE with rows of yours",
     )
-
-
-def _changes_words(document: dict[str, Any]) -> str:
-    """What changed, in a sentence."""
-    rows = document["changes"]
-    both = [row for row in rows if row["ratio"]]
-    dearer, cheaper = ([row for row in both if (row["ratio"] > 1) == up] for up in (True, False))
-    first, gone = ([r for r in rows if r[key] is None] for key in ("a", "b"))
-    until = f" until {document['as_of']}" if document["as_of"] else ""
-    parts = [f"{len(both):,} of {document['paid_then']:,} prices changed"]
-    if both:
-        ends = [
-            f"{len(some):,} {word} (at most {name} on {row['basis']}, {change(row['ratio'])})"
-            for word, some in (("dearer", dearer), ("cheaper", cheaper))
-            if some
-            for row in (max(some, key=lambda one: abs(one["ratio"] - 1.0)),)
-            for name in (row["chip"],)
-        ]
-        parts.append(" and ".join(ends))
-    if first:
-        parts.append(f"{len(first):,} are new")
-    if gone:
-        parts.append(f"{len(gone):,} are no longer known")
-    return f"Since {document['since']}{until}: {', '.join(parts)}."
