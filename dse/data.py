@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 from functools import cache
 from pathlib import Path
@@ -32,3 +33,10 @@ def _shipped_folders() -> tuple[str, ...]:
 def is_shipped(file: str) -> bool:
     """Whether a file, by its full path, is of the data that is shipped, here or in the package."""
     return file.startswith(_shipped_folders())
+
+
+def rows_beside(module: str, name: str) -> list[dict[str, str]]:
+    """The rows of the CSV file `name` beside a module of the package, which gives its `__file__`;
+    cells are texts."""
+    with Path(module).with_name(name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))

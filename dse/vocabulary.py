@@ -10,17 +10,16 @@ of the interval of `tpot_s`, `ttft_s.at_limits` the time to first token within t
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Literal
 
+from dse.data import rows_beside
 from dse.record import record
 
 Direction = Literal["minimize", "maximize"]
-FILE = Path(__file__).with_name("vocabulary.csv")
+FILE = "vocabulary.csv"
 
 
 @record
@@ -51,23 +50,22 @@ class Quantity:
 @cache
 def quantities() -> Mapping[str, Quantity]:
     """Every row by its key, in the order of the file."""
-    with FILE.open(encoding="utf-8", newline="") as file:
-        return {
-            row["key"]: Quantity(
-                key=row["key"],
-                title=row["title"],
-                short=row["short"],
-                kind=row["kind"],
-                direction="minimize" if row["direction"] == "lower" else "maximize",
-                digits=int(row["digits"] or 3),
-                dimension=row["dimension"],
-                log=row["scale"] == "log",
-                axis=row["axis"],
-                searched=row["searched"] == "yes",
-                meaning=row["meaning"],
-            )
-            for row in csv.DictReader(file)
-        }
+    return {
+        row["key"]: Quantity(
+            key=row["key"],
+            title=row["title"],
+            short=row["short"],
+            kind=row["kind"],
+            direction="minimize" if row["direction"] == "lower" else "maximize",
+            digits=int(row["digits"] or 3),
+            dimension=row["dimension"],
+            log=row["scale"] == "log",
+            axis=row["axis"],
+            searched=row["searched"] == "yes",
+            meaning=row["meaning"],
+        )
+        for row in rows_beside(__file__, FILE)
+    }
 
 
 def find(key: str) -> Quantity | None:
@@ -98,5 +96,5 @@ def find(key: str) -> Quantity | None:
 def quantity(key: str) -> Quantity:
     """The same. Raises KeyError for a key that the vocabulary lacks."""
     if (row := find(key)) is None:
-        raise KeyError(f"{key} has no row in {FILE.name}")
+        raise KeyError(f"{key} has no row in {FILE}")
     return row

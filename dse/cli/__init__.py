@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from dse import __version__
+from dse.data import rows_beside
 from dse.errors import Doubt, DseError, InputError, acting, printable
 
 
@@ -41,36 +42,6 @@ VERBS = _verbs()
 # arrays.
 COLLECT_AFTER = 2_000
 
-# Verbs that are gone, and what to type instead.
-MOVED = {
-    "hardware list": "catalog chips list",
-    "hardware show": "catalog chips show",
-    "hardware check": "catalog chips check",
-    "hardware new": "catalog chips new",
-    "hardware derive": "catalog chips derive",
-    "hardware prices": "catalog prices list",
-    "hardware collectives": "scale --collectives --chip CHIP",
-    "hardware rack": "catalog racks list, or catalog racks show RACK",
-    "hardware compare": "compare CHIP CHIP",
-    "hardware require": "whatif STUDY --require CHIP",
-    "hardware fit": "estimate --fit",
-    "hardware": "catalog chips",
-    "models": "catalog models",
-    "models list": "catalog models list",
-    "models show": "catalog models show",
-    "spaces": "catalog spaces",
-    "spaces list": "catalog spaces list",
-    "spaces show": "catalog spaces show",
-    "spaces check": "catalog spaces check",
-    "explain": "estimate --detail",
-    "risk": "whatif --uncertain",
-    "levers": "whatif --model MODEL --chip CHIP --sensitivities",
-    "traffic": "fleet --model MODEL --chip CHIP --trace FILE",
-    "rediscover": "compare SPACE MODEL",
-    "worker": "run SPACE --storage URL for an Optuna sampler, run SPACE --cluster ADDRESS",
-    "basket": "compare SPACE --by chip",
-    "report": "run",
-}
 # What else a person calls an argument than its name.
 CALLED = {
     "model": ("config",),
@@ -127,11 +98,16 @@ class _Verbs(Lazy):
             formatter.write_dl(list(VERBS.items()))
 
 
+def moved() -> dict[str, str]:
+    """Verbs that are gone, and what to type instead."""
+    return {row["was"]: row["is"] for row in rows_beside(__file__, "moved.csv")}
+
+
 def _moved(args: Sequence[str]) -> str:
     """What a verb that is gone is called now; nothing for one that is there."""
-    there = args[0] in VERBS
+    gone, there = moved(), args[0] in VERBS
     for words in (args[:2], args[:1]):
-        new = MOVED.get(" ".join(words))
+        new = gone.get(" ".join(words))
         if new and there and len(words) == 2:
             group = importlib.import_module(f"dse.cli.{args[0]}").command
             new = "" if words[1] in getattr(group, "commands", {}) else new

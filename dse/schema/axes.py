@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, Literal
 
 from dse import units
+from dse.data import rows_beside
 from dse.errors import InputError
 from dse.record import record
 
@@ -98,8 +97,7 @@ def _rule(row: Mapping[str, str]) -> AxisRule:
 
 
 def _rules() -> Mapping[str, AxisRule]:
-    with Path(__file__).with_name("axes.csv").open(encoding="utf-8", newline="") as file:
-        return {row["axis"]: _rule(row) for row in csv.DictReader(file)}
+    return {row["axis"]: _rule(row) for row in rows_beside(__file__, "axes.csv")}
 
 
 # In this order the axes stand in a space, after what they depend on.

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, Self, get_args
 
+from dse.data import rows_beside
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.dtypes import ARITHMETIC, arithmetic
@@ -40,21 +41,11 @@ Availability = Literal[
     "hypothetical",
 ]  # fmt: skip
 
+_ROWS = rows_beside(__file__, "figures.csv")
 # Figures of a chip file and their dimensions.
-DIMENSION = {
-    "peak_bf16": "flop/s", "peak_fp16": "flop/s", "peak_tf32": "flop/s", "peak_fp32": "flop/s",
-    "peak_fp8": "flop/s", "peak_int8": "flop/s", "peak_nvfp4": "flop/s", "peak_mxfp4": "flop/s",
-    "memory_capacity": "bytes", "memory_capacity_driver_reported": "bytes",
-    "memory_bandwidth": "bytes/s", "sram_capacity": "bytes", "sram_bandwidth": "bytes/s",
-    "tdp": "W", "system_power": "W", "compute_units": "count", "clock": "Hz",
-    "idle_power": "W", "matmul_power": "W",
-    "host_link_bandwidth": "bytes/s", "exponentials": "flop/s",
-}  # fmt: skip
+DIMENSION = {row["figure"]: row["dimension"] for row in _ROWS}
 # What every chip has, so that its absence is a gap. A chip without an fp8 peak simply has none.
-EXPECTED = (
-    "peak_bf16", "memory_capacity", "memory_bandwidth", "sram_capacity", "sram_bandwidth", "tdp",
-    "system_power", "compute_units", "clock", "host_link_bandwidth",
-)  # fmt: skip
+EXPECTED = tuple(row["figure"] for row in _ROWS if row["expected"])
 # What no estimate can do without.
 ROOFLINE = ("peak_bf16", "memory_capacity", "memory_bandwidth")
 GENERIC = "generic"  # the backend of a chip whose file names none
@@ -87,20 +78,15 @@ def _memory(kind: str, **found: Figure | None) -> tuple[Memory, tuple[Figure, ..
     return Memory(kind, size, rate), tuple(own.values())
 
 
-_MEANING = {
-    "peak_bf16": "dense, such as 989 TFLOP/s; half of a figure with sparsity",
-    "memory_capacity": "what the vendor prints, such as 80 GB or 180 GiB",
-    "memory_capacity_driver_reported": "what the driver reports, such as 81559 MiB; used if given",
-    "memory_bandwidth": "such as 3.35 TB/s",
-    "system_power": "per chip, with its share of host, network and cooling, such as 1275 W",
-    "compute_units": "such as 132",
-    "idle_power": "with weights loaded and nothing to do, such as 140 W",
-    "matmul_power": "at the measured rate of large matrix products, where that is not tdp",
-}
 FIGURES = Table(
     *(
-        Field(name, Figured(unit), None, meaning=_MEANING.get(name, f"such as {example(unit)}"))
-        for name, unit in DIMENSION.items()
+        Field(
+            row["figure"],
+            Figured(row["dimension"]),
+            None,
+            meaning=row["meaning"] or f"such as {example(row['dimension'])}",
+        )
+        for row in _ROWS
     )
 )
 _NOT_CHOSEN = Table(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dse import units
+from dse.data import rows_beside
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.loader import (
@@ -22,7 +23,7 @@ from dse.schema.loader import (
     load_yaml,
     unknown,
 )
-from dse.schema.plausible import CHIP_WATTS, USD_PER_CHIP, near, unusual
+from dse.schema.plausible import near, unusual
 from dse.schema.reader import (
     OPTIONAL,
     REQUIRED,
@@ -104,45 +105,29 @@ class Rule:
         return f"{number} {self.unit.replace('usd', 'USD')}"
 
 
-_ANY = 1e6
-RULES: Mapping[str, Rule] = {
-    "life": Rule("s", 3600.0, 1e10, "a time of at least 1 h, such as 5 years"),
-    "cost_of_capital": Rule("share", 0.0, 1.0, "0 to 100 % a year, such as 10 %", usual=(0.0, 0.5)),
-    "resale": Rule("share", 0.0, 1.0, "0 to 100 % of the capital"),
-    "worth_after_3_years": Rule("share", 0.0, 1.0, "0 to 100 % of the capital"),
-    "server_factor": Rule("share", 1.0, 100.0, "1 or more, such as 1.4"),
-    "network_share": Rule("share", 0.0, 10.0, "0 to 1000 %, such as 19 %"),
-    "maintenance": Rule("share", 0.0, 1.0, "0 to 100 % of the capital a year"),
-    "staff": Rule("usd/year", 0.0, _ANY, "dollars a chip and year, such as 150 USD/year"),
-    "server_power_factor": Rule("share", 1.0, 100.0, "1 or more, such as 1.82"),
-    "facility_factor": Rule("share", 1.0, 5.0, "1 to 5, such as 1.36"),
-    "electricity": Rule("usd/kWh", 0.0, 5.0, "a price of at most 5, such as 0.087 USD/kWh"),
-    "load_share": Rule("share", 0.0, 1.0, "0 to 100 % of the power"),
-    "space": Rule("usd/kW-month", 0.0, _ANY, "a rent such as 184 USD/kW-month"),
-    "utilisation": Rule(
-        "share", 0.0, 1.0, "more than 0 % and at most 100 %", above=True, usual=(0.01, 1.0)
-    ),
-}
+def _rules(of: str) -> Mapping[str, Rule]:
+    """The lines of costs.csv that are of all chips, of one `chip`, or `carbon`."""
+    return {
+        row["name"]: Rule(
+            row["unit"],
+            float(row["least"]),
+            float(row["most"]),
+            row["accepted"],
+            above=row["above"] == "yes",
+            usual=(float(row["usual_least"]), float(row["usual_most"]))
+            if row["usual_least"]
+            else None,
+        )
+        for row in rows_beside(__file__, "costs.csv")
+        if row["of"] == of
+    }
+
+
+RULES = _rules("all")
 # Of one chip, in place of what the catalog and the lines above give.
-CHIP_RULES: Mapping[str, Rule] = {
-    "price": Rule(
-        *("usd", 0.0, 1e9, "more than 0 USD, the chip alone, such as 30000 USD"),
-        above=True,
-        usual=USD_PER_CHIP,
-    ),
-    "server_price": Rule(
-        *("usd", 0.0, 1e9, "more than 0 USD, a chip with its share of the server"),
-        above=True,
-        usual=USD_PER_CHIP,
-    ),
-    "power": Rule(
-        *("W", 0.0, 1e7, "more than 0 W at the meter, such as 1.73 kW"),
-        above=True,
-        usual=CHIP_WATTS,
-    ),
-}
+CHIP_RULES = _rules("chip")
 # Grams of CO2 of a kWh, which costs nothing here and is counted.
-CARBON = Rule("g/kWh", 0.0, 5000.0, "at most 5000, such as 380 g/kWh")
+CARBON = _rules("carbon")["carbon"]
 
 
 @record

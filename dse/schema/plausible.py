@@ -25,7 +25,6 @@ _WATTS = (1.0, 2.5e5)
 _LINK = (1e9, 2e13)
 _PEAK = (1e12, 2e17)  # of every format
 _FORMATS = 64.0  # times the peak of bf16, or so much less
-CHIP_WATTS = (4.0, 2.5e5)  # at the meter
 _LATENCY = (2e-8, 2e-4)
 BEHIND = (1e9, 2e13)  # bytes, and bytes/s, of a memory behind the device's
 USD_PER_HOUR = (0.02, 200.0)  # of a chip

@@ -10,7 +10,7 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from dse.data import hardware_dir, is_shipped
+from dse.data import hardware_dir, is_shipped, rows_beside
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.dates import DATES, days, last_year, today
@@ -34,8 +34,8 @@ COMPUTED = ("owned_tco",)
 
 
 class PriceTier(NamedTuple):
-    """How a chip is had on a basis; `quarters` that a rent on it is signed for, where it is known;
-    in words `after` the chip's name in a sentence, and `alone`."""
+    """A row of price_bases.csv: how a chip is had on a basis; `quarters` that a rent on it is signed
+    for, where it is known; in words `after` the chip's name in a sentence, and `alone`."""
 
     how: str
     quarters: int | None
@@ -43,31 +43,11 @@ class PriceTier(NamedTuple):
     alone: str
 
 
-_HOUR, _YEAR, _THREE = "rent by the hour", "one-year rent", "three-year rent"
 PRICE_TIERS = {
-    "spot": PriceTier("spot", 1, "on the spot market", "spot market"),
-    "on_demand": PriceTier("on demand", 1, "on demand", _HOUR),
-    "on_demand_marketplace": PriceTier(
-        "on demand, market", 1, "on demand at a marketplace", f"{_HOUR} at a marketplace"
-    ),
-    "provider_average": PriceTier(
-        "on demand, by provider", None, "on demand", f"{_HOUR}, mean of providers"
-    ),
-    "market_index": PriceTier("index of rents", None, "at the index of rents", "index of rents"),
-    "capacity_block": PriceTier(
-        "days to months", 1, "for days to months", "rent for days to months"
-    ),
-    "rental_1yr": PriceTier("one year", 4, "for one year", _YEAR),
-    "reserved_1yr": PriceTier("one year", 4, "for one year", _YEAR),
-    "rental_3yr": PriceTier("three years", 12, "for three years", _THREE),
-    "reserved_3yr": PriceTier("three years", 12, "for three years", _THREE),
-    "owned_tco_neocloud": PriceTier(
-        "owned by a provider", None, "from a provider", "chips owned by a provider"
-    ),
-    "owned_tco_hyperscaler": PriceTier(
-        "owned by a hyperscaler", None, "from a hyperscaler", "chips owned by a hyperscaler"
-    ),
-    "owned_tco": PriceTier("owned, by parts", None, "bought", "owned chips"),
+    row["basis"]: PriceTier(
+        row["how"], int(row["quarters"]) if row["quarters"] else None, row["after"], row["alone"]
+    )
+    for row in rows_beside(__file__, "price_bases.csv")
 }
 # A row whose note starts so is kept for the record and priced with nothing.
 SUPERSEDED = "superseded"

@@ -12,7 +12,7 @@ import click
 import pytest
 
 import dse.cli as verbs
-from dse.cli import MOVED, VERBS
+from dse.cli import VERBS, moved
 from tests.cli.conftest import dse, fits
 from tests.cli_docs import commands
 
@@ -109,12 +109,12 @@ def test_a_misspelt_verb_gets_the_near_one(typed: str, meant: str):
     assert f"Did you mean {meant}?" in said.err
 
 
-@pytest.mark.parametrize("old", MOVED)
+@pytest.mark.parametrize("old", moved())
 def test_a_verb_that_moved_says_its_new_name(old: str):
     assert tuple(old.split()) not in dict(commands())
     said = dse(*old.split(), "llama-3-8b", "--json")
     assert (said.code, said.out) == (2, "")
-    assert f"dse {old} is now dse {MOVED[old]}" in said.err
+    assert f"dse {old} is now dse {moved()[old]}" in said.err
 
 
 def test_a_misspelt_subcommand_gets_the_near_one():
