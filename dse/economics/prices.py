@@ -16,14 +16,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dse.answer.answer import Column, Table
 from dse.answer.numbers import significant
 from dse.answer.sentences import Sources, listed
 from dse.catalog import Catalog
 from dse.economics.tco import owned, usd_per_chip_hour
-from dse.quality.own_runs import P90
 from dse.record import record
 from dse.schema.catalog import Source
 from dse.schema.costs import BASIS as OWNED
@@ -257,6 +254,8 @@ class PriceSpread:
     @property
     def ends(self) -> tuple[float, float]:
         """80% interval, dollars per chip-hour."""
+        from dse.quality.own_runs import P90  # noqa: PLC0415 - NumPy, which few prices need
+
         factor = math.exp(P90 * self.sd)
         return self.usd_per_chip_hour / factor, self.usd_per_chip_hour * factor
 
@@ -265,6 +264,10 @@ def price_spreads(
     prices: PriceTable, basis: str, chips: Sequence[str], given: float | None = None
 ) -> tuple[PriceSpread, ...]:
     """One for each chip. `given`: a share either way, as the 80% interval of every chip."""
+    import numpy as np  # noqa: PLC0415 - which a list of prices does not need
+
+    from dse.quality.own_runs import P90  # noqa: PLC0415
+
     table = prices.select(basis)
     logs = {
         chip: np.log([row.usd_per_chip_hour for row in price.rows])

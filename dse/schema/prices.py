@@ -34,8 +34,8 @@ COMPUTED = ("owned_tco",)
 
 
 class PriceTier(NamedTuple):
-    """A row of price_bases.csv: how a chip is had on a basis; `quarters` that a rent on it is signed
-    for, where it is known; in words `after` the chip's name in a sentence, and `alone`."""
+    """A row of price_bases.csv: how a chip is had on a basis; `quarters` that a rent on it is
+    signed for, where it is known; in words `after` the chip's name in a sentence, and `alone`."""
 
     how: str
     quarters: int | None
