@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dse.questions.export import export
     from dse.questions.fleet.ask import fleet
     from dse.questions.scale import scale
-    from dse.questions.train.ask import train
+    from dse.questions.train import train
     from dse.questions.whatif.whatif import whatif
     from dse.schema.model_catalog import load_model
     from dse.schema.study import load_space
@@ -76,7 +76,7 @@ _PLACES = {
     "run": "dse.study.run",
     "scale": "dse.questions.scale",
     "space_of_model": "dse.study.model_space",
-    "train": "dse.questions.train.ask",
+    "train": "dse.questions.train",
     "validate": "dse.accuracy.validate",
     "whatif": "dse.questions.whatif.whatif",
 }

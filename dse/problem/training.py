@@ -274,7 +274,8 @@ def run_assumptions(catalog: Catalog, terms: TrainingTerms, trainer: Trainer) ->
         )
     if terms.schedule is None:
         sentences.append(
-            "schedules are 1F1B and interleaved; --schedule zero_bubble or dualpipe asks for others"
+            "schedules are 1F1B and interleaved; --set schedule=zero_bubble or dualpipe asks for "
+            "others"
         )
     stack = trainer.stack
     guessed = [name for name, kind in stack.kinds.items() if kind == "assumed"]
@@ -293,7 +294,7 @@ def run_assumptions(catalog: Catalog, terms: TrainingTerms, trainer: Trainer) ->
     if terms.checkpoint_interval_s is None:
         sentences.append("checkpoints at the interval that wastes least (Daly 2006)")
     if terms.input_tokens_per_s is None:
-        sentences.append("the input pipeline keeps up: --input-tokens-per-s sets a ceiling")
+        sentences.append("the input pipeline keeps up: --set input_tokens_per_s=20M sets a ceiling")
     if terms.straggler is None:
         sentences.append(
             "ranks are delayed no more than the stack's own share for stragglers says; 5% and more "

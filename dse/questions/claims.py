@@ -50,7 +50,6 @@ from dse.catalog import Catalog, load_catalog
 from dse.data import search_spaces_dir
 from dse.errors import InputError, NothingFeasible
 from dse.options import Opt
-from dse.questions.train.ask import OPTION_OF
 from dse.record import record
 from dse.schema import deployed
 from dse.schema.catalog import is_chip_file
@@ -73,7 +72,6 @@ from dse.schema.reader import (
     Word,
 )
 from dse.schema.reader import read as read_fields
-from dse.schema.training_run import TRAINING
 
 CONFIRMED, TRUE_IF = "confirmed", "true if"
 CONTRADICTED, UNDECIDED = "contradicted as worded", "not decidable here"
@@ -94,7 +92,7 @@ ASKED: Mapping[str, tuple[str, str]] = {
     "fewest_chips": ("dse.questions.estimate.ask", "fewest_chips"),
     "rack_bounds": ("dse.questions.catalog.racks", "show_rack"),
     "scale": ("dse.questions.scale", "scale"),
-    "train": ("dse.questions.train.ask", "train"),
+    "train": ("dse.questions.train", "train"),
     "whatif": ("dse.questions.whatif.whatif", "whatif"),
     **{name: (EVIDENCE, name) for name in ("energy", "measured", "pairs", "reached")},
 }
@@ -342,8 +340,6 @@ def question(name: str) -> Question:
         elif words.startswith("Unpack["):
             behind = vars(deployed)[words[len("Unpack[") : -1]].__annotations__
             types |= {key: getattr(of, "__forward_arg__", str(of)) for key, of in behind.items()}
-        elif not settings.fields:
-            types |= {OPTION_OF.get(field, field): "Any" for field in TRAINING.names}
     kinds = {
         **{field.name: field.kind for field in settings.fields},
         **{key: KIND_OF.get(of.removesuffix(" | None"), Raw()) for key, of in types.items()},

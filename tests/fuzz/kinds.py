@@ -308,8 +308,7 @@ _EXPERTS = ("--redundant-experts", "--routing-skew")
 _WITH: Mapping[str, Sequence[str]] = {
     "--rack": ("--domain", "8"), "--draft-tokens": ("--acceptance", "0.7"),
     "--acceptance": ("--draft-tokens", "3"), "--requests-per-second": ("--serving", "poisson"),
-    "--offload-tier": ("--weights-offload", "0.5"), "--sites": ("--site-bandwidth", "100GB/s"),
-    "--local-steps": ("--sites", "2", "--site-bandwidth", "100GB/s"), "--at": ("--equal", "power"),
+    "--offload-tier": ("--weights-offload", "0.5"), "--at": ("--equal", "power"),
     "--name": ("--set", "hbm_bandwidth=2x"), "--from": ("--set", "hbm_bandwidth=2x"),
 }  # fmt: skip
 # {words: the flags that go with them, each with a value that is good}
@@ -323,8 +322,8 @@ FLAGS: Mapping[tuple[str, ...], Mapping[str, str]] = {
     },
     ("train", "llama-3-8b", *CHIP, "--chips", "8", "--tokens", "1B"): {
         "--chips": "64", "--tokens": "15T", "--precision": "fp8", "--sequence-length": "4096",
-        "--tp": "2", "--pp": "2", "--sites": "2", "--observed-mfu": "11%", "--stack": "fsdp",
-        "--local-steps": "5", "--as-of": "2026-06", "--price-basis": "on_demand",
+        "--tp": "2", "--pp": "2", "--observed-mfu": "11%", "--set": "stack=fsdp",
+        "--as-of": "2026-06", "--price-basis": "on_demand",
     },
     ("scale", *MODEL, *CHIP, "--chips-up-to", "16"): {
         "--jitter": "10us", "--chips-up-to": "32", "--tpot-limit": "50ms", "--ttft-limit": "2s",

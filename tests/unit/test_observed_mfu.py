@@ -6,7 +6,6 @@ import pytest
 
 import dse
 from dse.errors import Doubt, InputError
-from dse.questions.train.observed import written
 
 RUN = ("llama-3-8b", "h100_sxm", 256)
 MFU = 0.2
@@ -43,9 +42,8 @@ def test_a_cause_is_the_run_with_it() -> None:
     assert whole["mfu"] == dse.train(*RUN, tokens="1T", recompute="full").document["mfu"]
 
 
-@pytest.mark.parametrize("text", ["11%", "0.11", " 11 %"])
-def test_how_it_is_written(text: str) -> None:
-    assert written(text) == pytest.approx(0.11)
+def test_a_share_is_written_as_percent_or_not() -> None:
+    assert dse.train(*RUN, tokens="1T", observed_mfu="0.2").document["observed"] == WHY
 
 
 def test_what_is_read_as_a_hundredth_is_noted() -> None:

@@ -28,7 +28,7 @@ from dse.catalog import load_catalog
 from dse.physics.training.evaluate import evaluate_training
 from dse.physics.training.intervals import training_interval, training_spread
 from dse.physics.training.plan import TrainingBatch
-from dse.questions.train.answer import train
+from dse.questions.train import best_run
 from dse.rules.case import Case, Training
 from dse.rules.registry import judge
 from dse.schema.model_catalog import resolve_model
@@ -108,8 +108,9 @@ def over_best(run: PublicRun) -> float:
         chips=round(np.prod(list(run.degrees.values())) / run.degrees["expert_parallel"]),
         **{name: int(v) if isinstance(v, float) else v for name, v in given.items()},
     )
-    best = train(load_catalog(), resolve_model(run.model), terms, run.tokens, "rental_3yr")
-    document = best.as_json()
+    catalog = load_catalog()
+    best = best_run(catalog, resolve_model(run.model), terms, run.tokens, "rental_3yr")
+    document = best.document(catalog)
     steps = document["goodput"] if run.steps_alone else 1.0
     return run.published / (document["chip_hours"] * steps)
 

@@ -19,7 +19,7 @@ from dse.catalog import Catalog
 from dse.economics.tco import with_basis
 from dse.errors import InputError, NothingFeasible
 from dse.questions.estimate.ask import estimate
-from dse.questions.train.ask import train
+from dse.questions.train import train
 from dse.questions.whatif.solve import Part
 from dse.schema.catalog import with_own_chips
 from dse.schema.costs import BASIS as OWNED

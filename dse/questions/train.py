@@ -1,0 +1,674 @@
+"""`dse.train`: the best plan of a training run on given chips, with its memory, time, money and
+energy; from an MFU that was observed back to its likely causes.
+
+Each cause of a low MFU is run alone, the rest still the best that is left: what it takes from the
+best plan's MFU is how much of the gap it explains, by logarithms, so that causes which act one
+after the other add up. Two causes have a size that explains all of it: what the input delivers, and
+how late ranks are. Mending a cause is taken to give back what it takes alone:
+hours x (1 - MFU with it / MFU without).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from dse import units
+from dse.answer.answer import Answer, Block
+from dse.answer.bars import memory_parts, share_bars
+from dse.answer.frames import document, frame, of_rows
+from dse.answer.numbers import bytes_, large, plain, share, show, time
+from dse.catalog import Catalog, load_catalog, with_own_chips
+from dse.economics.prices import price_documents, price_tables
+from dse.economics.tco import with_basis
+from dse.errors import Doubt, InputError
+from dse.options import CHIP, Opt
+from dse.physics.parameters import parameters
+from dse.physics.training.at_scale import LOSSES_AT_SCALE
+from dse.physics.training.deployed import TrainingDeployed
+from dse.physics.training.intervals import law_kind, usual_over_best
+from dse.physics.training.memory import MOMENT_BYTES
+from dse.physics.training.passes import Pass
+from dse.physics.training.plan import MEMORY_PARTS, OPTIMIZERS, RECOMPUTES, SCHEDULES
+from dse.problem.describe import number
+from dse.problem.training import (
+    Evaluated,
+    Ranked,
+    Trainer,
+    assumptions,
+    interval_words,
+    mean_watts,
+    shape_of,
+    train_intervals,
+    trainer_of,
+)
+from dse.quality.laws import training_flops
+from dse.record import record
+from dse.rules.registry import broken_rows, row_words
+from dse.schema.derive import derive
+from dse.schema.dtypes import DTYPES
+from dse.schema.model import Model
+from dse.schema.model_catalog import load_model
+from dse.schema.plausible import unusual
+from dse.schema.reader import Field, Raw, Table
+from dse.schema.training_run import MOST_CHIPS, TRAINING, TrainingTerms, training_terms
+
+# Arguments whose names differ from the fields of a `training:` section.
+FIELDS = {
+    "tp": "tensor_parallel",
+    "pp": "pipeline_parallel",
+    "cp": "context_parallel",
+    "ep": "expert_parallel",
+}
+_ARGUMENTS = ("chip", "chips", "sequence_length", "global_batch_tokens", "precision", "task")
+_ARGUMENTS = (*_ARGUMENTS, "recompute", "zero", "price_basis", *FIELDS.values())
+# What `--set` takes: the other fields of a `training:` section, which reads them.
+SETTINGS = Table(*(Field(name, Raw(), None) for name in TRAINING.names if name not in _ARGUMENTS))
+MFU = (
+    "6 FLOP a parameter and token, the input table left out, and attention over the tokens that "
+    "the mask lets it see; over the dense peak of the precision"
+)
+DAY, HOUR = 86_400.0, 3600.0
+SHOWN_PLANS = 5
+LEAST_SHARE = 0.0005  # of a step, below which a loss is not shown
+LARGE_BUBBLE = 0.1  # of a step, worth a sentence
+DEGREES = ("tensor_parallel", "context_parallel", "pipeline_parallel", "data_parallel")
+LOSSES = {
+    "ideal": "model's arithmetic at the peak",
+    "higher_precision": "arithmetic in a wider format",
+    "kernels": "kernels below the peak",
+    "elementwise": "element-wise kernels",
+    "recomputation": "recomputation",
+    "imbalance": "uneven stages and experts",
+    "bubble": "pipeline bubble",
+    "tensor_communication": "tensor-parallel traffic",
+    "context_communication": "context-parallel traffic",
+    "expert_communication": "expert traffic",
+    "pipeline_communication": "traffic between stages",
+    "data_communication": "data-parallel traffic",
+    "optimizer": "optimizer",
+    "host": "host",
+    "stragglers": "stragglers",
+    "sites": "traffic between sites",
+    "input_pipeline": "input pipeline",
+}
+
+
+def train(
+    model: Annotated[
+        str | Path | Mapping[str, Any] | Model | None,
+        Opt(
+            "Model: catalog id (dse catalog models list), or the path of a config.json.",
+            flag="model",
+            positional=True,
+        ),
+    ] = None,
+    chip: Annotated[str | None, CHIP] = None,
+    chips: Annotated[int | None, Opt("Chips of the run.", least=1, most=MOST_CHIPS)] = None,
+    *,
+    tokens: Annotated[
+        str | None, Opt("Tokens to train on, such as 15.6T (default: the model's own).")
+    ] = None,
+    sequence_length: Annotated[int, Opt("Tokens of a sequence.", least=1, most=10**8)] = 8192,
+    global_batch_tokens: Annotated[
+        str | int | None, Opt("Tokens of a step, such as 16M (default: 2,048 sequences of 8,192).")
+    ] = None,
+    precision: Annotated[
+        str, Opt("Format of matrix products: bf16, fp8, fp8_block, mxfp8, nvfp4 or int8.")
+    ] = "bf16",
+    task: Annotated[str, Opt("What is trained: pretrain, sft or lora.")] = "pretrain",
+    tp: Annotated[int | None, Opt("Tensor parallelism (default: searched).", 1, 100_000)] = None,
+    pp: Annotated[int | None, Opt("Pipeline stages (default: searched).", 1, 100_000)] = None,
+    cp: Annotated[int | None, Opt("Context parallelism (default: searched).", 1, 100_000)] = None,
+    ep: Annotated[int | None, Opt("Expert parallelism (default: searched).", 1, 100_000)] = None,
+    recompute: Annotated[
+        str | None,
+        Opt("Recomputed backward: none, selective, mlp, moe or full (default: searched)."),
+    ] = None,
+    zero: Annotated[
+        int | None, Opt("ZeRO stage; 3 is FSDP (default: 1 and 3 are searched).", 0, 3)
+    ] = None,
+    price_basis: Annotated[
+        str, Opt("Price basis: one of hardware/prices.csv, or owned_tco.")
+    ] = "rental_3yr",
+    only_memory: Annotated[
+        bool, Opt("Only the memory of the whole model and of a chip.", flag="memory")
+    ] = False,
+    observed_mfu: Annotated[
+        str | None, Opt("MFU that a run reached, such as 11%: its likely causes.")
+    ] = None,
+    catalog: Catalog | None = None,
+    **fields: Any,
+) -> Answer:
+    """Training of a model on given chips: the best parallelism, memory, days and dollars.
+
+    Evaluates every way to divide a run over the chips that a framework would accept, and gives the
+    fastest that fits: memory, step time with every loss named, days, dollars and energy.
+
+        dse.train("llama-3.1-405b", "h100_sxm", 16384, tokens="15.6T").document["days"]
+
+    `model` is a catalog id, the path of a config.json, or what such a file says. `tokens` are those
+    that it was trained on where none are given. `fields` are SETTINGS. `observed_mfu` (11%) asks
+    which causes explain it and what mending each would save. Raises InputError for what cannot be
+    read or divided.
+    """
+    id_of = "an id that `dse catalog {}s list` prints"
+    for what, value, accepted in (
+        ("MODEL", model, f"{id_of.format('model')}, or the path of a config.json"),
+        ("--chip", chip, id_of.format("chip")),
+        ("--chips", chips, f"1 to {MOST_CHIPS:,}"),
+    ):
+        if not value:
+            raise InputError(f"{what} is missing", accepted=accepted)
+    assert model is not None
+    catalog, chip = (catalog or load_catalog()).with_chip(str(chip))
+    catalog = with_basis(catalog, price_basis)
+    found = load_model(model)
+    amount = 1.0 if only_memory else found.training_tokens
+    if tokens is not None:
+        amount = units.parse(tokens, "tokens", field="--tokens")
+        units.check_training_tokens(amount, tokens, field="--tokens")
+    if amount is None:
+        message = f"missing, and {found.name} has none of its own"
+        raise InputError(message, field="--tokens", accepted=units.TRAINING_TOKENS)
+    written = {
+        "chip": chip,
+        "chips": chips,
+        "sequence_length": sequence_length,
+        "global_batch_tokens": global_batch_tokens,
+        "precision": precision,
+        "task": task,
+        "recompute": recompute,
+        "zero": zero,
+        **dict(zip(FIELDS.values(), (tp, pp, cp, ep), strict=True)),
+        **fields,
+    }
+    try:
+        terms = training_terms(**{name: v for name, v in written.items() if v is not None})
+        run = best_run(catalog, found, terms, amount, price_basis)
+    except InputError as error:
+        if error.field is None or error.field not in TRAINING.names:
+            raise
+        option = {field: name for name, field in FIELDS.items()}.get(error.field, error.field)
+        field = f"--{option.replace('_', '-')}" if error.field in _ARGUMENTS else f"--set {option}"
+        raise InputError(
+            error.message, file=error.file, field=field, accepted=error.accepted
+        ) from None
+    facts = run.document(catalog)
+    if tokens is None and not only_memory:
+        said = f"{amount:.4g} tokens, those that {found.name} was trained on: none were given"
+        facts["assumed"] = [said, *facts["assumed"]]
+    sentences, blocks = _step_and_plans(run, facts)
+    if only_memory:
+        sentences, blocks = _memory(facts)
+    elif observed_mfu is not None:
+        why = facts["observed"] = observed(run, facts, catalog, _mfu(observed_mfu))
+        sentences = [_observed_words(why), *sentences[:3]]
+        causes = of_rows(
+            "causes",
+            "What alone explains the observed MFU, and what mending it saves",
+            why["causes"],
+            "cause training_mfu=mfu explains saves_days saves_usd",
+            "Each alone, the rest the best that is left; input and late ranks are sized for all.",
+        )
+        blocks = [causes, *blocks]
+    return Answer(
+        question="train",
+        title=f"Training {found.name} on {chips:,} x {chip}",
+        asked=(
+            f"{found.name} ({large(facts['total_parameters'])} parameters) on {chips:,} x {chip}, "
+            f"{large(amount)} tokens, {task} in {precision}, sequences of {sequence_length:,}, "
+            f"{large(facts['global_batch_tokens'])} tokens per step; stack {facts['stack']}, "
+            f"prices {price_basis}"
+        ),
+        headline=sentences[0],
+        sentences=sentences[1:],
+        blocks=blocks,
+        rests=facts["assumed"],
+        document=facts,
+        names=catalog.names,
+    )
+
+
+@record
+class Run:
+    """The best of the evaluated plans of a run, the best first (a batch of a few), and what was
+    asked. `count` plans were evaluated, of which `fitting` fit. `unasked` is the same run without
+    the degrees asked for, where with them nothing fits."""
+
+    model: Model
+    terms: TrainingTerms
+    tokens: float
+    price_basis: str
+    trainer: Trainer
+    plans: Evaluated
+    count: int
+    fitting: int
+    unasked: Run | None = None
+
+    @property
+    def feasible(self) -> bool:
+        return not bool(self.plans.miss[0] > 0.0)
+
+    def _slower(self, i: int) -> float:
+        """Step of the chips alone over that of the run: what the network between sites and the
+        input leave of their utilisation."""
+        return float(self.plans.metrics.step_s[i] / self.plans.run.step_s[i])
+
+    def mfu(self, i: int) -> float:
+        """Of plan `i`, all losses of its step counted, interruptions not."""
+        return self._slower(i) * float(self.plans.metrics.mfu[i])
+
+    def tokens_per_s(self) -> float:
+        """Of the best plan while its steps run."""
+        return float(self.plans.rate[0]) / float(self.plans.run.goodput.goodput[0])
+
+    def plan(self, i: int) -> dict[str, Any]:
+        """Plan `i` with its degrees under the names of a `training:` section."""
+        plans, batch = self.plans, self.plans.batch
+        names = [f"{what}_parallel" for what in ("tensor", "pipeline", "data", "expert")]
+        return {
+            "parallelism": {
+                **{name: int(getattr(batch.candidates, name)[i]) for name in names},
+                "context_parallel": int(batch.context_parallel[i]),
+                "virtual_stages": int(batch.virtual_stages[i]),
+                "micro_batch": int(batch.micro_batch[i]),
+                "micro_batches": math.ceil(batch.micro_batches[i]),
+                "schedule": SCHEDULES[batch.schedule[i]],
+                "recompute": RECOMPUTES[batch.recompute[i]],
+                "zero_stage": int(batch.zero_stage[i]),
+                "sequence_parallel": bool(batch.sequence_parallel[i]),
+                "weight_dtype": DTYPES[batch.candidates.weight_dtype["mlp"][i]],
+            },
+            "step_s": float(plans.run.step_s[i]),
+            "mfu": self.mfu(i),
+            "goodput": float(plans.run.goodput.goodput[i]),
+            "days": float(plans.run.wall_s(batch, self.tokens)[i]) / DAY,
+            "memory_bytes_per_chip": float(plans.metrics.memory_bytes_per_chip[i]),
+        }
+
+    def document(self, catalog: Catalog) -> dict[str, Any]:
+        """The document of `dse train --json`; time, money and energy are null if nothing fits."""
+        terms, trainer, plans = self.terms, self.trainer, self.plans
+        run, metrics, goodput = plans.run, plans.metrics, plans.run.goodput
+        best, size = self.plan(0), parameters(shape_of(self.model))
+        hours = best["days"] * 24.0 * terms.chips
+        price = float(trainer.machines.usd_per_chip_hour[0])
+        watts = mean_watts(plans, trainer.machines)
+        losses = {name: float(run.losses[name][0]) for name in LOSSES_AT_SCALE}
+        owned = next(iter(price_documents(catalog, [terms.chip], self.price_basis)), None)
+        layers = Pass(TrainingDeployed(plans.batch[0:1], trainer.machines, trainer.stack)).layers
+        speed = {
+            "step_s": best["step_s"],
+            "mfu": best["mfu"],
+            "hfu": float(self._slower(0) * metrics.hfu[0]),
+            "mfu_6n": float(self._slower(0) * metrics.mfu_6n[0]),
+            "tokens_per_s": self.tokens_per_s(),
+            "tokens_per_s_per_chip": self.tokens_per_s() / terms.chips,
+            "days": best["days"],
+            "chip_hours": hours,
+            "goodput": best["goodput"],
+            "backward_over_forward": float((layers.backward / layers.forward)[0]),
+            "usd": number(hours * price),
+            "kwh": number(watts.whole[0] * hours / 1e3),
+            "watts_per_chip": number(watts.chip[0]),
+        }
+        kind = int(law_kind(plans.batch, trainer.machines)[0])
+        intervals, usual = train_intervals(speed, kind), None
+        if self.feasible and terms.task == "pretrain":
+            # What published pre-training runs take where the best plan takes this.
+            over, least, most = usual_over_best()
+            days, usd = best["days"] * over, number(hours * price * over)
+            usual = {"over_best": over, "over_best_range": [least, most], "days": days}
+            usual |= {"chip_hours": days * 24.0 * terms.chips, "usd": usd}
+        if not self.feasible:
+            speed, intervals = dict.fromkeys(speed), {}
+        without_degrees = None
+        if self.unasked is not None and self.unasked.feasible:
+            without_degrees = self.unasked.plan(0)
+        return {
+            **speed,
+            "mfu_convention": MFU,
+            "memory_bytes_per_chip": best["memory_bytes_per_chip"],
+            "memory_bytes_per_chip_parts": {
+                part: float(metrics.memory[part][0]) for part in MEMORY_PARTS
+            },
+            "memory_capacity_bytes_per_chip": float(metrics.memory_capacity_bytes_per_chip[0]),
+            "host_memory_bytes_per_chip": float(metrics.host_memory_bytes_per_chip[0]),
+            "memory_unsharded_bytes": _unsharded(float(size.total[0]), terms.optimizer),
+            "feasible": self.feasible,
+            "violations": broken_rows(plans.case, plans.violations, 0),
+            "parallelism": best["parallelism"],
+            "losses_s": losses,
+            "loss_shares": {name: loss / float(run.step_s[0]) for name, loss in losses.items()},
+            "goodput_parts": {
+                "useful": float(goodput.goodput[0]),
+                "writing_checkpoints": float(goodput.writing[0]),
+                "lost_work": float(goodput.lost[0]),
+                "restarting": float(goodput.restarting[0]),
+            },
+            "interruptions": {
+                "hours_between": float(goodput.between_s[0]) / HOUR,
+                "chip_hours_between": trainer.conditions.chip_s_between / HOUR,
+                "checkpoint_bytes": float(run.checkpoint_bytes[0]),
+                "checkpoint_s": float(goodput.write_s[0]),
+                "checkpoint_interval_s": float(goodput.interval_s[0]),
+                "restart_s": trainer.conditions.restart_s,
+            },
+            "usual": usual,
+            "without_degrees": without_degrees,
+            "plans_evaluated": self.count,
+            "plans_that_fit": self.fitting,
+            "intervals": intervals,
+            "interval_kind": interval_words(kind),
+            "model": self.model.name,
+            "total_parameters": round(float(size.total[0])),
+            "active_parameters": round(float(size.active[0])),
+            "chip": terms.chip,
+            "chips": terms.chips,
+            "tokens": self.tokens,
+            "training_flops": float(training_flops(size.active, np.array(self.tokens))[0]),
+            "sequence_length": terms.sequence_length,
+            "global_batch_tokens": float(plans.batch.global_batch_tokens[0]),
+            **{name: getattr(terms, name) for name in ("precision", "task", "optimizer")},
+            "stack": trainer.stack.id,
+            "sites": terms.sites,
+            "price_basis": self.price_basis,
+            "usd_per_chip_hour": number(price),
+            **({"price": owned} if owned else {}),
+            "assumed": assumptions(catalog, self.model, terms, trainer, self.price_basis),
+        }
+
+
+def _unsharded(total: float, optimizer: str) -> dict[str, float]:
+    """Bytes of weights, gradients and optimizer states of the whole model in one place: 16-bit
+    weights and gradients, moments as the optimizer keeps them; the master copy beside them."""
+    moments = float(MOMENT_BYTES[OPTIMIZERS.index(optimizer)])
+    parts = {"weights": 2.0 * total, "gradients": 2.0 * total, "optimizer": moments * total}
+    return {**parts, "total": sum(parts.values()), "master_copy": 4.0 * total}
+
+
+def best_run(
+    catalog: Catalog, model: Model, terms: TrainingTerms, tokens: float, price_basis: str
+) -> Run:
+    """Evaluates every plan of the run. Raises InputError for an unknown chip, stack or price
+    basis."""
+    if terms.degrees.get("expert_parallel", 1) > 1 and not model.experts:
+        message = f"{model.name} has no experts"
+        raise InputError(message, field="expert_parallel", accepted="no such flag")
+    trainer = trainer_of(catalog, terms, price_basis)
+    shape = shape_of(model)
+    ranked = trainer.ranked(shape)
+    plans = trainer.evaluate(shape, *ranked.take(_different(ranked)))
+    fitting = int((ranked.miss <= 0.0).sum())
+    run = Run(model, terms, tokens, price_basis, trainer, plans, len(ranked.row), fitting)
+    if run.feasible or not terms.degrees:
+        return run
+    free = best_run(catalog, model, replace(terms, degrees={}), tokens, price_basis)
+    return replace(run, unasked=free)
+
+
+def _different(ranked: Ranked) -> np.ndarray:
+    """The best plan, and the best of the next few ways to divide the chips that fit."""
+    order = ranked.order()
+    names = (*DEGREES, "expert_parallel")
+    degrees = np.stack([ranked.table[name][order] for name in names], axis=1)
+    first = np.sort(np.unique(degrees, axis=0, return_index=True)[1])
+    fits = ranked.miss[order[first]] <= 0.0
+    return order[first[fits | (np.arange(len(first)) == 0)][:SHOWN_PLANS]]
+
+
+def plan_words(plan: Mapping[str, Any]) -> str:
+    """`TP 8 x PP 16 x DP 128, 8 virtual stages, micro-batch 1 x 16, ZeRO 1`."""
+    shorts = zip(("TP", "CP", "PP", "DP"), DEGREES, strict=True)
+    degrees = [f"{short} {plan[name]}" for short, name in shorts if plan[name] > 1]
+    words = [" x ".join(degrees or ["one chip"])]
+    if plan["expert_parallel"] > 1:
+        words.append(f"EP {plan['expert_parallel']}")
+    if plan["virtual_stages"] > 1:
+        words.append(f"{plan['virtual_stages']} virtual stages")
+    words.append(f"micro-batch {plan['micro_batch']} x {plan['micro_batches']}")
+    words.append(f"ZeRO {plan['zero_stage']}")
+    if plan["recompute"] != "none":
+        words.append(f"{plan['recompute']} recomputation")
+    return ", ".join(words)
+
+
+def _step_and_plans(run: Run, facts: dict[str, Any]) -> tuple[list[str], list[Block]]:
+    """The answer, then what it is made of; of a run that does not fit, why."""
+    if not run.feasible:
+        return _misses(facts), [_chip_memory(facts)]
+    days, (low, high) = (show("training_days", facts["days"]), facts["intervals"]["days"])
+    money = "no price" if facts["usd"] is None else show("training_usd", facts["usd"])
+    energy = "no power figure" if facts["kwh"] is None else show("training_kwh", facts["kwh"])
+    sentences = [
+        f"{days} ({show('training_days', low)} to {show('training_days', high)}, "
+        f"{facts['interval_kind']}), {large(round(facts['chip_hours']), 4)} chip-hours, {money}, "
+        f"{energy}.",
+        f"Best of {run.count:,} plans, {run.fitting:,} of which fit: "
+        f"{plan_words(facts['parallelism'])}.",
+    ]
+    if (usual := facts["usual"]) is not None:
+        spent = "" if usual["usd"] is None else f", {show('training_usd', usual['usd'])}"
+        least, most = usual["over_best_range"]
+        sentences.append(
+            f"Usual: {show('training_days', usual['days'])}, "
+            f"{large(round(usual['chip_hours']), 4)} chip-hours{spent}: published runs took "
+            f"{least:.2f} to {most:.2f} times the hours of their best plan, "
+            f"{usual['over_best']:.2f} times on average."
+        )
+    sentences.append(
+        f"Step {time(facts['step_s'])} at {share(facts['mfu'])} MFU, "
+        f"{plain(facts['tokens_per_s_per_chip'])} tokens/s per chip; checkpoints and interruptions "
+        f"leave {share(facts['goodput'])} of the time (goodput)."
+    )
+    if (bubble := facts["loss_shares"]["bubble"]) >= LARGE_BUBBLE:
+        sentences.append(
+            f"Pipeline stages wait for {share(bubble)} of a step of "
+            f"{large(facts['global_batch_tokens'])} tokens: more tokens per step "
+            "(--global-batch-tokens) or another schedule (--set schedule=...) shorten that."
+        )
+    shares = facts["loss_shares"]
+    shown = [name for name in LOSSES if shares[name] >= LEAST_SHARE]
+    names = [LOSSES[name] for name in shown]
+    columns = {
+        "cause": names,
+        "seconds": [facts["losses_s"][name] for name in shown],
+        "step_share": [shares[name] for name in shown],
+    }
+    bars = dict(zip(names, columns["step_share"], strict=True))
+    found = [run.plan(i) for i in range(len(run.plans.batch))]
+    rows = [{"plan": plan_words(one["parallelism"]), **one["parallelism"], **one} for one in found]
+    plans = of_rows(
+        "plans",
+        "The best ways to divide it",
+        rows,
+        f"plan step_s training_mfu=mfu training_days=days memory_bytes_per_chip goodput "
+        f"{' '.join(DEGREES)} expert_parallel",
+        shown=("plan", "step_s", "training_mfu", "training_days", "memory_bytes_per_chip"),
+    )
+    facts |= document({}, [plans])
+    blocks: list[Block] = [
+        share_bars("step", "Where a step goes", "the step", bars),
+        frame("step", "Where a step goes", columns),
+        _chip_memory(facts),
+        plans,
+        *(price_tables(facts["price"]) if "price" in facts else ()),
+    ]
+    return [*sentences, *_host(facts)], blocks
+
+
+def _chip_memory(facts: Mapping[str, Any]) -> Block:
+    parts = facts["memory_bytes_per_chip_parts"]
+    parts = parts | {"all of it": facts["memory_bytes_per_chip"]}
+    return memory_parts(
+        {name: size for name, size in parts.items() if size > 0.0},
+        facts["memory_capacity_bytes_per_chip"],
+        "Memory of the fullest chip",
+        "memory of the fullest chip",
+    )
+
+
+def _memory(facts: Mapping[str, Any]) -> tuple[list[str], list[Block]]:
+    """The answer of `--memory`."""
+    whole = facts["memory_unsharded_bytes"]
+    sentences = [
+        f"{facts['model']}, {large(facts['total_parameters'])} parameters: 16-bit weights and "
+        f"gradients and the states of {facts['optimizer']} take {bytes_(whole['total'])}, not "
+        "divided over chips.",
+        *([] if facts["feasible"] else _misses(facts)[:1]),
+        *_host(facts),
+    ]
+    names = [name.replace("master_copy", "FP32 master copy, beside it") for name in whole]
+    columns = {"part": names, "bytes": list(whole.values())}
+    caption = "The whole model, not divided over chips"
+    return sentences, [frame("whole model", caption, columns), _chip_memory(facts)]
+
+
+def _host(facts: Mapping[str, Any]) -> list[str]:
+    held = facts["host_memory_bytes_per_chip"]
+    return [f"Host memory for each chip: {bytes_(held)}."] if held else []
+
+
+def _misses(facts: Mapping[str, Any]) -> list[str]:
+    """What the nearest miss breaks, and what would fit."""
+    broken = "; ".join(map(row_words, facts["violations"]))
+    parts = facts["memory_bytes_per_chip_parts"]
+    most = max(parts, key=lambda name: parts[name])
+    lines = [
+        f"Not feasible: none of {facts['plans_evaluated']:,} plans fits. The nearest miss is "
+        f"{plan_words(facts['parallelism'])}. It {broken}."
+    ]
+    if (free := facts["without_degrees"]) is not None:
+        lines.append(
+            f"Without the degrees that were asked for, {plan_words(free['parallelism'])} fits: "
+            f"{show('training_days', free['days'])}."
+        )
+    if any(row["constraint"] == "memory_capacity" for row in facts["violations"]):
+        lines.append(
+            f"Its memory is mostly {most}: {bytes_(parts[most])} of "
+            f"{bytes_(facts['memory_bytes_per_chip'])} on a chip of "
+            f"{bytes_(facts['memory_capacity_bytes_per_chip'])}."
+        )
+    return [*lines, *_host(facts)]
+
+
+SMALLER = (4.0, 16.0)
+SLOWER = 4.0  # a network at a quarter of its rate
+MOST_LATE = 10.0
+STEPS = 12
+USUAL = (0.01, 1.0)  # MFU that anybody would ask about
+
+
+def observed(run: Run, facts: Mapping[str, Any], catalog: Catalog, mfu: float) -> dict[str, Any]:
+    """`mfu`, `best_mfu`, `days`, `usd`, and `causes`: each with the `mfu` that it alone leaves, the
+    share of the gap that it `explains`, and the days and dollars that mending it `saves`; the most
+    first. Raises InputError where the run does not fit or its best plan reaches less than `mfu`."""
+    if not run.feasible:
+        raise InputError("the run does not fit", field="--observed-mfu", accepted="a run that fits")
+    best = facts["mfu"]
+    if not 0.0 < mfu < best:
+        accepted = f"above 0 and below the {best:.1%} of the best plan"
+        raise InputError(f"read {mfu:.1%}", field="--observed-mfu", accepted=accepted)
+    if said := unusual(mfu, USUAL, share, 100.0):
+        warnings.warn(f"--observed-mfu: read {share(mfu)}{said}", Doubt, stacklevel=2)
+    slower = best / mfu
+    whole = {name: facts[name] and facts[name] * slower for name in ("days", "usd")}
+    causes = [
+        {
+            "cause": cause,
+            "mfu": alone,
+            "explains": min(1.0, math.log(best / alone) / math.log(slower)),
+            "saves_days": whole["days"] * (1.0 - alone / best),
+            "saves_usd": whole["usd"] and whole["usd"] * (1.0 - alone / best),
+        }
+        for cause, alone in _causes(run, catalog, best, mfu).items()
+        if alone is not None and alone < best
+    ]
+    causes.sort(key=lambda row: -row["explains"])
+    return {"mfu": mfu, "best_mfu": best, **whole, "causes": causes}
+
+
+def _causes(run: Run, catalog: Catalog, best: float, mfu: float) -> dict[str, float | None]:
+    """Each cause and the MFU that it alone leaves; None of one that the run cannot have."""
+
+    def reached(source: Catalog = catalog, **changed: Any) -> float | None:
+        try:
+            terms = replace(run.terms, **changed)
+            one = best_run(source, run.model, terms, run.tokens, run.price_basis)
+        except InputError:
+            return None
+        return one.mfu(0) if one.feasible else None
+
+    rate, batch = run.tokens_per_s(), float(run.plans.batch.global_batch_tokens[0])
+    needed = rate * mfu / best
+    causes: dict[str, float | None] = {
+        f"the input delivers {needed / 1e6:.3g}M tokens/s of {rate / 1e6:.3g}M": mfu
+    }
+    late = _late(lambda straggler: reached(straggler=straggler), mfu)
+    if late is not None:
+        causes[f"ranks are late by {late:.0%} of a step in the mean"] = mfu
+    for part in SMALLER:
+        smaller = reached(global_batch_tokens=int(batch / part))
+        causes[f"batches of {batch / part / 1e6:.3g}M tokens"] = smaller
+    causes["all layers are recomputed"] = reached(recompute="full")
+    causes["weights are sharded over all chips (ZeRO 3)"] = reached(zero=3)
+    # Degrees that no one should choose.
+    stages = 2 ** int(math.log2(max(1, min(32, sum(b.count for b in run.model.blocks) // 2))))
+    careless = {
+        f"{stages} stages without virtual ones": {"pipeline_parallel": stages, "virtual_stages": 1}
+    }
+    domain = catalog.systems[catalog.chip(run.terms.chip).system].levels[0].size
+    if domain and math.isfinite(domain):
+        wide = 2 * int(domain)
+        careless[f"tensor parallelism over servers ({wide})"] = {"tensor_parallel": wide}
+    for cause, degrees in careless.items():
+        causes[cause] = reached(degrees={**run.terms.degrees, **degrees})
+    try:
+        slow = derive(catalog, run.terms.chip, [f"network_bandwidth={1.0 / SLOWER}x"])
+    except InputError:
+        return causes
+    own = with_own_chips(catalog, [slow])
+    causes[f"the network gives 1/{SLOWER:g} of its rate"] = reached(own, chip=slow.chip.id)
+    return causes
+
+
+def _late(reached: Callable[[float], float | None], mfu: float) -> float | None:
+    """The mean delay of a rank, as a share of a step, that leaves `mfu`, by bisection."""
+    low, high = 0.0, MOST_LATE
+    if (reached(high) or 0.0) > mfu:
+        return None
+    for _ in range(STEPS):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if (reached(middle) or 0.0) > mfu else (low, middle)
+    return (low + high) / 2.0
+
+
+def _observed_words(why: Mapping[str, Any]) -> str:
+    """What the observed MFU costs, and the cause with a fixed size that explains most."""
+    money = "" if why["usd"] is None else f" and {show('training_usd', why['usd'])}"
+    sized = next((row for row in why["causes"] if row["mfu"] > why["mfu"]), None)
+    said = ""
+    if sized is not None:
+        said = f" Of fixed causes most by itself: {sized['cause']} ({share(sized['explains'])})."
+    return (
+        f"At {share(why['mfu'])} MFU, where the best plan reaches {share(why['best_mfu'])}, the "
+        f"run takes {show('training_days', why['days'])}{money}.{said}"
+    )
+
+
+def _mfu(text: str) -> float:
+    """`11%` or `0.11`. Raises InputError for anything else."""
+    amount, percent, rest = text.strip().partition("%")
+    try:
+        if not rest:
+            return float(amount) / (100.0 if percent else 1.0)
+    except ValueError:
+        pass
+    raise InputError(f"read {text!r}", field="--observed-mfu", accepted="an MFU such as 11%")
