@@ -30,9 +30,7 @@ from pathlib import Path
 
 from optuna.trial import TrialState
 
-from dse.search.journal import JournalFile
-from dse.search.lock import sole_writer
-from dse.search.storage import failures, open_storage
+from dse.search.storage import JournalFile, failures, open_storage, sole_writer
 from tests.extra.conftest import PASSWORD, postgres_data, program
 from tools.written import markdown, write
 

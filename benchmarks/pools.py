@@ -18,7 +18,7 @@ from dse.problem.objective import PhysicsProblem, pose
 from dse.schema.study import load_study, resolve_space
 from dse.search.evaluator import Evaluator
 from dse.search.parallel import Executor
-from dse.space.axes import Ints
+from dse.space.space import Ints
 
 POINTS = 4_000_000
 ROUNDS = 3

@@ -32,7 +32,7 @@ from dse.schema.study import load_study, resolve_space
 from dse.search.engine import Budget
 from dse.search.record import Record
 from dse.search.run import Result, search
-from dse.space.thin import thinned
+from dse.space.space import thinned
 from tools.written import write
 
 # gp needs torch: name it to have it

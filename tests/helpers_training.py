@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from dse.physics.training.deployed import TrainingDeployed
 from dse.physics.training.evaluate import evaluate_training
-from dse.physics.training.passes import Pass
+from dse.physics.training.passes import Pass, TrainingDeployed
 from dse.physics.training.plan import TrainingBatch, TrainingMetrics
 from dse.schema.training_stack import TrainingStack, training_stack
 from dse.space.candidates import Floats

@@ -19,10 +19,9 @@ from scipy.stats import kendalltau, spearmanr
 
 from dse.errors import InputError
 from dse.quality import depth, quantisation
-from dse.quality.law import Coefficient, Law, Quality
+from dse.quality.law import SIZES, Coefficient, Law, Quality
 from dse.quality.laws import DEFAULT, LAWS, quality
 from dse.quality.overtraining import compute_optimal_tokens
-from dse.quality.shape import SIZES
 from tools.written import markdown
 from tools.written import write as write_page
 

@@ -1,4 +1,4 @@
-"""Factors of `dse.physics.calibrated` from measured serving.
+"""Factors of `dse.physics.kernels` from measured serving.
 
 The fit (`dse.accuracy.saturating_fit`) minimises a loss of the errors |predicted / measured - 1|,
 rounded below 8%, that saturates near 60%, so that a stalled server does not bend the physics, and a
@@ -25,7 +25,7 @@ from dse.accuracy.spread import SpreadTable, class_of, spread_table
 from dse.accuracy.tables import Readout, machines_of, with_predictions
 from dse.catalog import Catalog, load_catalog
 from dse.data import hardware_dir
-from dse.physics.calibrated import (
+from dse.physics.kernels import (
     BACKENDS,
     KERNELS,
     Parameter,

@@ -34,7 +34,7 @@ from dse.accuracy.training_rows import (
     with_training,
 )
 from dse.catalog import Catalog, load_catalog
-from dse.physics.training.intervals import RATE, RATES, RUN, WHOLE_RUNS, training_interval
+from dse.physics.training.evaluate import RATE, RATES, RUN, WHOLE_RUNS, training_interval
 from dse.schema.training_stack import CLOCK, TrainingStack, training_stacks
 from dse.space.candidates import Floats
 

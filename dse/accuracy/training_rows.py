@@ -48,8 +48,12 @@ from dse.data import hardware_dir
 from dse.errors import InputError
 from dse.physics.machines import Machines
 from dse.physics.parameters import parameters
-from dse.physics.training.evaluate import evaluate_training
-from dse.physics.training.intervals import law_kind, training_interval, training_spread
+from dse.physics.training.evaluate import (
+    evaluate_training,
+    law_kind,
+    training_interval,
+    training_spread,
+)
 from dse.physics.training.plan import (
     BF16_SHARE,
     TASKS,

@@ -12,8 +12,8 @@ import numpy as np
 
 from dse.blocks.operators import Exchange
 from dse.physics.alignment import Alignment
-from dse.physics.calibrated import LawTable
 from dse.physics.collectives import Cost, Group, point_to_point
+from dse.physics.kernels import LawTable
 from dse.physics.machines import Machines
 from dse.physics.tiers import offload_of
 from dse.schema.backend import Backend

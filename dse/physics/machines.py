@@ -12,15 +12,23 @@ from dataclasses import field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.blocks import KINDS as BLOCKS
+from dse.errors import InputError
 from dse.physics.alignment import GrainTable, grain_table
-from dse.physics.calibrated import LawTable, Table, calibrated_fabric, calibrated_laws, inherited
+from dse.physics.energy import Power, compile_power
 from dse.physics.fabrics import Fabric, compile_fabric
-from dse.physics.intervals import Spread, spread_of, widened, with_first_token
-from dse.physics.kin import kin_of
-from dse.physics.power import Power, compile_power
+from dse.physics.intervals import Spread, kin_of, spread_of, widened, with_first_token
+from dse.physics.kernels import (
+    LawTable,
+    Table,
+    calibrated_fabric,
+    calibrated_laws,
+    inherited,
+    native_first,
+    unpacked_law,
+)
 from dse.physics.racks import full_of
 from dse.physics.tiers import TierTable, tier_table
-from dse.physics.unpacked import native_first, unpacked_law
 from dse.record import record
 from dse.schema.backend import STOCK, Backend, find_backend
 from dse.schema.calibration import KINDS
@@ -29,6 +37,7 @@ from dse.schema.chip import ROOFLINE, Chip
 from dse.schema.dtypes import CODE, DTYPES, arithmetic
 from dse.schema.efficiency import OPERATORS, Efficiency, Law
 from dse.schema.rack import Rack
+from dse.space.candidates import CandidateBatch
 
 # Laws that only models with blocks of some kinds use: `dse calibrate` does not measure them.
 BLOCK_LAWS = ("experts", "mla_prefill_attention", "mla_decode_attention")
@@ -59,7 +68,7 @@ class Machines:
     spread: Spread
     shared_error: float
     stock_wider: float
-    kin: tuple[str, ...]  # of each chip: `dse.physics.kin`
+    kin: tuple[str, ...]  # of each chip: `dse.physics.intervals`
     tiers: TierTable
     stream_fixed_s: Table  # fixed cost of an element-wise kernel
     exponential_s: Table  # of one exponential; 0 where the rate is not known
@@ -158,7 +167,7 @@ def calibrated_machines(machines: Machines, factors: Mapping[str, float]) -> Mac
 
 def compute_dtype(chip: Chip, dtype: str) -> str:
     """The arithmetic that runs weights of `dtype` on a chip: its own where the chip has it, else
-    that of 16-bit activations (`dse.physics.unpacked`)."""
+    that of 16-bit activations (`dse.physics.kernels`)."""
     return arithmetic(dtype) if chip.computes(dtype) else "bf16"
 
 
@@ -225,3 +234,30 @@ def _worst(
         ],
         dtype=np.intp,
     )
+
+
+def with_jitter(machines: Machines, seconds: float) -> Machines:
+    """The machines with delays of mean `seconds` on every level of their fabric, in place of what
+    their systems state. Raises InputError for a negative mean."""
+    if not 0.0 <= seconds < np.inf:
+        raise InputError(f"read {seconds}", field="jitter", accepted="0 s or more, such as 10 us")
+    means = np.full(len(machines.ids), float(seconds))
+    fabric = machines.fabric
+    networks = tuple(replace(one, jitter_s=means) for one in fabric.networks)
+    return replace(machines, fabric=replace(fabric, jitter_s=means, networks=networks))
+
+
+def worst_block_law(batch: CandidateBatch, machines: Machines) -> NDArray[np.intp]:
+    """(n,) index into `dse.schema.calibration.KINDS` of the worst law that the blocks of a
+    candidate use: one that no measurement of its chip holds, or one borrowed from other kernels."""
+    worst = np.zeros(len(batch), dtype=np.intp)
+    for block in batch.blocks:
+        kind, used = BLOCKS[block.kind], block.count > 0.0
+        for law in kind.laws:
+            if law in machines.block_law_kind:
+                found = machines.block_law_kind[law][batch.chip, batch.weight_dtype["experts"]]
+                worst = np.maximum(worst, used * found)
+        borrowed = kind.borrows(block)
+        if borrowed is not None:
+            worst = np.maximum(worst, borrowed * KINDS.index("derived"))
+    return worst

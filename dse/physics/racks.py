@@ -29,7 +29,7 @@ from dse.space.candidates import Codes, Floats
 
 MOST_STAGES = 6
 MOST_CHIPS = 16_384  # of a domain that is looked at
-# In the order in which they are said; `dse.rules.service` says what each means.
+# In the order in which they are said; `dse.rules.deployment` says what each means.
 BOUNDS = (
     "rack_cables",
     "rack_cable_reach",

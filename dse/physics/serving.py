@@ -20,16 +20,19 @@ from dse.physics.ledger import Ledger
 from dse.physics.machines import Machines
 from dse.physics.memory import Memory
 from dse.physics.phases import Case, case_of, decode_step, prefill_step, rank_of
-from dse.physics.poisson import (
+from dse.physics.queueing import (
     Moments,
+    Rank,
     Response,
+    closed_loop,
+    decoding_limit,
+    decoding_rows,
     equilibrium,
     open_loop,
     percentile,
     response,
     slot_wait,
 )
-from dse.physics.queueing import Rank, closed_loop, decoding_limit, decoding_rows
 from dse.physics.step import Step
 from dse.physics.workload import POISSON, Workload
 from dse.record import record

@@ -19,8 +19,7 @@ from dse.blocks.operators import ACTIVATION_BYTES, Exchange, Experts, Mixing, Pr
 from dse.physics.alignment import Fit
 from dse.physics.collectives import Cost
 from dse.physics.deployed import Deployed, Law
-from dse.physics.ledger import Ledger
-from dse.physics.overlap import NONE, Hidden
+from dse.physics.ledger import NONE, Hidden, Ledger
 from dse.record import record
 from dse.schema.blocks import MIXERS
 from dse.space.candidates import Block, Floats
@@ -45,7 +44,7 @@ class Work:
     each are prefilled (None: all); prefill_ranks: share of the attention ranks that carry prompts
     in this step; context_spread: coefficient of variation of the context among requests (None: all
     alike); verified: tokens of each decoding request, more than 1 where some were drafted; overlap:
-    as in `dse.physics.overlap`.
+    as in `dse.physics.ledger`.
     """
 
     decode_rows: Floats

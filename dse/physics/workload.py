@@ -7,13 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from dse.physics.speculative import Speculation
 from dse.record import record
 from dse.schema.backend import STOCK, TUNED, Backend
 from dse.space.candidates import Floats
 
 SERVING = ("continuous", "static", "offline")
 POISSON = "poisson"
+
+
+@record
+class Speculation:
+    """`draft_tokens` a step (None: those of each candidate), each accepted with probability
+    `acceptance` (0 to 1) after the one before it: measured by the user (None: what is published of
+    the model). A multi-token-prediction
+    module drafts."""
+
+    draft_tokens: int | None = None
+    acceptance: float | None = None
 
 
 @record
@@ -39,7 +49,7 @@ class Workload:
 
     `network_overlap`: share of the shorter of a step's network time and the rest of its device time
     that is hidden behind the other, whatever the deployment; None for what the backend does
-    (`dse.physics.overlap`).
+    (`dse.physics.ledger`).
 
     `max_running_requests`: most requests of an attention rank, None for the backend's cap.
 

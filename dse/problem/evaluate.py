@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from dse.economics.tokens import COUNTED, cost, energy_metrics
 from dse.physics.intervals import FIRST_TOKEN, Spread, first_token_class
-from dse.physics.machines import Machines
+from dse.physics.machines import Machines, worst_block_law
 from dse.physics.parameters import Parameters
-from dse.physics.provenance import worst_block_law
 from dse.physics.serving import Performance, predict
 from dse.physics.workload import Workload
 from dse.problem.models import ASKED, OF_MODEL, Models

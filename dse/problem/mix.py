@@ -32,8 +32,7 @@ from numpy.typing import NDArray
 from dse.economics.tokens import cost
 from dse.physics.machines import Machines
 from dse.physics.serving import Detail, Performance
-from dse.physics.speculative import Speculation
-from dse.physics.workload import POISSON, Workload
+from dse.physics.workload import POISSON, Speculation, Workload
 from dse.problem.evaluate import MEMORY_PARTS, Member, Metrics, Part, Terms, Values, evaluate
 from dse.problem.models import ASKED, Models
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS

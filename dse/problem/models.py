@@ -8,9 +8,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.physics.attention_metrics import ATTENTION_METRICS, attention_metrics
 from dse.physics.parameters import (
+    ATTENTION_METRICS,
     Parameters,
+    attention_metrics,
     index_bytes_per_token,
     kv_elements_per_token,
     parameters,

@@ -3,7 +3,7 @@
 A point names a worker of each pool, at its batch, and how many chips there may be. Every worker is
 put through the physics once, in a table; a design is a row of either table, joined in closed form:
 
-    a : b       whole numbers of workers of least waste (`dse.physics.balance`), so that prefill is
+    a : b       whole numbers of workers of least waste (`balance`), so that prefill is
                 busy `busy_percent` of the time at most while each decode worker keeps its batch;
                 of a system that is taken whole, all its chips
     X = b D     requests a second that b decode workers take at their batch
@@ -33,7 +33,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.economics.tokens import cost
-from dse.physics.balance import balance, fill
 from dse.physics.disaggregated import (
     DecodeWorkers,
     Met,
@@ -41,6 +40,8 @@ from dse.physics.disaggregated import (
     Workers,
     admitted_workers,
     at_batch,
+    balance,
+    fill,
     link_known,
     prefill_workers,
     transfer_j,

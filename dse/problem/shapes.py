@@ -35,10 +35,9 @@ from dse.schema.blocks import BLOCK_SIZES, WEIGHT_PARTS
 from dse.schema.dtypes import CODE, DTYPES
 from dse.schema.metrics import METRICS
 from dse.schema.model import BlockSpec, Model
-from dse.space.axes import AxisTable, Ints
 from dse.space.batches import batch_of_values, deployed_dtypes, trained_codes, whole_training
 from dse.space.candidates import CandidateBatch, Codes, Floats
-from dse.space.space import Space
+from dse.space.space import AxisTable, Ints, Space
 from dse.space.studied import count_deployments, deployed_values
 
 

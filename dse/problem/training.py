@@ -26,15 +26,21 @@ from dse.economics.tokens import lifetime, tokens_over_years
 from dse.errors import InputError
 from dse.physics.machines import Machines, compile_machines
 from dse.physics.training.at_scale import Conditions, Run, at_scale, of_one_site
-from dse.physics.training.evaluate import evaluate_training
-from dse.physics.training.intervals import RATE, training_spread
-from dse.physics.training.plan import RECOMPUTES, TrainingBatch, TrainingMetrics
-from dse.physics.training.plans import Setting, batch_of_plans, default_batch_tokens, plans
+from dse.physics.training.evaluate import RATE, evaluate_training, training_spread
+from dse.physics.training.plan import (
+    RECOMPUTES,
+    Setting,
+    TrainingBatch,
+    TrainingMetrics,
+    batch_of_plans,
+    default_batch_tokens,
+    plans,
+)
 from dse.problem.evaluate import Metrics
 from dse.record import record
 from dse.rules.case import Case, Training
+from dse.rules.deployment import TRAINING_FITS
 from dse.rules.registry import judge
-from dse.rules.service import TRAINING_FITS
 from dse.schema.calibration import KINDS
 from dse.schema.chip import Figure
 from dse.schema.costs import BASIS as OWNED
@@ -317,7 +323,7 @@ def _figure(name: str, figure: Figure) -> str:
     return f"{name}: {figure.text} ({figure.kind}; {figure.note or figure.source})"
 
 
-# Watts of a chip while it trains, by the power model of serving (`dse.physics.power`).
+# Watts of a chip while it trains, by the power model of serving (`dse.physics.energy`).
 #
 # Joules of a step are counted from what the mean chip does in it (`TrainingMetrics.work`), cut to
 # the rated power over the time of the step; the network draws its own outside the chip. The idle
@@ -350,7 +356,7 @@ def mean_watts(plans: Evaluated, machines: Machines) -> Watts:
 
 
 # The metrics of training and life, and how far a prediction of them may be off: 80% intervals of
-# measured rows that no fit had seen (`dse.physics.training.intervals`).
+# measured rows that no fit had seen (`dse.physics.training.evaluate`).
 #
 # A plan that is found here is known in full, so that days, chip-hours and dollars are as far off as
 # the speed of its steps; what interruptions cost has no interval.

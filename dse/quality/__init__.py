@@ -1,7 +1,7 @@
 """Predicted quality: named scaling laws, their ranges, and what they do not see."""
 
 from dse.quality.depth import depth_factor
-from dse.quality.law import Law, Quality, Range, Terms
+from dse.quality.law import Law, Quality, Range, Terms, tokens_at_compute, training_flops
 from dse.quality.laws import (
     DEFAULT,
     LAWS,
@@ -12,7 +12,6 @@ from dse.quality.laws import (
 )
 from dse.quality.overtraining import Overtraining, compute_optimal_tokens, overtraining
 from dse.quality.quantisation import quantisation_penalty
-from dse.quality.shape import tokens_at_compute, training_flops
 
 __all__ = [
     "DEFAULT",

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dse.quality.law import Coefficient
-from dse.quality.shape import Floats
+from dse.quality.law import Coefficient, Floats
 
 BEST_WIDTH_PER_LAYER, BEST_WIDTH_PER_LAYER_EXPONENT = 3.97, 0.142
 DEPTH_SHALLOW, DEPTH_DEEP = 0.118, 0.059

@@ -1,4 +1,5 @@
-"""What a quality law is: its formula, its sources, where it was fitted, what it does not see.
+"""What a quality law reads, a shape and its tokens, and what it is: its formula, its sources, where
+it was fitted, what it does not see.
 
 Every array has shape (n,): parameters, tokens and FLOP are counts, loss is in nats per token.
 """
@@ -11,11 +12,106 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.quality.shape import Floats, Shape
 from dse.record import record
 
 if TYPE_CHECKING:
     from dse.quality.own_runs import Doubt
+
+Floats = NDArray[np.float64]
+
+# Text on the web after filtering, the public part of it that anyone has trained on in one pass:
+# Llama 4 Scout 40T and Qwen3 36T tokens are the most that a published model has seen.
+UNIQUE_TOKENS = 40e12
+# A vocabulary of 32,000 words for every model, so that a large one earns nothing (assumed).
+VOCABULARY = 32_000
+REPEATS = 15.387756  # R*_D
+REPEATS_SOURCE = (
+    "Tokens that are read again: Muennighoff et al. 2023, arXiv 2305.16264 (fitted on up to 900B "
+    "tokens and 1,500 epochs); 40T unique tokens unless the space says otherwise (assumed)."
+)
+
+
+@record
+class Shape:
+    """n shapes, (n,) each; a dense one has `experts` 0, and its other expert fields are not read.
+
+    `active_non_embedding` counts what a token meets between the two tables of the vocabulary.
+    `shared_width_ratio` is the shared experts' total width over one routed expert's.
+    `embedding_parameters` counts both tables (a tied one once). `unique_tokens` is the text there
+    is: what is trained on beyond it is read again.
+    """
+
+    hidden_size: Floats
+    layers: Floats
+    active_non_embedding: Floats
+    experts: Floats
+    experts_per_token: Floats
+    shared_width_ratio: Floats
+    expert_intermediate_size: Floats
+    training_tokens: Floats
+    total_parameters: Floats
+    embedding_parameters: Floats
+    unique_tokens: float = UNIQUE_TOKENS
+
+    @property
+    def sparse(self) -> NDArray[np.bool_]:
+        return self.experts > 0
+
+    @property
+    def activation_ratio(self) -> Floats:
+        """(n,) (k + s) / (E + s) for k of E routed experts and a shared width of s; dense: 1."""
+        shared = np.where(self.sparse, self.shared_width_ratio, 0.0)
+        return np.where(self.sparse, self.experts_per_token + shared, 1.0) / np.where(
+            self.sparse, self.experts + shared, 1.0
+        )
+
+    @property
+    def granularity(self) -> Floats:
+        """(n,) 2 hidden_size / width of an expert; dense: 2."""
+        width = np.where(self.sparse, self.expert_intermediate_size, self.hidden_size)
+        return 2.0 * self.hidden_size / width
+
+    @property
+    def training_flops(self) -> Floats:
+        """(n,) 6 N D without embeddings."""
+        return training_flops(self.active_non_embedding, self.training_tokens)
+
+    @property
+    def expert_parameters(self) -> Floats:
+        """(n,) of the active parameters, those in routed and shared experts; dense: 0. All experts
+        are alike, so that those that a token does not meet say how large one is."""
+        idle = np.where(self.sparse, self.experts - self.experts_per_token, 0.0)
+        unmet = self.total_parameters - self.embedding_parameters - self.active_non_embedding
+        met = self.experts_per_token + self.shared_width_ratio
+        found = np.maximum(unmet, 0.0) / np.where(idle > 0.0, idle, 1.0) * met
+        return np.where(idle > 0.0, np.minimum(found, self.active_non_embedding), 0.0)
+
+    @property
+    def effective_tokens(self) -> Floats:
+        """(n,) tokens that would teach as much if none were read twice.
+
+        D' = U + U R (1 - exp(-(D / U - 1) / R)) beyond U unique tokens, R = 15.39 (Muennighoff et
+        al. 2023, arXiv 2305.16264, equation 5 and section 6: the value of a repeat decays).
+        """
+        unique = self.unique_tokens
+        again = np.maximum(self.training_tokens / unique - 1.0, 0.0)
+        repeated = unique * REPEATS * -np.expm1(-again / REPEATS)
+        return np.where(again > 0.0, unique + repeated, self.training_tokens)
+
+
+# The arrays of a shape, as files of examples name their columns.
+SIZES = Shape.__match_args__[:-1]
+
+
+def training_flops(active_parameters: Floats, training_tokens: Floats) -> Floats:
+    """(n,) FLOP of training, C = 6 N D (Kaplan et al. 2020, arXiv 2001.08361)."""
+    return 6.0 * active_parameters * training_tokens
+
+
+def tokens_at_compute(training_flops: Floats, active_parameters: Floats) -> Floats:
+    """(n,) training tokens that a compute budget pays for, D = C / (6 N)."""
+    return training_flops / (6.0 * active_parameters)
+
 
 Flags = NDArray[np.bool_]
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dse.quality.law import Law, Terms
-from dse.quality.shape import Floats
+from dse.quality.law import Floats, Law, Terms
 from dse.record import record
 
 _STEPS = 30

@@ -26,8 +26,7 @@ from functools import partial
 
 import numpy as np
 
-from dse.quality.law import Law, Quality
-from dse.quality.shape import Floats, Shape
+from dse.quality.law import Floats, Law, Quality, Shape
 from dse.record import record
 
 # Standard deviations about the law as published, all assumed. `floor`: nats; one text costs 0.3

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from dse.quality import depth, quantisation
-from dse.quality.law import Coefficient, Dense, Law, Quality, Range
-from dse.quality.shape import REPEATS_SOURCE, Shape
+from dse.quality.law import REPEATS_SOURCE, Coefficient, Dense, Law, Quality, Range, Shape
 
 _TERMS = {"depth": depth.SOURCE, "quantisation": quantisation.SOURCE, "repeats": REPEATS_SOURCE}
 with Path(__file__).with_name("laws.csv").open(encoding="utf-8", newline="") as _file:

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dse.quality.law import Coefficient, Range
-from dse.quality.shape import Floats
+from dse.quality.law import Coefficient, Floats, Range
 from dse.record import record
 
 KUMAR = "Kumar et al. 2024, arXiv 2411.04330"

@@ -20,8 +20,7 @@ from dse.errors import InputError
 from dse.options import Opt
 from dse.physics.collectives import Cost, Group, point_to_point
 from dse.physics.fabrics import Fabric
-from dse.physics.jitter import with_jitter
-from dse.physics.machines import compile_machines
+from dse.physics.machines import compile_machines, with_jitter
 from dse.record import record
 from dse.schema.loader import did_you_mean
 from dse.schema.reader import Field, Table, Text, Whole

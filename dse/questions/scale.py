@@ -27,8 +27,7 @@ from dse.catalog import Catalog, load_catalog
 from dse.economics.tco import with_basis
 from dse.errors import InputError, NothingFeasible
 from dse.options import CHIP, MODEL, Opt, Tokens
-from dse.physics.jitter import with_jitter
-from dse.physics.machines import Machines
+from dse.physics.machines import Machines, with_jitter
 from dse.physics.workload import Workload
 from dse.problem.evaluate import Metrics, evaluate
 from dse.problem.instances import (

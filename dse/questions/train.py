@@ -31,10 +31,9 @@ from dse.errors import Doubt, InputError
 from dse.options import CHIP, Opt
 from dse.physics.parameters import parameters
 from dse.physics.training.at_scale import LOSSES_AT_SCALE
-from dse.physics.training.deployed import TrainingDeployed
-from dse.physics.training.intervals import law_kind, usual_over_best
+from dse.physics.training.evaluate import law_kind, usual_over_best
 from dse.physics.training.memory import MOMENT_BYTES
-from dse.physics.training.passes import Pass
+from dse.physics.training.passes import Pass, TrainingDeployed
 from dse.physics.training.plan import MEMORY_PARTS, OPTIMIZERS, RECOMPUTES, SCHEDULES
 from dse.problem.describe import number
 from dse.problem.training import (

@@ -13,8 +13,7 @@ import numpy as np
 from dse.physics.parameters import Parameters, parameters
 from dse.physics.racks import rack_violations
 from dse.record import record
-from dse.rules.families import UNKNOWN, family_of
-from dse.rules.kinds import MEGATRON, SERVERS, SGLANG, TRTLLM, VLLM, Flags
+from dse.rules.kinds import MEGATRON, SERVERS, SGLANG, TRTLLM, UNKNOWN, VLLM, Flags, family_of
 from dse.space.candidates import Block, CandidateBatch, Floats
 
 if TYPE_CHECKING:

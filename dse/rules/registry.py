@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 # Their order is that of the constraints of a study.
-from dse.rules import memory, divide, service, formats, servers, training, bands  # noqa: F401  isort: skip
+from dse.rules import divide, deployment, bands  # noqa: F401  isort: skip
 from dse.rules.case import Case, Searched, servers_on
+from dse.rules.deployment import RACK, TRAINING_FITS
 from dse.rules.kinds import REGISTRY, SERVERS, Finding, Flags, Phase, Rule, by_how_much, message
-from dse.rules.service import RACK, TRAINING_FITS
 from dse.space.alike import Shared
 from dse.space.candidates import Floats
 

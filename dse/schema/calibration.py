@@ -41,7 +41,7 @@ def _about_one(ends: tuple[float, float]) -> tuple[float, float]:
 
 
 class Calibration(Schema):
-    """`factors[name]` multiplies what `dse.physics.calibrated` says of the name; 1 where absent.
+    """`factors[name]` multiplies what `dse.physics.kernels` says of the name; 1 where absent.
 
     `spread[metric class][kind]` is the 80% interval of measured / predicted, (low, high), for
     efficiencies of each of KINDS. `shared` is the part of the variance of an error that the rows of

@@ -287,7 +287,7 @@ def _set_prices(work: _Derivation, setting: Setting) -> None:
 def _keep_draw(work: _Derivation) -> None:
     """A chip with less `tdp` than its parent is the same silicon on less power: what it draws at
     its measured rate of large matrix products stays, so that its clock must fall
-    (`dse.physics.power`). With less of the peak of bf16 it draws so much less above idle; more of
+    (`dse.physics.energy`). With less of the peak of bf16 it draws so much less above idle; more of
     it comes at the same power, as where the `tdp` stays."""
     parent, figures = work.catalog.chip(work.parent), work.chip["figures"]
     if parent.tdp_w is None or parent.matmul_w is not None:

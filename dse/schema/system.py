@@ -45,9 +45,9 @@ class FabricLevel:
     between two neighbours of a mesh, torus or dragonfly; `latency_s` is one hop.
 
     `in_network_reduction`: its switches add what passes through them (NVLink SHARP). Delays of mean
-    `jitter_s` are exponential (`dse.physics.jitter`). Between domains `software_s` comes on top of
-    each hop, collectives reach the share `reached` of the bandwidth, and `ramp` is what messages
-    cost that are too long for the latency alone and too short for the bandwidth
+    `jitter_s` are exponential (`dse.physics.collectives`). Between domains `software_s` comes on
+    top of each hop, collectives reach the share `reached` of the bandwidth, and `ramp` is what
+    messages cost that are too long for the latency alone and too short for the bandwidth
     (`dse.schema.efficiency`); inside the first level all three are in the chip's efficiency file.
     """
 

@@ -4,7 +4,7 @@ Optuna: `ParetoLocalSampler`, for studies of one's own, is imported when it is f
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dse.search.sampler import ParetoLocalSampler
+    from dse.search.pareto_local import ParetoLocalSampler
 
 __all__ = ["ParetoLocalSampler"]
 
@@ -12,6 +12,6 @@ __all__ = ["ParetoLocalSampler"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'dse.search' has no attribute {name!r}")
-    from dse.search.sampler import ParetoLocalSampler  # noqa: PLC0415
+    from dse.search.pareto_local import ParetoLocalSampler  # noqa: PLC0415
 
     return ParetoLocalSampler

@@ -1,4 +1,4 @@
-"""The protocol that every engine follows."""
+"""The protocol that every engine follows, and the engine that looks at every point."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from dse.errors import InputError
 from dse.search.evaluator import Evaluator
 
 LEAST_EVALUATIONS = 1_000
@@ -50,3 +51,40 @@ class Engine(Protocol):
 def tenth(size: int) -> int:
     """A tenth of the space, at least 1,000 points and at most two million."""
     return min(size, max(LEAST_EVALUATIONS, min(size // 10, MOST_EVALUATIONS)))
+
+
+LARGEST = 1_000_000_000
+
+
+class Exhaustive:
+    """Streams all ranks in order; memory does not grow with the space. With a checkpoint, a
+    killed run goes on where it was.
+
+    Raises InputError for a space above 1e9 points or a budget below its size.
+    """
+
+    name, bulk = "exhaustive", True
+
+    def evaluations(self, size: int) -> int:
+        return size
+
+    def run(
+        self, evaluator: Evaluator, budget: Budget, rng: np.random.Generator, progress: Progress
+    ) -> None:
+        size = evaluator.space.size
+        if size > LARGEST:
+            raise InputError(
+                f"the space has {size:,} points, too many to enumerate",
+                field="--engine exhaustive",
+                accepted=f"a space of at most {LARGEST:,} points, or another engine",
+            )
+        if evaluator.limit < size:
+            raise InputError(
+                f"{evaluator.limit:,} evaluations do not cover the space",
+                field="--engine exhaustive",
+                accepted=f"at least {size:,} evaluations, or another engine",
+            )
+        evaluator.sweep(lambda: progress(evaluator.evaluations, size, len(evaluator.archive)))
+
+
+ENGINES = (Exhaustive(),)

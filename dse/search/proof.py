@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from dse.pareto import Scale, additive_epsilon, hypervolume, non_dominated, share
 from dse.problem.protocol import Problem
-from dse.search.checkpoint import Checkpoint
 from dse.search.engine import Progress
-from dse.search.evaluator import Batch, Evaluator
+from dse.search.evaluator import Batch, Checkpoint, Evaluator
 from dse.search.parallel import DEFAULT, HERE, Executor
 from dse.search.run import Result, in_order, joined, measurable, search, silent
 

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import optuna
@@ -39,20 +39,23 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from dse.errors import StorageError
 from dse.problem.protocol import Problem, SpaceProtocol
 from dse.search.evaluator import SEARCH, Batch
-from dse.search.journal import Row, gathered_writes, journal_of, many_trials
 from dse.search.storage import (
     DAMAGED,
+    Row,
+    Stored,
+    Tables,
     damaged,
     failures,
+    gathered_writes,
     in_use,
     in_words,
     is_url,
+    journal_of,
+    many_trials,
     open_storage,
     shown,
+    tables_of,
 )
-
-if TYPE_CHECKING:
-    from dse.search.tables import Stored, Tables
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -118,8 +121,6 @@ class Record:
                 study = self._storage.get_study_id_from_name(name)
                 self._tables: Tables | None = None
                 if journal_of(self._storage) is None:
-                    from dse.search.tables import tables_of
-
                     self._tables = tables_of(self._storage, study)
                 self._check(json.loads(json.dumps(dict(identity))))
                 self._learn(self._new())

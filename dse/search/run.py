@@ -16,16 +16,15 @@ from numpy.typing import NDArray
 from dse.errors import InputError
 from dse.pareto import non_dominated, resolved
 from dse.problem.protocol import Problem
-from dse.search.checkpoint import Checkpoint
 from dse.search.engine import ENUMERATE, Budget, Engine, Progress
-from dse.search.evaluator import CHUNK, FRONT, Batch, Evaluator, Ids, Tally
+from dse.search.evaluator import CHUNK, FRONT, Batch, Checkpoint, Evaluator, Ids, Tally
 from dse.search.parallel import DEFAULT, Executor
 from dse.search.record import Record
 from dse.search.samplers import is_path, sampler_engine
 from dse.search.survey import Survey, take
 
 # Files of this folder that build on a search or on a database, and hold no engine.
-_ABOVE = {"run", "proof", "survey", "tables"}
+_ABOVE = {"run", "proof", "survey"}
 
 
 def _engines() -> Iterator[Engine]:

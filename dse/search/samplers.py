@@ -10,17 +10,24 @@ place. So no trial is a duplicate.
 Processes that share a study through Optuna's storage each ask a sampler of their own, which is told
 what the others stored before every batch. Of two that draw the same, the second begins other random
 numbers, as samplers do for Optuna's own threads (`reseed_rng`).
+
+What a user names by an import path, a function or a sampler, is imported here too. Naming it runs
+its code, which is why it stands on the command line and never in a space file.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
+import os
+import re
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import moocore
 import numpy as np
@@ -36,7 +43,27 @@ from dse.problem.protocol import SpaceProtocol
 from dse.search import pareto_local
 from dse.search.engine import Budget, Progress, tenth
 from dse.search.evaluator import SEARCH, Batch, Evaluator
-from dse.search.imported import imported
+
+_ENTRY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+def imported(entry: str, field: str, accepted: str) -> Any:
+    """The object `package.module:name`, looked for in the current folder too. Raises InputError
+    when there is none."""
+    if not _ENTRY.fullmatch(entry):
+        raise InputError(f"read {entry!r}", field=field, accepted=accepted)
+    module, name = entry.split(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return getattr(importlib.import_module(module), name)
+    except Exception as error:  # the user's module may raise anything while it is imported
+        raise InputError(
+            f"{entry} cannot be imported: {type(error).__name__}: {error}",
+            field=field,
+            accepted=accepted,
+        ) from error
+
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.record import record
-from dse.space.axes import Ints
 from dse.space.candidates import Block, CandidateBatch, Floats
+from dse.space.space import Ints
 
 WORTH = 0.75  # more distinct ones of n cost more to gather than they save
 _MIX, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)

@@ -1,4 +1,4 @@
-"""The product grid of a space file, counted by its distinct points.
+"""The product grid of a space file, counted by its distinct points, and its axes' values.
 
 Notation: n points, d axes. `index` is (n, d) int64, position of the value on each axis; `ids` is
 (n,) int64 in [0, size). A canonical index has 0 on every axis that does not count.
@@ -15,13 +15,75 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dse.schema.axes import LARGEST_SPACE, SHARED, Axis, Branch, Value, branches, points
+from dse.schema.dtypes import CODE
 from dse.schema.study import Study
-from dse.space.axes import AxisTable, Flags, Ints, Values
+from dse.schema.tiers import TIERS
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Values = NDArray[np.float64] | NDArray[np.intp]
+
+
+class AxisTable:
+    """The values of one axis by position: float64 for sizes and flags, codes for chips, backends,
+    dtypes and names (its place among them). Entry 0 is the value where the axis does not count,
+    entry k + 1 its k-th value."""
+
+    def __init__(self, axis: Axis, chips: Sequence[str] = ()) -> None:
+        """`chips` are those of the space in the order of their codes; without them, the axis's."""
+        self.axis = axis
+        self.cardinality = len(axis.values)
+        kind, inactive = axis.rule.kind, axis.rule.inactive
+        if kind == "chip":
+            codes = [(chips or axis.values).index(str(chip)) for chip in axis.values]
+            self.table: Values = np.array([0, *codes], dtype=np.intp)
+        elif kind == "backend":
+            self.table = np.array([0, *range(self.cardinality)], dtype=np.intp)
+        elif kind == "tier":
+            self.table = np.array([0, *(TIERS.index(str(v)) for v in axis.values)], dtype=np.intp)
+        elif kind == "dtype":
+            self.table = np.array([0, *(CODE[str(v)] for v in axis.values)], dtype=np.intp)
+        elif kind == "name":
+            places = (axis.rule.names.index(str(v)) for v in axis.values)
+            self.table = np.array([inactive, *map(float, places)])
+        else:
+            self.table = np.array([inactive, *(float(v) for v in axis.values)])
+
+    def values(
+        self, position: Ints | None, active: Flags | None, known: Mapping[str, Values], n: int
+    ) -> Values:
+        """(n,) values. `position` (n,) is None on an axis of one value, `active` (n,) is None on
+        an axis that counts everywhere, `known` holds the values of the axes before."""
+        if position is None:
+            found = np.full(n, self.table[1])
+        elif active is None:
+            found = self.table[1:].take(position)
+        else:
+            found = self.table.take((position + 1) * active)
+        if self.axis.ratio_of is not None:
+            found = self._sizes(found, known)
+        if active is None or (position is not None and self.axis.ratio_of is None):
+            return found
+        return np.where(active, found, self.table[0])
+
+    def _sizes(self, ratios: Values, known: Mapping[str, Values]) -> Values:
+        """Ratio x expression, rounded to the nearest multiple (halves up), at least one."""
+        product = self.axis.ratio_of
+        assert product is not None
+        size = ratios * float(product.factor)
+        for name in product.times:
+            size = size * known[name]
+        for name in product.over:
+            size = size / np.maximum(known[name], 1.0)
+        multiple = float(self.axis.multiple_of)
+        return np.maximum(np.floor(size / multiple + 0.5), 1.0) * multiple
 
 
 class Space:
@@ -269,3 +331,25 @@ def _fair_shares(counts: Ints, n: int) -> Ints:
         wanted[:extra] += 1
         shares[room] += np.minimum(wanted, counts[room] - shares[room])
     return shares
+
+
+def thinned(space: Space, size: int) -> Space:
+    """The space with every second value of its longest scale left out, again and again, until it
+    has at most `size` points.
+
+    Chips, formats, axes that depend on the chip and those that conditions name keep all of their
+    values. May stay above `size` where nothing is left to thin.
+    """
+    kept = {condition.axis for axis in space.axes for condition in axis.when}
+    kept |= {axis.name for axis in space.axes if axis.by_chip}
+    while space.size > size:
+        lengths = [
+            len(axis.values) if axis.ordered and axis.name not in kept else 0 for axis in space.axes
+        ]
+        if max(lengths) <= 2:
+            break
+        longest = lengths.index(max(lengths))
+        axes = list(space.axes)
+        axes[longest] = replace(axes[longest], values=axes[longest].values[::2])
+        space = Space(space.name, axes, space.fingerprint)
+    return space

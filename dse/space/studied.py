@@ -13,7 +13,6 @@ from dse.errors import InputError
 from dse.schema.axes import AXES, POOLS, Axis
 from dse.schema.model import Model
 from dse.schema.study import Study
-from dse.space.axes import AxisTable, Flags, Ints, Values
 from dse.space.batches import (
     DEPLOYMENT_AXES,
     DRAFT_AXIS,
@@ -24,6 +23,7 @@ from dse.space.batches import (
 )
 from dse.space.candidates import CandidateBatch, Floats
 from dse.space.deployments import Deployments
+from dse.space.space import AxisTable, Flags, Ints, Values
 
 ROW = "shape"  # the column of the table that says which shape a deployment is of
 

@@ -22,8 +22,8 @@ from dse.problem.protocol import Evaluation, Objective
 from dse.schema.loader import did_you_mean
 from dse.schema.metrics import METRICS
 from dse.search.evaluator import SEARCH, Batch
-from dse.search.imported import imported
 from dse.search.record import Record, active_axes
+from dse.search.samplers import imported
 from dse.space.space import Space
 
 FIELD = "--evaluator"

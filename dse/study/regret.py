@@ -2,7 +2,7 @@
 
 Notation: N draws, C choices (chips), k deployments of a choice. In a draw every choice has an error
 e, standard normal, of which `shared` of the variance is the chip's, and of that COMMON is that of
-its kin, the chips whose kernel laws err together (`dse.physics.kin`):
+its kin, the chips whose kernel laws err together (`dse.physics.intervals`):
 
     e = sqrt(shared) A + sqrt(1 - shared) B        A by chip, B by chip and configuration
     A = sqrt(COMMON) K + sqrt(1 - COMMON) O        K by kin, O by chip
@@ -40,7 +40,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.physics.kin import COMMON, eldest, normals
+from dse.physics.intervals import COMMON, eldest, normals
 from dse.record import record
 from dse.space.candidates import Floats
 from dse.study.choices import Choice, Choices

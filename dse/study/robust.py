@@ -4,7 +4,7 @@ Errors are drawn from the 80% intervals (`dse.physics.intervals`, normal in the 
 side). A slow machine is slow in all: one deviate moves the times and costs of a point. Part of its
 variance is shared by all points on the same chip, as the errors of measured rows are shared by
 their group (`Calibration.shared`), and half of that part by the chips of one kin
-(`dse.physics.kin`, as `dse.study.regret` draws it); the rest by all shapes on the same
+(`dse.physics.intervals`, as `dse.study.regret` draws it); the rest by all shapes on the same
 deployment of it (degrees, formats, requests in flight; assumed). An error that two points share
 does not change their order. Predicted loss moves where the law was moved to runs of the user, by a
 draw of what these leave open (`dse.quality.own_runs`), one for all points; else it is left as it
@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.pareto import non_dominated
-from dse.physics.intervals import CLASS, THROUGHPUT_METRICS, interval
-from dse.physics.kin import alike, eldest
+from dse.physics.intervals import CLASS, THROUGHPUT_METRICS, alike, eldest, interval
 from dse.problem.evaluate import Metrics
 from dse.problem.objective import PhysicsProblem
 from dse.quality.own_runs import P90

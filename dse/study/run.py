@@ -26,20 +26,17 @@ from dse.problem.protocol import Problem
 from dse.quality.laws import ALL
 from dse.questions.estimate.why_not import nothing_feasible
 from dse.schema.study import GIVEN, Space, chip_files_of
-from dse.search.checkpoint import Checkpoint
-from dse.search.engine import ENUMERATE, Budget, Progress
+from dse.search.engine import ENUMERATE, LARGEST, Budget, Progress
 from dse.search.evaluator import FRONT as FRONT_STAGE
-from dse.search.evaluator import SAMPLE, SEARCH, STAGES, Batch, Ids
-from dse.search.exhaustive import LARGEST
-from dse.search.importance import METHOD, importances
-from dse.search.lock import sole_writer
+from dse.search.evaluator import SAMPLE, SEARCH, STAGES, Batch, Checkpoint, Ids
 from dse.search.parallel import Executor, opened
 from dse.search.proof import SUBGRID, history, prove
 from dse.search.record import Record
 from dse.search.run import Result, at_resolution, choose_engine, joined, search, silent
 from dse.search.samplers import SamplerEngine
-from dse.search.storage import in_use, is_url, shown
-from dse.space.thin import thinned
+from dse.search.storage import in_use, is_url, shown, sole_writer
+from dse.search.survey import METHOD, importances
+from dse.space.space import thinned
 from dse.study.document import describe
 from dse.study.external import ExternalProblem, external_problem, say_external
 from dse.study.folder import CHECKPOINT, FRONT, FRONT_TABLE, JOURNAL, STUDY, refuse_other

@@ -22,7 +22,7 @@ from tests.cli.conftest import dse
 
 ONE_LEFT = """
 import sys
-from dse.search.lock import sole_writer
+from dse.search.storage import sole_writer
 from pathlib import Path
 
 with sole_writer(Path(sys.argv[1])):

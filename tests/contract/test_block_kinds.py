@@ -25,11 +25,9 @@ from dse.physics.deployed import Deployed
 from dse.physics.machines import OPERATORS, Machines
 from dse.physics.parameters import Whole, parameters
 from dse.physics.step import weight_bytes_per_chip
-from dse.physics.training.deployed import TrainingDeployed
-from dse.physics.training.intervals import law_kind
-from dse.physics.training.passes import Pass
+from dse.physics.training.evaluate import law_kind
+from dse.physics.training.passes import Pass, TrainingDeployed, elements_of
 from dse.physics.training.plan import TrainingBatch
-from dse.physics.training.weights import elements_of
 from dse.problem.evaluate import worst_kind
 from dse.questions.export import Export, export_arguments, export_config
 from dse.schema.blocks import FEED_FORWARD, MIXERS, OPTIONAL_SIZES, sizes_of

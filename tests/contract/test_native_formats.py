@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dse.catalog import load_catalog
+from dse.physics.kernels import THROUGH_MEMORY
 from dse.physics.machines import compile_machines, compute_dtype
-from dse.physics.unpacked import THROUGH_MEMORY
 from dse.physics.workload import Workload
 from dse.problem.evaluate import evaluate
 from dse.schema.chip import ROOFLINE, Chip

@@ -35,9 +35,9 @@ from dse.questions.fleet.options import options_of
 from dse.questions.fleet.subjects import workload_of
 from dse.questions.train import best_run
 from dse.rules.case import Case, Training
+from dse.rules.deployment import RACK
 from dse.rules.kinds import MEGATRON, REGISTRY, SERVERS, Rule
 from dse.rules.registry import MEANINGS, judge, names, row_words
-from dse.rules.service import RACK
 from dse.schema.model import Model
 from dse.schema.model_catalog import resolve_model
 from dse.schema.plan import RENT, DemandClass, FleetChip, Limits, Offer, Plan

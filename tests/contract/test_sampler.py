@@ -15,7 +15,7 @@ from optuna.distributions import (
 from optuna.testing import pytest_samplers
 
 from dse.search import ParetoLocalSampler
-from dse.search.sampler import other_values
+from dse.search.pareto_local import other_values
 
 
 class TestContract(

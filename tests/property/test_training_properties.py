@@ -106,7 +106,7 @@ def test_a_run_alone_is_the_same_run_among_others() -> None:
         alone = leaves(train(batch[i : i + 1], STACK))
         for name, values in together.items():
             assert values[i] == alone[name][0], name
-    # Without a memory of the host, states kept there never come (`dse.rules.memory` refuses it).
+    # Without a memory of the host, states kept there never come (`dse.rules.divide` refuses it).
     tiers = machines().tiers.capacity_bytes[chips, TIERS.index("host")]
     there = (batch.offload == 0.0) | (tiers > 0.0)
     for name, values in together.items():

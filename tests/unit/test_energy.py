@@ -15,8 +15,8 @@ from dse.accuracy.evidence import energy
 from dse.catalog import load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError
+from dse.physics.energy import positive_root
 from dse.physics.machines import Machines, compile_machines
-from dse.physics.power import positive_root
 from dse.physics.workload import Workload
 from dse.problem.evaluate import Metrics, evaluate
 from dse.questions.estimate.energy import energy_breakdown

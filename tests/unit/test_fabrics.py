@@ -14,10 +14,9 @@ from dse.catalog import load_catalog, with_own_chips
 from dse.errors import InputError
 from dse.physics.collectives import Group, point_to_point
 from dse.physics.deployed import Deployed
-from dse.physics.fabrics import Fabric, compile_fabric
+from dse.physics.fabrics import Algorithm, Fabric, algorithms, axes, compile_fabric
 from dse.physics.machines import Machines, compile_machines
 from dse.physics.phases import case_of, decode_step
-from dse.physics.topologies import Algorithm, algorithms, axes
 from dse.problem.evaluate import evaluate
 from dse.schema.derive import derive
 from dse.schema.loader import Document

@@ -12,11 +12,8 @@ from scipy.integrate import quad
 from scipy.special import erf
 
 from dse.errors import InputError
-from dse.physics.jitter import (
-    expected_half_normal_maximum,
-    expected_maximum,
-    with_jitter,
-)
+from dse.physics.collectives import expected_half_normal_maximum, expected_maximum
+from dse.physics.machines import with_jitter
 from tests.helpers import deploy, machines, run, workload
 
 ON = machines()

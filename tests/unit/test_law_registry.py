@@ -20,8 +20,8 @@ from dse.quality import (
     predicted_loss,
     quality,
 )
+from dse.quality.law import SIZES
 from dse.quality.laws import abnar, cautious, hoffmann, joint
-from dse.quality.shape import SIZES
 from tools.law_tables import evaluate, read_examples
 
 ROOT = Path(__file__).parents[2]

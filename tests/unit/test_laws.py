@@ -20,11 +20,11 @@ from dse.quality import (
     tokens_at_compute,
     training_flops,
 )
+from dse.quality.law import SIZES, Shape
 from dse.quality.laws import LAWS
 from dse.quality.laws.leverage import LEVEL, OFFSET
 from dse.quality.laws.tian import BOUNDS, efficiency_leverage
 from dse.quality.quantisation import kumar_penalty
-from dse.quality.shape import SIZES, Shape
 from tools.fits import leverage as evidence
 
 ROOT = Path(__file__).parents[2]

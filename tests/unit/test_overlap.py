@@ -13,9 +13,9 @@ import dse
 from dse.blocks.moe import busiest_rank
 from dse.catalog import load_catalog
 from dse.errors import InputErrors
-from dse.physics.overlap import sent_outside, taking_turns
+from dse.physics.ledger import sent_outside, taking_turns
 from dse.physics.phases import case_of, decode_step, prefill_step
-from dse.physics.speculative import Speculation
+from dse.physics.workload import Speculation
 from dse.schema.study import load_study
 from tests.helpers import deploy, machines, run, workload
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dse.physics.poisson import equilibrium, open_loop, percentile, response
-from dse.physics.queueing import Rank
+from dse.physics.queueing import Rank, equilibrium, open_loop, percentile, response
 from tests import simulation
 from tests.helpers import deploy, run, workload
 from tests.unit.test_queueing import FIXED, ROW, TOKEN, law

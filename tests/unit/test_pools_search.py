@@ -14,8 +14,7 @@ import dse
 from dse.catalog import load_catalog
 from dse.errors import InputErrors
 from dse.pareto import non_dominated
-from dse.physics.balance import TOLERANCE, balance, fill
-from dse.physics.disaggregated import predict_disaggregated
+from dse.physics.disaggregated import TOLERANCE, balance, fill, predict_disaggregated
 from dse.problem.objective import pose
 from dse.problem.pools import Joined
 from dse.schema.study import load_study

@@ -18,11 +18,11 @@ from dse.problem.objective import pose
 from dse.problem.protocol import Evaluation, Objective
 from dse.questions.study.words import history_figures, percent, sentences
 from dse.schema.study import load_study, resolve_space
-from dse.search.checkpoint import Checkpoint
+from dse.search.evaluator import Checkpoint
 from dse.search.parallel import HERE
 from dse.search.proof import against_truth, evidence, local_optimality, prove
 from dse.search.run import search
-from dse.space.thin import thinned
+from dse.space.space import thinned
 
 N = 10
 TOTAL = 4.9 / 9 + 0.11

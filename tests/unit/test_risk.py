@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 from dse.catalog import load_catalog
 from dse.economics.prices import ASSUMED, evidence, price_spreads
-from dse.physics.kin import COMMON, kin_of
+from dse.physics.intervals import COMMON, kin_of
 from dse.schema.prices import PriceRow, PriceTable
 from dse.study.choices import Choice, Choices, Held, Moved
 from dse.study.regret import Uncertain, draw, judge, measure_next, outcomes, robustness

@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from dse.catalog import load_catalog
 from dse.pareto import non_dominated
-from dse.physics.kin import COMMON
+from dse.physics.intervals import COMMON
 from dse.problem.objective import PhysicsProblem, pose
 from dse.schema.study import load_study, resolve_space
 from dse.study import robust

@@ -21,9 +21,8 @@ from dse.problem.objective import PhysicsProblem, pose
 from dse.problem.protocol import Evaluation
 from dse.schema.study import load_study, resolve_space
 from dse.search import evaluator as evaluator_module
-from dse.search.checkpoint import Checkpoint
 from dse.search.engine import Budget
-from dse.search.evaluator import SWEEP, Evaluator
+from dse.search.evaluator import SWEEP, Checkpoint, Evaluator
 from dse.search.pareto_local import leaps, sample
 from dse.search.record import Record, active_axes, uninterrupted
 from dse.search.run import choose_engine, search
@@ -167,7 +166,7 @@ import os, signal, sys
 from pathlib import Path
 from benchmarks.synthetic import SMALL_AXES, SyntheticProblem
 from dse.search.run import search
-from dse.search.checkpoint import Checkpoint
+from dse.search.evaluator import Checkpoint
 
 def progress(done, total, front):
     if done > 30_000:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dse.answer.layers import layers_in_short, layers_in_words
 from dse.errors import InputErrors
 from dse.physics.parameters import parameters, state_bytes_per_request
-from dse.physics.speculative import Speculation
+from dse.physics.workload import Speculation
 from dse.problem.models import ASKED
 from dse.problem.shapes import model_at
 from dse.schema.axes import AXES

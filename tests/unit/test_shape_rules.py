@@ -19,10 +19,10 @@ from dse.physics.parameters import parameters
 from dse.physics.step import Step, Work
 from dse.rules.bands import bands
 from dse.rules.case import Case, split_widths
-from dse.rules.efficiency import best_tile, tile_efficiency, wave_efficiency
-from dse.rules.families import FAMILIES
-from dse.rules.formats import mx_padding
+from dse.rules.deployment import mx_padding
+from dse.rules.kinds import FAMILIES
 from dse.rules.registry import findings
+from dse.rules.waste import best_tile, tile_efficiency, wave_efficiency
 from tests.helpers import MODELS, deploy, machines
 
 BF16 = np.array([16])

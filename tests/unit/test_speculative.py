@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dse.physics.speculative import Speculation, tokens_per_step
+from dse.physics.phases import tokens_per_step
+from dse.physics.workload import Speculation
 from tests.helpers import MODELS, deploy, run, workload
 
 LOAD = workload(2048, 512)

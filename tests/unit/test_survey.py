@@ -12,10 +12,9 @@ from dse.pareto import non_dominated
 from dse.problem.protocol import Evaluation
 from dse.search.engine import Budget
 from dse.search.evaluator import Batch
-from dse.search.importance import LEAST, importances
 from dse.search.record import Record
 from dse.search.run import ENGINES, search
-from dse.search.survey import BLOCK, Survey, blocks, take
+from dse.search.survey import BLOCK, LEAST, Survey, blocks, importances, take
 from dse.study.posed import posed_study
 
 WIDE: tuple[Axis, ...] = tuple((f"x{k}", tuple(range(3 + 2 * k)), True, False) for k in range(9))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dse.catalog import load_catalog
 from dse.errors import InputError
-from dse.physics.poisson import equilibrium, percentile, response
+from dse.physics.queueing import equilibrium, percentile, response
 from dse.physics.workload import Workload
 from dse.questions.estimate.point import estimate
 from dse.questions.fleet.ask import fleet

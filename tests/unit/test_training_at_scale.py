@@ -12,9 +12,14 @@ from hypothesis import strategies as st
 
 from dse.catalog import load_catalog
 from dse.errors import InputError
-from dse.physics.training.at_scale import starved_s, straggler_s
-from dse.physics.training.reliability import goodput, optimal_interval_s
-from dse.physics.training.sites import data_sync_s, pipeline_s
+from dse.physics.training.at_scale import (
+    data_sync_s,
+    goodput,
+    optimal_interval_s,
+    pipeline_s,
+    starved_s,
+    straggler_s,
+)
 from dse.problem.training import Trainer, shape_of, trainer_of
 from dse.schema.model_catalog import resolve_model
 from dse.schema.reliability import Reliability

@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dse.physics.training.deployed import TrainingDeployed
-from dse.physics.training.passes import narrow_heads
+from dse.physics.training.passes import TrainingDeployed, narrow_heads
 from dse.physics.training.plan import ARITHMETIC, PRECISIONS, RECOMPUTES
 from dse.schema.dtypes import CODE
 from dse.schema.training_stack import TrainingStack, training_stacks

@@ -7,8 +7,7 @@ import pytest
 
 from dse.physics.parameters import parameters
 from dse.physics.training.memory import activation_bytes, model_states
-from dse.physics.training.pipeline import in_flight
-from dse.physics.training.plan import SCHEDULES
+from dse.physics.training.plan import SCHEDULES, in_flight
 from tests.helpers import deploy
 from tests.helpers_training import micro_batch, plan, states, train
 

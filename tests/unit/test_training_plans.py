@@ -9,9 +9,8 @@ import pytest
 
 from dse.catalog import load_catalog
 from dse.physics.training import plan
-from dse.physics.training.at_scale import LOSSES_AT_SCALE
-from dse.physics.training.plans import SEARCHED, Setting, default_batch_tokens, plans
-from dse.physics.training.sites import SPLITS
+from dse.physics.training.at_scale import LOSSES_AT_SCALE, SPLITS
+from dse.physics.training.plan import SEARCHED, Setting, default_batch_tokens, plans
 from dse.problem.training import shape_of, trainer_of
 from dse.questions.train import LOSSES
 from dse.schema.model_catalog import resolve_model

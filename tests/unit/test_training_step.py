@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from dse.physics.parameters import parameters
-from dse.physics.training.pipeline import Stages, bubble_share
-from dse.physics.training.plan import SCHEDULES
+from dse.physics.training.plan import SCHEDULES, Stages, bubble_share
 from dse.schema.training_stack import training_stack
 from tests.helpers import deploy
 from tests.helpers_training import PLAIN, micro_batch, plan, train

@@ -22,8 +22,8 @@ from dse.accuracy.spread import SpreadTable, spread_table, weighted_quantile
 from dse.catalog import load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError
-from dse.physics.calibrated import BACKENDS, KERNELS
 from dse.physics.intervals import CLASSES
+from dse.physics.kernels import BACKENDS, KERNELS
 from dse.physics.machines import Machines, calibrated_machines, compile_machines
 from dse.schema.calibration import FILE, KINDS, NONE, Calibration
 from dse.schema.dtypes import CODE, arithmetic

@@ -16,8 +16,8 @@ import pandas as pd
 from scipy.optimize import least_squares
 
 from dse.quality import LAWS, quality
+from dse.quality.law import VOCABULARY, Shape
 from dse.quality.laws import leverage
-from dse.quality.shape import VOCABULARY, Shape
 from tools.law_tables import columns, evaluate
 
 EVIDENCE = Path(__file__).with_name("leverage_evidence.csv")

@@ -25,8 +25,7 @@ import yaml
 from dse.accuracy.tables import machines_of
 from dse.accuracy.training_rows import with_prediction_layer
 from dse.catalog import load_catalog
-from dse.physics.training.evaluate import evaluate_training
-from dse.physics.training.intervals import training_interval, training_spread
+from dse.physics.training.evaluate import evaluate_training, training_interval, training_spread
 from dse.physics.training.plan import TrainingBatch
 from dse.questions.train import best_run
 from dse.rules.case import Case, Training

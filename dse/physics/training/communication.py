@@ -27,9 +27,8 @@ import numpy as np
 
 from dse.blocks import KINDS
 from dse.blocks.operators import ACTIVATION_BYTES
-from dse.physics.training.passes import Pass
-from dse.physics.training.pipeline import DUALPIPE
-from dse.physics.training.work import Sends
+from dse.physics.training.passes import Pass, Sends
+from dse.physics.training.plan import DUALPIPE
 from dse.record import record
 from dse.space.candidates import Floats
 

@@ -4,15 +4,26 @@ A step is m micro-batches on the fullest pipeline stage, what the other stages m
 the pipeline fills and drains, the communication that does not hide, the update of the weights, the
 host, and waiting for the slowest chip. Everything that is not the model's arithmetic at the dense
 peak is a loss with a name (`plan.LOSSES`); their sum is the step.
-"""
+
+80% intervals say how far runs that no fit had seen have been off.
+`hardware/efficiency/training/calibration.yaml` holds the 10th and the 90th percentile of measured
+over predicted tokens a second, of rows whose group (model and chip) was left out of the fit, for
+each kind of kernel efficiency. `python -m tools.fits.training` writes it."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 
-from dse.physics.machines import Machines
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.data import hardware_dir
+from dse.physics.energy import Work
+from dse.physics.intervals import UNKNOWN
+from dse.physics.machines import Machines, worst_block_law
 from dse.physics.parameters import Parameters, parameters
-from dse.physics.power import Work
 from dse.physics.training.communication import (
     Held,
     MicroBatchTraffic,
@@ -21,23 +32,30 @@ from dse.physics.training.communication import (
     pipeline_hops,
     tensor_sum,
 )
-from dse.physics.training.deployed import TrainingDeployed
 from dse.physics.training.memory import FULL, MOMENT_BYTES, SELECTIVE, WEIGHT_BYTES, memory_of
-from dse.physics.training.passes import CAST_BYTES, Pass
-from dse.physics.training.pipeline import DUALPIPE, Stages, bubble_share
+from dse.physics.training.passes import (
+    CAST_BYTES,
+    Elements,
+    Pass,
+    Sends,
+    TrainingDeployed,
+    elements_of,
+)
 from dse.physics.training.plan import (
+    DUALPIPE,
     LOSSES,
     MEMORY_PARTS,
     PRECISIONS,
     RECOMPUTES,
+    Stages,
     TrainingBatch,
     TrainingMetrics,
+    bubble_share,
 )
-from dse.physics.training.weights import Elements, elements_of
-from dse.physics.training.work import Sends
 from dse.record import record
+from dse.schema.calibration import KINDS, Calibration
 from dse.schema.tiers import TIERS
-from dse.schema.training_stack import TrainingStack
+from dse.schema.training_stack import CALIBRATION, TrainingStack
 from dse.space.candidates import Floats
 
 HOST = TIERS.index("host")
@@ -264,3 +282,52 @@ def _update(step: Pass, dense: Held, experts: Held) -> Update:
     here = updated * each * (1.0 - offload) + casts
     there = np.where(offload > 0.0, updated * each * offload * host, 0.0)
     return Update(here * step.bf16.s_per_byte + there, here)
+
+
+RATE, RUN = "rate", "run"
+USUAL = ("usual", "usual_least", "usual_most")
+# Metrics that grow with the speed; all others shrink with it.
+RATES = ("tokens_per_s_per_chip", "tokens_per_s", "model_flops_per_s_per_chip", "mfu")
+WHOLE_RUNS = ("chip_hours", "days", "usd")
+Spread = Mapping[str, NDArray[np.float64]]  # class -> (kinds, 2): low, high of a rate
+
+
+@cache
+def training_spread(path: Path | None = None) -> Spread:
+    """Of the shipped file, or of `path`; a factor of two either way where there is none."""
+    file = hardware_dir() / CALIBRATION if path is None else path
+    found = Calibration.load(file).spread if file.exists() else {}
+    return {
+        name: np.array([found.get(name, {}).get(kind, UNKNOWN) for kind in KINDS])
+        for name in (RATE, RUN)
+    }
+
+
+@cache
+def usual_over_best() -> tuple[float, float, float]:
+    """Chip-hours of published pre-training runs over those of the best plan that is found for them
+    (`python -m tools.fits.public_runs`): mean, least and most; 1 where no figure is shipped."""
+    file = hardware_dir() / CALIBRATION
+    found = Calibration.load(file).factors if file.exists() else {}
+    mean, least, most = (found.get(name, 1.0) for name in USUAL)
+    return mean, least, most
+
+
+def training_interval(
+    metric: str, value: Floats, kind: NDArray[np.intp], spread: Spread
+) -> tuple[Floats, Floats]:
+    """(low, high), (n,) each, of a metric of a training run; `kind` (n,) indexes KINDS. Whole runs,
+    whose configuration and interruptions are seldom published, have a spread of their own."""
+    low, high = spread[RUN if metric in WHOLE_RUNS else RATE][kind].T
+    if metric in RATES:
+        return value * low, value * high
+    return value / high, value / low
+
+
+def law_kind(batch: TrainingBatch, machines: Machines) -> NDArray[np.intp]:
+    """(n,) index of KINDS: the worst of the kernel laws that a run uses, those that its layers
+    borrow from other kernels included."""
+    worst = np.zeros(len(batch), dtype=np.intp)
+    for codes in batch.candidates.weight_dtype.values():
+        worst = np.maximum(worst, machines.law_kind[batch.candidates.chip, codes])
+    return np.maximum(worst, worst_block_law(batch.candidates, machines))

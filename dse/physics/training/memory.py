@@ -19,10 +19,15 @@ from __future__ import annotations
 import numpy as np
 
 from dse.blocks.operators import ACTIVATION_BYTES
-from dse.physics.training.passes import LOGIT_BYTES, Pass
-from dse.physics.training.pipeline import DUALPIPE, Stages, in_flight
-from dse.physics.training.plan import MEMORY_PARTS, OPTIMIZERS, RECOMPUTES
-from dse.physics.training.weights import Elements
+from dse.physics.training.passes import LOGIT_BYTES, Elements, Pass
+from dse.physics.training.plan import (
+    DUALPIPE,
+    MEMORY_PARTS,
+    OPTIMIZERS,
+    RECOMPUTES,
+    Stages,
+    in_flight,
+)
 from dse.record import record
 from dse.space.candidates import Floats
 

@@ -15,24 +15,189 @@ It also counts the bytes that stay on the chip until the backward pass: the inpu
 queries, keys, values and output of attention (FlashAttention keeps no scores), the inputs of norms
 and activations. With dropout and the scores of plain attention this is the count of Korthikanti et
 al. 2022 (arXiv 2205.05198, equations 1 to 4).
-"""
+
+Groups of chips that talk to each other (`TrainingDeployed`). With tensor-parallel ranks next to
+each other, then context, data and pipeline (`plan`), the ranks of a group are a stride apart: as
+many as fit a scale-up domain lie inside it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
 from dse.blocks import KINDS
 from dse.blocks.operators import ACTIVATION_BYTES, Exchange, Experts, Mixing, Product, Role
-from dse.physics.deployed import Law
+from dse.physics.collectives import Cost, Group
+from dse.physics.deployed import Deployed, Law
 from dse.physics.ledger import busy_s
+from dse.physics.machines import Machines
 from dse.physics.step import computed_rows
-from dse.physics.training.deployed import TrainingDeployed
-from dse.physics.training.plan import PRECISIONS, TASKS
-from dse.physics.training.work import Kept, Sends, Work
+from dse.physics.training.plan import PRECISIONS, TASKS, TrainingBatch
+from dse.record import record
 from dse.schema.blocks import WEIGHT_PARTS
+from dse.schema.training_stack import TrainingStack
 from dse.space.candidates import Block, Floats
+
+
+class TrainingDeployed(Deployed):
+    """Gathers of n training runs. `group` counts the chips of a pipeline stage; the experts of a
+    layer are spread over `expert_parallel` of them, each whole on one chip."""
+
+    def __init__(self, runs: TrainingBatch, machines: Machines, stack: TrainingStack) -> None:
+        super().__init__(runs.candidates, machines)
+        self.runs, self.stack = runs, stack
+        self.group = self.tensor_parallel * runs.context_parallel * self.data_parallel
+        self.experts_tensor_parallel = np.ones(self.n)
+        clocks = np.array([stack.clocks.get(chip, 1.0) for chip in machines.ids])
+        self.clock = clocks[self.batch.chip]
+
+    def _strided(self, size: Floats, stride: Floats) -> Group:
+        return Group(self.machines.fabric, self.batch.chip, size, self.domain, stride)
+
+    @cached_property
+    def zero_stage(self) -> Floats:
+        """(n,) as it works: with pipeline stages, gradients are whole on every rank until the last
+        micro-batch, which makes stage 2 stage 1 (PyTorch's pipeline schedules put off FSDP's
+        reduction until then)."""
+        stage = self.runs.zero_stage
+        return np.where((stage == 2.0) & (self.pipeline_parallel > 1.0), 1.0, stage)
+
+    @cached_property
+    def tensor_group(self) -> Group:
+        return self._strided(self.tensor_parallel, np.ones(self.n))
+
+    @cached_property
+    def context_group(self) -> Group:
+        return self._strided(self.runs.context_parallel, self.tensor_parallel)
+
+    @cached_property
+    def expert_group(self) -> Group:
+        return self._strided(self.expert_parallel, np.ones(self.n))
+
+    @cached_property
+    def data_ranks(self) -> Floats:
+        """(n,) ranks that hold the same dense weights: context and data parallel."""
+        return self.runs.context_parallel * self.data_parallel
+
+    @cached_property
+    def data_group(self) -> Group:
+        return self._strided(self.data_ranks, self.tensor_parallel)
+
+    @cached_property
+    def expert_data_ranks(self) -> Floats:
+        """(n,) ranks that hold the same experts."""
+        return np.maximum(self.group / self.expert_parallel, 1.0)
+
+    @cached_property
+    def expert_data_group(self) -> Group:
+        return self._strided(self.expert_data_ranks, self.expert_parallel)
+
+
+@record
+class Elements:
+    """Weights on one chip, (n,): `dense` and `experts` of the mean layer, `table` of the embedding
+    or the output head, `tied` where they are one, `positions` on the first stage."""
+
+    dense: Floats
+    experts: Floats
+    table: Floats
+    tied: Floats
+    positions: Floats
+
+
+def elements_of(deployed: TrainingDeployed) -> Elements:
+    """Layers are as the mean of all, so that a stage of many has its share of each kind."""
+    batch = deployed.batch
+    dense, experts, positions = (np.zeros(deployed.n) for _ in range(3))
+    for block in batch.blocks:
+        kind = KINDS[block.kind]
+        for part, each in kind.weight_elements(deployed, block).items():
+            if part == "experts":
+                experts = experts + block.count * each
+            elif part == "positions":
+                positions = positions + block.count * each
+            else:
+                dense = dense + block.count * each
+        dense = dense + block.count * kind.norm_elements(batch.hidden_size, block)
+    layers = np.maximum(batch.layers, 1.0)
+    table = deployed.vocabulary * batch.hidden_size
+    return Elements(dense / layers, experts / layers, table, batch.tied_embeddings, positions)
+
+
+class Sums:
+    """Arrays (n,) that start at 0, by the names that a class declares."""
+
+    def __init__(self, n: int) -> None:
+        for name in self.__annotations__:
+            setattr(self, name, np.zeros(n))
+
+    def __iadd__(self, other: Sums):
+        for name in self.__annotations__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        return self
+
+
+class Work(Sums):
+    """Seconds of device work, communication left out, (n,) each: `forward`, `backward` and its
+    `weight_gradient`; of both, `elementwise`, `attention`, `higher_precision` (what arithmetic in a
+    format with a lower peak takes more, at that peak) and `uneven` (the busiest experts over the
+    mean); `cheap`: what selective recomputation does again. For energy, of the mean chip: seconds
+    of arithmetic at the dense peak of its own format, and bytes through memory, forward and
+    backward.
+    """
+
+    attention: Floats
+    backward: Floats
+    backward_bytes: Floats
+    backward_peak: Floats
+    cheap: Floats
+    elementwise: Floats
+    forward: Floats
+    forward_bytes: Floats
+    forward_peak: Floats
+    higher_precision: Floats
+    uneven: Floats
+    weight_gradient: Floats
+
+    @property
+    def seconds(self) -> Floats:
+        """(n,) forward and backward."""
+        return self.forward + self.backward
+
+
+class Kept(Sums):
+    """Bytes that one micro-batch keeps on a chip for the backward pass, (n,) each. `residual` is as
+    wide as the hidden state, whole on every tensor-parallel rank unless the sequence is divided;
+    `droppable_` is what selective recomputation does not keep: outputs of norms and activations."""
+
+    droppable_residual: Floats
+    droppable_sharded: Floats
+    residual: Floats
+    sharded: Floats
+
+
+class Sends(Sums):
+    """Collectives: seconds, and bytes that a chip sends inside and outside its domain, (n,)."""
+
+    link_bytes: Floats
+    network_bytes: Floats
+    seconds: Floats
+
+    def add(self, count: Floats | float, cost: Cost, factor: float = 1.0) -> None:
+        """`count` collectives of one cost, whose seconds are multiplied by `factor`."""
+        self.seconds = self.seconds + (cost.latency_s + cost.transfer_s) * (count * factor)
+        self.link_bytes = self.link_bytes + count * cost.sent.inside_bytes()
+        self.network_bytes = self.network_bytes + count * cost.sent.outside_bytes()
+
+    def times(self, count: Floats | float) -> Sends:
+        """So many of all of them."""
+        more = Sends(len(self.seconds))
+        for name in self.__annotations__:
+            setattr(more, name, getattr(self, name) * count)
+        return more
+
 
 ATTENTION_BACKWARD = 2.5
 OTHER_BACKWARD = 2.0  # indexers and states: two products for one

@@ -10,10 +10,17 @@ from importlib import import_module
 
 from dse.errors import InputError
 from dse.quality.depth import depth_factor
-from dse.quality.law import Law, Quality
+from dse.quality.law import (
+    UNIQUE_TOKENS,
+    Floats,
+    Law,
+    Quality,
+    Shape,
+    tokens_at_compute,
+    training_flops,
+)
 from dse.quality.laws.leverage import expert_leverage
 from dse.quality.quantisation import quantisation_penalty
-from dse.quality.shape import UNIQUE_TOKENS, Floats, Shape, tokens_at_compute, training_flops
 
 DEFAULT = "leverage"
 ALL = "all"  # what --law takes for every one of them
@@ -61,7 +68,7 @@ def quality(
     unique_tokens: float = UNIQUE_TOKENS,
     law: str | Law = DEFAULT,
 ) -> Quality:
-    """Dense-equivalent parameters and loss of n shapes under a law; `dse.quality.shape.Shape` has
+    """Dense-equivalent parameters and loss of n shapes under a law; `dse.quality.law.Shape` has
     the arguments. `law` is a name, or a law that was rescaled (`dse.quality.own_runs`).
 
     NaN tokens give a NaN loss.

@@ -13,10 +13,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from dse.quality.depth import depth_factor
-from dse.quality.inverse import quality_by_inverse
-from dse.quality.law import WHOLE, Quality, Range, Terms
+from dse.quality.law import WHOLE, Floats, Quality, Range, Shape, Terms
+from dse.quality.laws.leverage import quality_by_inverse
 from dse.quality.published import law_of
-from dse.quality.shape import Floats, Shape
 
 ABNAR = "Abnar et al. 2025, arXiv 2501.12370"
 A, ALPHA = 16612.50, 0.5962

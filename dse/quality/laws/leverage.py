@@ -14,19 +14,31 @@ model with slivers of experts gains nothing from their number. x of 1 or less ke
 below what they would be worth if every token met all of them, so that no model is worth more than
 its own size. One expert that every token meets is a dense layer, to the last digit. The level x0
 and the offset c are fitted to published comparisons (`tools/fits/leverage.py`).
+
+Of a law that has no dense equivalent of its own the dense form is inverted (`quality_by_inverse`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from dse.quality.depth import depth_factor
-from dse.quality.law import Dense, Flags, Quality, Range, chinchilla
+from dse.quality.law import (
+    VOCABULARY,
+    Dense,
+    Flags,
+    Floats,
+    Quality,
+    Range,
+    Shape,
+    Terms,
+    chinchilla,
+)
 from dse.quality.published import law_of
-from dse.quality.shape import VOCABULARY, Floats, Shape
 
 TIAN = "Tian et al. 2025, arXiv 2507.17702"
 BESIROGLU = "Besiroglu et al. 2024, arXiv 2404.10102"
@@ -182,3 +194,35 @@ LAW = law_of(
     predict=partial(predict_with, name="leverage", dense=dense, fit=FIT),
     dense=dense,
 )
+
+
+def quality_by_inverse(
+    law: str,
+    shape: Shape,
+    terms: Terms,
+    size: Floats,
+    active: Floats,
+    dense: Dense,
+    dense_parameters: Callable[[Floats, Floats], Floats],
+    extrapolates: Mapping[str, Flags],
+) -> Quality:
+    """`size` and `active`, (n,): the parameters that the law counts of a dense model, and those
+    that a token meets, both with the depth term. `dense_parameters` takes loss and tokens to the
+    dense model of both, NaN where there is none. A sparse model that the law rates above a dense
+    one of all its parameters is held there, loss and all."""
+    tokens, total = shape.effective_tokens, shape.total_parameters
+    found = np.where(shape.sparse, dense_parameters(terms.loss, tokens), size)
+    over = shape.sparse & np.isfinite(tokens) & ~(found <= total)
+    equivalent = np.where(over, total, found)
+    worse = np.where(over, np.maximum(dense(total, tokens).loss - terms.loss, 0.0), 0.0)
+    held = replace(terms, floor=terms.floor + worse)
+    return Quality(
+        law=law,
+        terms=held,
+        dense_equivalent_parameters=equivalent,
+        efficiency_leverage=np.where(shape.sparse, equivalent / active, 1.0),
+        quantised_parameters=equivalent_of(shape),
+        at_bound={"equivalent_over_total": over},
+        extrapolates=extrapolates,
+        predicted_loss=held.loss,
+    )

@@ -15,11 +15,10 @@ from math import inf
 
 import numpy as np
 
-from dse.quality.law import WHOLE, Quality, Range
+from dse.quality.law import WHOLE, Floats, Quality, Range, Shape
 from dse.quality.laws import leverage
 from dse.quality.laws.leverage import TIAN
 from dse.quality.published import law_of
-from dse.quality.shape import Floats, Shape
 
 # Equation 13, coefficients of Table 2. The saturation of the paper, 1/A' = 1/(A + c) + 1/A_max with
 # c = 1/(1/A_start - 1/A_max), A_start 1.63e-2 and A_max 5.28e16, is A + A_start to the last bit of
@@ -44,7 +43,7 @@ def efficiency_leverage(
 ) -> Floats:
     """(n,) compute a dense model needs for the same loss, over the sparse model's; 1 or more.
 
-    A, G and C are held inside `BOUNDS`; they are those of `dse.quality.shape.Shape`.
+    A, G and C are held inside `BOUNDS`; they are those of `dse.quality.law.Shape`.
     """
     ratio = np.maximum(activation_ratio, BOUNDS["activation_ratio"].low)
     bounds = BOUNDS["granularity"]

@@ -18,8 +18,7 @@ from dse.problem.evaluate import Metrics, evaluate
 from dse.record import record
 from dse.rules.case import Case, stack_of
 from dse.rules.divide import EXPERTS, GROUP, STAGES
-from dse.rules.families import family_of
-from dse.rules.kinds import Flags, Rule
+from dse.rules.kinds import Flags, Rule, family_of
 from dse.rules.registry import findings
 from dse.rules.waste import Filling, Steps, judge_products
 from dse.schema.backend import Backend

@@ -160,7 +160,7 @@ def estimate(
         check_domain(catalog, chip)
     machines = compile_machines(catalog, [chip], price_basis, rack, power_cap_w)
     if jitter is not None:
-        from dse.physics.jitter import with_jitter
+        from dse.physics.machines import with_jitter
 
         machines = with_jitter(machines, jitter)
     axes = axes_of(deployment)

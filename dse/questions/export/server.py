@@ -12,7 +12,7 @@ from dse.blocks import KINDS
 from dse.blocks.kind import State
 from dse.catalog import Catalog
 from dse.errors import InputError
-from dse.physics.speculative import drafts_of
+from dse.physics.phases import drafts_of
 from dse.physics.workload import POISSON, Workload
 from dse.problem.describe import violations
 from dse.questions.check.subject import nearest_degrees
@@ -21,7 +21,7 @@ from dse.questions.estimate.running import cap_of
 from dse.questions.export.files import TOOLS
 from dse.record import record
 from dse.rules.case import servers_on
-from dse.rules.families import UNKNOWN, family_of
+from dse.rules.kinds import UNKNOWN, family_of
 from dse.rules.registry import RULES, rebind, row_words
 from dse.schema.architectures import ARCHITECTURES, TRANSFORMERS, Written, note_of, write_config
 from dse.schema.backend import Backend
@@ -337,7 +337,7 @@ def _notes(loads: list[Workload], stack: Stack, answer: Estimate) -> tuple[str, 
 
 def _of_chip(chip: Chip, stack: Stack) -> tuple[str, ...]:
     """What is said of a server on a chip that is no GPU. Raises InputError where it does not run
-    (`dse.rules.service`, backend_serves_chip); of some chips nobody knows."""
+    (`dse.rules.deployment`, backend_serves_chip); of some chips nobody knows."""
     family = family_of(chip.family)
     if stack.title not in servers_on(chip.family) and (
         family is not UNKNOWN or chip.backend != GENERIC

@@ -1,4 +1,4 @@
-"""The best instance of each size where requests arrive at random (`dse.physics.poisson`): the
+"""The best instance of each size where requests arrive at random (`dse.physics.queueing`): the
 highest rate at which a percentile of first tokens comes in time.
 
 Each instance takes its share of the requests at random, so that its arrivals are random too. Every

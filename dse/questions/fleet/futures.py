@@ -21,8 +21,7 @@ from dse.economics.fleet import LEAST, divisible, solve
 from dse.economics.fleet_cost import Mix, Option
 from dse.economics.prices import ASSUMED, price_spreads
 from dse.economics.scenarios import Counter, Futures, error_of, hedged
-from dse.physics.intervals import Spread, spread_of, widened
-from dse.physics.kin import eldest, kin_of, normals
+from dse.physics.intervals import Spread, eldest, kin_of, normals, spread_of, widened
 from dse.quality.own_runs import P90
 from dse.questions.fleet.answer import Progress, Solution, answered
 from dse.questions.fleet.options import options_of

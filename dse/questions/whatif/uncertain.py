@@ -26,7 +26,7 @@ from dse.economics.prices import (
     unsold_sentences,
 )
 from dse.errors import InputError
-from dse.physics.kin import COMMON, MEASURED
+from dse.physics.intervals import COMMON, MEASURED
 from dse.physics.workload import POISSON
 from dse.problem.demanded import tokens_per_request
 from dse.problem.mix import held
