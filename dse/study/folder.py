@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import shlex
@@ -9,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dse.answer.layers import layers_in_short
 from dse.errors import InputError, StorageError
 from dse.files import MOST_TABLE_BYTES, read_bytes, text_of
 from dse.schema.blocks import BLOCK_SIZES
@@ -267,3 +270,95 @@ def item_of(items: Sequence[dict[str, Any]], point: str | int, folder: Path) -> 
         field="POINT",
         accepted=f"a number from 1 to {len(items)}, or one of {', '.join(names)}",
     )
+
+
+# front.csv: one row a point, 9 significant digits, no times of the machine in it.
+
+MODEL = (
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "intermediate_size",
+    "num_experts",
+    "num_experts_per_tok",
+    "moe_intermediate_size",
+    "num_shared_experts",
+    "vocab_size",
+)
+DEPLOYMENT = (
+    "chip",
+    "chips",
+    "tensor_parallel",
+    "pipeline_parallel",
+    "data_parallel",
+    "expert_parallel",
+    "replicas",
+    "weight_dtype",
+    "kv_dtype",
+    "concurrency",
+)
+# Columns of the prefill pool, empty where one pool does both phases.
+PREFILL = tuple(name for name in DEPLOYMENT if name != "concurrency")
+LAYERS = "layers"  # in short, in studies whose layers are not all alike
+# Columns of the studies that vary them: memory tiers, a hypothetical scale-up domain.
+SEARCHED = (
+    "redundant_experts",
+    "draft_tokens",
+    "max_running_requests",
+    "weights_offloaded",
+    "kv_offloaded",
+    "offload_tier",
+    "scale_up_domain",
+)
+
+
+def front_table(
+    items: Sequence[Mapping[str, Any]], searched: Mapping[str, Sequence[Any]] | None = None
+) -> str:
+    """The text of front.csv. `searched` are the values of the axes that the space varies
+    (`searched_axes`), (n,) each; those that a point says anyway are no second column. A value that
+    does not apply is an empty cell."""
+    given = {name for item in items for name in item["deployment"]}
+    deployment = (*DEPLOYMENT, *(name for name in SEARCHED if name in given))
+    prefill = PREFILL if "prefill" in given else ()
+    layers = [layers_in_short(item["model"]) for item in items]
+    vary = len(set(layers)) > 1
+    metrics = [
+        name
+        for name, value in items[0]["metrics"].items()
+        if isinstance(value, (int, float, str, type(None))) and name != "interval_kind"
+    ]
+    rows = []
+    for i, item in enumerate(items):
+        own = item["deployment"]
+        row = {
+            "point": item["point"],
+            "names": " ".join(item["names"]),
+            "decision": item["decision"],
+            "front_probability": item["front_probability"],
+        }
+        if "laws" in item:
+            row["laws"] = " ".join(item["laws"]["on_fronts"])
+            row["worst_regret"] = item["worst_regret"]
+        row |= {name: item["model"].get(name) for name in MODEL}
+        if vary:
+            row[LAYERS] = layers[i]
+        row |= {name: own.get(name) for name in deployment}
+        row |= {f"prefill_{name}": own.get("prefill", {}).get(name) for name in prefill}
+        told = {name: item["metrics"][name] for name in metrics if name not in row}
+        axes = {name: values[i] for name, values in (searched or {}).items()}
+        rows.append(row | {k: axes[k] for k in axes if k not in row and k not in told} | told)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(rows[0])
+    for row in rows:
+        writer.writerow(_cell(value) for value in row.values())
+    return text.getvalue()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.9g}" if isinstance(value, float) else str(value)

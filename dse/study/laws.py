@@ -6,8 +6,11 @@ Only the predicted loss and what is made of it differ between laws; times and pr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,12 +22,13 @@ from dse.problem.objective import PhysicsProblem
 from dse.problem.shapes import model_at
 from dse.problem.words import short_deployment, short_shape
 from dse.quality.laws import LAWS
+from dse.schema.axes import Axis
 from dse.schema.own_config import config_of
 from dse.search.engine import ENUMERATE, Progress
 from dse.search.parallel import Executor
 from dse.search.run import search
 from dse.space.candidates import Floats
-from dse.study.robust import DRAWS, draws
+from dse.study.drawn import DRAWS, draws
 
 # Metrics that a law decides.
 OF_LAW = ("predicted_loss", "dense_equivalent_parameters")
@@ -225,3 +229,32 @@ def _row(
             "own_metrics": {metric: number(own[metric][0]) for metric in read},
         },
     }
+
+
+# What a space searches that no quality law sees: said wherever its predicted losses are shown.
+#
+# `unseen.csv` has a row for each such choice: the `axes` that make it, `what` it is, what is
+# `published` on it, and a `limit` that bounds it. The published comparisons are quoted, never
+# turned into a coefficient: models of other sizes, data and benchmarks.
+
+
+@cache
+def rows() -> tuple[dict[str, str], ...]:
+    """The file; several axes of a row have spaces between."""
+    with Path(__file__).with_name("unseen.csv").open(encoding="utf-8", newline="") as file:
+        return tuple(csv.DictReader(file))
+
+
+def unseen(axes: Sequence[Axis]) -> tuple[str, ...]:
+    """A sentence for everything that the axes search and no law sees."""
+    searched = {axis.name for axis in axes if len(axis.values) > 1}
+    found = []
+    for row in rows():
+        names = [name for name in row["axes"].split() if name in searched]
+        if names:
+            found.append(
+                f"Searched here, and no law sees it: {row['what']} ({', '.join(names)}). Losses "
+                f"differ by parameters alone. Published: {row['published']} "
+                f"To bound it: {row['limit']}."
+            )
+    return tuple(found)

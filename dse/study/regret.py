@@ -7,7 +7,7 @@ its kin, the chips whose kernel laws err together (`dse.physics.intervals`):
     e = sqrt(shared) A + sqrt(1 - shared) B        A by chip, B by chip and configuration
     A = sqrt(COMMON) K + sqrt(1 - COMMON) O        K by kin, O by chip
 
-z = e / P90 moves its times and costs along their 80% intervals (`dse.study.robust`). Prices are
+z = e / P90 moves its times and costs along their 80% intervals (`dse.study.drawn`). Prices are
 log-normal, independent by chip; demand is log-normal. The price of a choice in a draw is that of
 the deployment that is then cheapest within the limits. A chip that keeps the limits with no
 deployment has cost nothing yet served: its loss is what it costs at its cheapest plus what the best
@@ -44,7 +44,7 @@ from dse.physics.intervals import COMMON, eldest, normals
 from dse.record import record
 from dse.space.candidates import Floats
 from dse.study.choices import Choice, Choices
-from dse.study.robust import P90
+from dse.study.drawn import P90
 
 CHUNK = 1_000  # draws at a time
 EDGES = np.array([-np.inf, *np.linspace(-2.75, 2.75, 23), np.inf])  # standard deviations

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dse.catalog import Catalog, load_catalog
+from dse.study.definition import posed_study
 from dse.study.folder import (
     FRONT_TABLE,
     JOURNAL,
@@ -20,7 +21,6 @@ from dse.study.folder import (
     read_study,
     space_of,
 )
-from dse.study.posed import posed_study
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -37,15 +37,21 @@ from dse.search.samplers import SamplerEngine
 from dse.search.storage import in_use, is_url, shown, sole_writer
 from dse.search.survey import METHOD, importances
 from dse.space.space import thinned
-from dse.study.document import describe
+from dse.study.definition import posed_study
+from dse.study.document import describe, searched_axes
 from dse.study.external import ExternalProblem, external_problem, say_external
-from dse.study.folder import CHECKPOINT, FRONT, FRONT_TABLE, JOURNAL, STUDY, refuse_other
+from dse.study.folder import (
+    CHECKPOINT,
+    FRONT,
+    FRONT_TABLE,
+    JOURNAL,
+    STUDY,
+    front_table,
+    refuse_other,
+)
 from dse.study.laws import compare_laws
-from dse.study.posed import posed_study
 from dse.study.result import Study
-from dse.study.systems import describe_systems
-from dse.study.table import front_table
-from dse.study.views import describe_views, refuse_views
+from dse.study.views import describe_systems, describe_views, refuse_views
 
 SPACE = "space.yaml"  # what a study folder calls the space that a program gave
 
@@ -188,7 +194,7 @@ def run(
             "seconds": {**seconds, "report": 0.0, "total": time.perf_counter() - started},
         }
         made = {
-            FRONT_TABLE: front_table(items),
+            FRONT_TABLE: front_table(items, searched_axes(problem.space, front.index)),
             FRONT: json_text({"study": problem.study.name, "items": items}),
             STUDY: json_text(document),
         }

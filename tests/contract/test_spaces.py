@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import re
 from pathlib import Path
@@ -21,6 +22,9 @@ from dse.schema.system import ON_PCIE
 from dse.space.batches import batch_of_values
 from dse.space.space import Space
 from dse.space.studied import deployments
+from dse.study.definition import posed_study
+from dse.study.document import front_items, searched_axes
+from dse.study.folder import front_table
 
 SPACES = shipped_spaces()
 SEARCHED = [name for name in SPACES if load_study(SPACES[name]).model is None]
@@ -88,6 +92,69 @@ def test_a_sample_is_feasible_in_part(name: str) -> None:
     feasible = (evaluation.G <= 0.0).all(axis=1)
     assert 0.01 < feasible.mean() < 0.99
     assert np.isfinite(evaluation.F[feasible]).all()
+
+
+KINDS = """
+name: kinds
+title: Axes that no shipped space varies
+price_basis: rental_3yr
+workload: {prompt_tokens: 1024, output_tokens: 512, serving: continuous, backend: current}
+training_tokens: 10T
+model:
+  vocab_size: 128000
+  sparse: [true, false]
+  hidden_size: 4096
+  num_hidden_layers: 32
+  head_dim: 128
+  num_attention_heads: 32
+  num_key_value_heads: 8
+  linear_attention: [none, mamba2]
+  full_attention_interval: [4, 8]
+  ssm_state_size: [64, 128]
+  n_groups: [1, 8]
+  index_topk: [0, 2048]
+  index_n_heads: [32, 64]
+  index_head_dim: [64, 128]
+  intermediate_size: 14336
+  num_experts: 64
+  num_experts_per_tok: 4
+  moe_intermediate_size: 2048
+  num_shared_experts: 1
+  num_dense_layers: [0, 2]
+  interleave_moe_layer_step: [1, 2]
+deployment:
+  chip: [h100_sxm]
+  tensor_parallel: [4, 8]
+  replicas: 1
+  weight_dtype: fp8
+  kv_dtype: fp8
+  concurrency: [16, 32]
+objectives: {predicted_loss: minimize, tpot_s: minimize}
+"""
+
+
+@pytest.mark.parametrize("name", [*SPACES, "kinds"])
+def test_the_front_table_tells_every_axis_and_metric_once(name: str, tmp_path: Path) -> None:
+    """Designs that differ in the space differ in front.csv."""
+    path = tmp_path / "kinds.yaml"
+    path.write_text(KINDS, encoding="utf-8")
+    posed = posed_study(str(SPACES.get(name, path)), load_catalog(), "auto", 0)
+    problem = posed.problem
+    index = problem.space.canonical(problem.space.sample(np.random.default_rng(0), 4_000))
+    index = index[(problem.evaluate(index).G <= 0.0).all(axis=1)][:20]
+    metrics_of_all = problem.metrics(index, keep=True)
+    items = front_items(problem, posed.catalog, metrics_of_all, index, tmp_path)
+    items = [{**item, "decision": 1, "front_probability": 1.0} for item in items]
+    text = front_table(items, searched_axes(problem.space, index))
+    heads, *rows = csv.reader(text.splitlines())
+    assert len(set(heads)) == len(heads)
+    varied = {axis.name for axis in problem.space.axes if len(axis.values) > 1}
+    values = items[0]["metrics"].items()
+    metrics = {metric for metric, value in values if metric in METRICS or isinstance(value, float)}
+    assert varied | metrics <= set(heads)
+    at = [heads.index(axis) for axis in sorted(varied)]
+    told = {tuple(row[k] for k in at) for row in rows}
+    assert len(told) == len({tuple(one) for one in index.tolist()})
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,9 @@ from dse.schema.own_chip import read_own_chip
 from dse.schema.own_config import model_of
 from dse.schema.study import load_study, resolve_space
 from dse.space.studied import deployments
+from dse.study.choices import Trials, entering
 from dse.study.folder import read_study
 from dse.study.run import run
-from dse.study.trials import Trials, entering
 
 MEASURED = ("h200_sxm", "b200_sxm", "gb200_nvl72", "l40s")
 BORROWED = ("h20", "mi300x", "tpu_v5p", "gaudi3")

@@ -7,8 +7,8 @@ import pytest
 
 import dse
 from dse.problem.objective import PhysicsProblem
-from dse.study.landmarks import KNOWN, MULTIPLES, QUALITY, compute_multiples, landmarks
-from dse.study.posed import posed_study
+from dse.study.decide import KNOWN, MULTIPLES, QUALITY, compute_multiples, landmarks
+from dse.study.definition import posed_study
 
 COST = "usd_per_million_total_tokens"
 

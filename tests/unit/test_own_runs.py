@@ -29,7 +29,7 @@ from dse.quality.own_runs import (
 from dse.schema.loss_runs import LossRun, LossRuns, load_loss_runs, runs_again
 from dse.schema.model_catalog import load_models
 from dse.schema.study import load_study
-from dse.study import robust
+from dse.study import drawn
 
 SD = np.array(list(PRIOR.values()))
 SEEDS = st.integers(0, 10_000)
@@ -233,20 +233,20 @@ def test_draws_of_a_front_move_losses_by_what_runs_leave(monkeypatch: pytest.Mon
     mine, law = pose(study, catalog), pose(load_study("tiny", catalog), catalog)
     assert mine.space.fingerprint != law.space.fingerprint
     index = mine.space.unrank(np.arange(0, mine.space.size, mine.space.size // 50))
-    monkeypatch.setattr(robust, "DRAWS", 3_000)
-    drawn, plain = (
-        np.stack(list(robust.draws(one, index, np.random.default_rng(1)))) for one in (mine, law)
+    monkeypatch.setattr(drawn, "FRONT_DRAWS", 3_000)
+    errors, plain = (
+        np.stack(list(drawn.draws(one, index, np.random.default_rng(1)))) for one in (mine, law)
     )
     losses = [o.metric == "predicted_loss" for o in mine.objectives]
     others = np.logical_not(losses)
-    assert np.array_equal(drawn[:, :, others], plain[:, :, others])
+    assert np.array_equal(errors[:, :, others], plain[:, :, others])
     assert (plain[:, :, losses] == plain[:1, :, losses]).all()
     doubt = mine.metrics(index).quality.doubt
     assert doubt is not None
-    assert drawn[:, :, losses][:, :, 0].std(axis=0) == pytest.approx(doubt.sd, rel=0.06)
+    assert errors[:, :, losses][:, :, 0].std(axis=0) == pytest.approx(doubt.sd, rel=0.06)
     # One draw moves all points together: the difference of two is what they do not share.
     apart = tuple(column - column[0] for column in doubt.columns)
-    moved = (drawn - drawn[:, :1])[:, :, losses][:, :, 0].std(axis=0)
+    moved = (errors - errors[:, :1])[:, :, losses][:, :, 0].std(axis=0)
     assert moved == pytest.approx(np.sqrt(doubt.posterior.variance(apart)), rel=0.06, abs=1e-12)
 
 

@@ -15,8 +15,8 @@ from dse.pareto import non_dominated
 from dse.physics.intervals import COMMON
 from dse.problem.objective import PhysicsProblem, pose
 from dse.schema.study import load_study, resolve_space
-from dse.study import robust
-from dse.study.robust import front_probability
+from dse.study import drawn
+from dse.study.drawn import front_probability
 
 
 @pytest.fixture(scope="module")
@@ -90,11 +90,11 @@ def related(problem: PhysicsProblem, *kin: str) -> PhysicsProblem:
 @pytest.mark.parametrize(("shared", "kin"), [(0.6, "xx"), (1.0, "xx"), (0.6, "xy"), (1.0, "xy")])
 def test_of_two_kin_the_better_stays_so_more_often(two, shared, kin, monkeypatch) -> None:
     """ln cost differs with variance 2 sd^2 (1 - shared COMMON); of strangers, with 2 sd^2."""
-    monkeypatch.setattr(robust, "DRAWS", 8_000)
+    monkeypatch.setattr(drawn, "FRONT_DRAWS", 8_000)
     index = two.space.unrank(np.arange(2, dtype=np.int64))
     first, second = np.log(two.evaluate(index).F[:, 0])
     sd = abs(second - first)
-    problem = related(sure(two, shared, math.exp(sd * robust.P90)), *kin)
+    problem = related(sure(two, shared, math.exp(sd * drawn.P90)), *kin)
     found = front_probability(problem, index, 3)
     part = shared * COMMON if kin == "xx" else 0.0
     expected = norm.cdf((second - first) / (sd * math.sqrt(2.0 * (1.0 - part))))
@@ -104,8 +104,8 @@ def test_of_two_kin_the_better_stays_so_more_often(two, shared, kin, monkeypatch
 def test_chips_without_kin_err_as_they_would_if_there_were_none() -> None:
     """The errors of three chips, drawn by the words of the module without kin."""
     rng, plain = np.random.default_rng(5), np.random.default_rng(5)
-    parts = robust._of_chips(("x", "y", "x"), rng)
-    alone = robust._of_chips(("x", "y", "z"), np.random.default_rng(5))
+    parts = drawn._of_chips(("x", "y", "x"), rng)
+    alone = drawn._of_chips(("x", "y", "z"), np.random.default_rng(5))
     for _ in range(3):
         expected = plain.standard_normal(3)
         np.testing.assert_array_equal(next(alone), expected)

@@ -28,7 +28,7 @@ from dse.schema.study import Study, load_study
 from dse.space.batches import DEPLOYMENT_AXES, batch_of, batch_of_values
 from dse.space.candidates import CandidateBatch
 from dse.space.space import Space
-from dse.study.unseen import rows, unseen
+from dse.study.laws import rows, unseen
 from tests.helpers import CHIPS, deploy, run, workload
 
 CONFIGS = Path(__file__).parents[1] / "data" / "configs"

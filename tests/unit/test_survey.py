@@ -15,7 +15,7 @@ from dse.search.evaluator import Batch
 from dse.search.record import Record
 from dse.search.run import ENGINES, search
 from dse.search.survey import BLOCK, LEAST, Survey, blocks, importances, take
-from dse.study.posed import posed_study
+from dse.study.definition import posed_study
 
 WIDE: tuple[Axis, ...] = tuple((f"x{k}", tuple(range(3 + 2 * k)), True, False) for k in range(9))
 

@@ -35,7 +35,7 @@ from dse.schema.own_config import config_of
 from dse.schema.study import load_study, shipped_spaces
 from dse.schema.workloads import mix_words
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
-from dse.study.unseen import unseen
+from dse.study.laws import unseen
 
 Json = Mapping[str, Any]
 LAYERS = (*MIXERS, *FEED_FORWARD)

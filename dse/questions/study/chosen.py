@@ -1,5 +1,5 @@
 """What a report reads: the documents of a study folder, the points chosen from its front, and the
-published models beside them (`dse.study.landmarks`)."""
+published models beside them (`dse.study.decide`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The systems of a study side by side (`dse.study.systems`): which is cheapest at which speed."""
+"""The systems of a study side by side (`dse.study.views`): which is cheapest at which speed."""
 
 from __future__ import annotations
 

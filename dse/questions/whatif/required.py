@@ -37,9 +37,9 @@ from dse.schema.costs import BASIS as OWNED
 from dse.schema.derive import derive
 from dse.schema.own_config import config_of, model_of
 from dse.space.studied import count_deployments, deployments
+from dse.study.choices import Trials, Tried, gap
 from dse.study.definition import reopened
 from dse.study.folder import FRONT
-from dse.study.trials import Trials, Tried, gap
 
 Json = Mapping[str, Any]
 MOST = 16.0  # the largest factor that is tried, and one over the smallest

@@ -48,8 +48,8 @@ from dse.schema.loader import did_you_mean
 from dse.schema.reader import Field, Flag, Number, Text, Whole
 from dse.schema.reader import Table as Fields
 from dse.schema.workloads import load_words
+from dse.study.document import price_evidence, price_rows
 from dse.study.model_space import space_of_model
-from dse.study.prices import price_evidence, price_rows
 
 Json = Mapping[str, Any]
 DEGREE, LOAD = Whole(1, 100_000), Whole(1, 100_000_000)
