@@ -204,11 +204,11 @@ def _kinds(batch: CandidateBatch) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 # either side). A slow machine is slow in all: one deviate moves the times and costs of a point.
 # Part of its variance is shared by all points on the same chip, as the errors of measured rows are
 # shared by their group (`Calibration.shared`), and half of that part by the chips of one kin
-# (`dse.physics.intervals`, as `dse.study.regret` draws it); the rest by all shapes on the same deployment
-# of it (degrees, formats, requests in flight; assumed). An error that two points share does not
-# change their order. Predicted loss moves where the law was moved to runs of the user, by a draw of
-# what these leave open (`dse.quality.own_runs`), one for all points; else it is left as it is.
-# Rivals are the front and what lies closest behind it one parameter away.
+# (`dse.physics.intervals`, as `dse.study.regret` draws it); the rest by all shapes on the same
+# deployment of it (degrees, formats, requests in flight; assumed). An error that two points share
+# does not change their order. Predicted loss moves where the law was moved to runs of the user, by
+# a draw of what these leave open (`dse.quality.own_runs`), one for all points; else it is left as
+# it is. Rivals are the front and what lies closest behind it one parameter away.
 
 FRONT_DRAWS = 100
 RIVALS = 2_000  # beside the front
