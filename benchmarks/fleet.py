@@ -18,7 +18,8 @@ from unittest.mock import patch
 
 import dse
 from dse.catalog import load_catalog
-from dse.questions.fleet import answer, ask
+from dse.questions.fleet import fleet, solution
+from dse.questions.fleet.changes import Search
 
 HERE = Path(__file__).parent
 PLANS = (
@@ -29,13 +30,13 @@ PLANS = (
 )
 # Where the answer takes each stage from.
 STAGES: dict[str, tuple[Any, str]] = {
-    "options": (answer, "options_of"),
-    "program": (answer, "solve"),
-    "settle": (answer, "settled"),
-    "limits": (answer, "loosened"),
-    "prices": (answer, "entries"),
-    "not searched": (ask, "with_untried"),
-    "page": (ask, "_answer"),
+    "options": (solution, "options_of"),
+    "program": (solution, "solve"),
+    "settle": (solution, "settled"),
+    "limits": (solution, "loosened"),
+    "prices": (solution, "entries"),
+    "not searched": (Search, "untried"),
+    "page": (fleet, "answer"),
 }
 
 

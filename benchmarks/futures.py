@@ -81,7 +81,7 @@ class Simulation:
         for option in self.options:
             pools = option["bound"] == "pools"
             same = (option["class"], option["model"], tuple(sorted(option["chips"])), pools)
-            kinds = option["kind"].split(", ")
+            kinds = option["known"].split(", ")
             kind = max(kinds, key=["fitted", "derived", "assumed"].index)
             low, high = np.log(fitted["spread"]["throughput"][kind])
             factors = []

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dse.questions.compare.ask import compare
     from dse.questions.estimate.ask import estimate, fewest_chips
     from dse.questions.export import export
-    from dse.questions.fleet.ask import fleet
+    from dse.questions.fleet.fleet import fleet
     from dse.questions.scale import scale
     from dse.questions.train import train
     from dse.questions.whatif.whatif import whatif
@@ -69,7 +69,7 @@ _PLACES = {
     "estimate": "dse.questions.estimate.ask",
     "export": "dse.questions.export",
     "fewest_chips": "dse.questions.estimate.ask",
-    "fleet": "dse.questions.fleet.ask",
+    "fleet": "dse.questions.fleet.fleet",
     "load_catalog": "dse.catalog",
     "load_model": "dse.schema.model_catalog",
     "load_space": "dse.schema.study",

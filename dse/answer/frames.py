@@ -208,3 +208,37 @@ def powers(values: Sequence[float]) -> Json:
     """A logarithmic axis that names powers of two."""
     ticks = [2**k for k in range(int(max(values, default=1.0)).bit_length() + 1)]
     return {"type": "log", "tickvals": ticks, "ticktext": [str(tick) for tick in ticks]}
+
+
+def stacked_bars(
+    name: str,
+    title: str,
+    series: Mapping[str, Sequence[float]],
+    up: str,
+    shows: str,
+    *,
+    at: Sequence[str] = (),
+    line: tuple[str, Sequence[float]] | None = None,
+) -> Figure:
+    """Upright bars, one a quarter or at each of `at`, in which the `series` by name stand on each
+    other, in the unit of the title `up`. `line` is one more series beside them."""
+    traces: list[Json] = []
+    for k, (one, values) in enumerate(series.items()):
+        pattern = hatch("/" if one.endswith((", owned", ", bought")) else "")
+        marker = {"color": PALETTE[k % len(PALETTE)], "pattern": pattern}
+        traces.append({"type": "bar", "name": plain(one), "y": list(values), "marker": marker})
+    if line is not None and any(line[1]):
+        drawn = {"type": "scatter", "mode": "lines+markers", "line": {"color": "ink"}}
+        traces.append({**drawn, "name": plain(line[0]), "y": list(line[1])})
+    for trace in traces:
+        trace["x"] = list(at) or [f"Q{quarter + 1}" for quarter in range(len(trace["y"]))]
+    layout = {
+        "height": 250,
+        "meta": "small",
+        "barmode": "stack",
+        "bargap": 0.4,
+        "showlegend": True,
+        "xaxis": {"type": "category"},
+        "yaxis": {"title": {"text": up}, "rangemode": "tozero", "tickformat": "~s"},
+    }
+    return Figure(name, title, {"data": traces, "layout": layout}, shows)

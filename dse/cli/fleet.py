@@ -2,142 +2,74 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dse.cli.options import (
-    AS_ESTIMATE,
-    DEPLOYED,
-    LOAD,
-    Between,
-    NoModel,
-    Sectioned,
-    Whole,
-    chip_files_option,
-    deployed_options,
-    json_option,
-    options,
-    out_option,
-    pooled_options,
-    price_options,
-    read_catalog,
-    refuse,
-)
-from dse.cli.printing import Progress, deliver, write
+from dse.cli.options import read_catalog, refuse
+from dse.cli.printing import deliver, write
+from dse.cli.signature import verb
+from dse.questions.fleet.fleet import SETTINGS, fleet
 
-STEADY = "steady"
+if TYPE_CHECKING:
+    from dse.answer.answer import Answer
+
+WITH_PLAN = ("plan", "service_level", "seed", "show")  # other options make a plan
 
 
-@click.command("fleet", cls=Sectioned, sections={AS_ESTIMATE: DEPLOYED}, brief=(AS_ESTIMATE,))
-@click.argument("plan", required=False, type=NoModel())
-@click.option("--model", help="Without a plan: a catalog id, or the path of a config.json.")
-@click.option(
-    "--chip", multiple=True, metavar="CHIPS", help="Ids or files of chips to choose from, or all."
-)
-@click.option("--trace", metavar="FILE", help="CSV of requests: time (s), prompt, output [cached].")
-@click.option(
-    "--requests-per-second", type=Between(1e-6, 1e9), help="Mean requests, in place of a trace."
-)
-@click.option("--demand", metavar="RATE", help="Mean tokens, prompt and output, such as 1B/day.")
-@click.option(
-    "--peak-over-average",
-    type=Between(1.0, 1000.0),
-    default=1.0,
-    help="Peak over the mean, of --requests-per-second or --demand.",
-)
-@click.option("--prompt-tokens", type=LOAD, help="Prompt length, where no trace says it.")
-@click.option("--output-tokens", type=LOAD, help="Output length, where no trace says it.")
-@click.option("--ttft-limit", default="2s", help="Longest time to first token.")
-@click.option("--tpot-limit", default="50ms", help="Longest time per output token.")
-@click.option(
-    "--percentile",
-    type=click.Choice(["50", "90", "99", STEADY]),
-    default="90",
-    help="Percent of first tokens in time, of requests that come at random; steady: the median of "
-    "an even load.",
-)
-@click.option("--window", default="60s", help="Arrivals of a trace are counted in such windows.")
-@click.option(
-    "--windows",
-    type=Between(0.0, 1.0),
-    default=1.0,
-    help="Share of the windows that the fleet is large enough for; 1 is the busiest.",
-)
-@click.option(
-    "--lengths",
-    type=Whole(1, 32),
-    help="Groups of prompt lengths of a trace, with two of output lengths in each; 1, 4 and 8 for "
-    "the median, the 90th and the 99th percentile if left out.",
-)
-@options((*deployed_options(several=True), *pooled_options))
-@click.option(
-    "--largest-instance", type=Whole(1, 1024), default=16, help="Most chips of one instance."
-)
-@click.option(
-    "--price-basis",
-    default="rental_3yr",
-    help="Basis of hardware/prices.csv, or owned_tco: chips are bought.",
-)
-@chip_files_option
-@click.option(
-    "--service-level", metavar="PERCENT", help="Order now what serves that share of futures: 80%."
-)
-@click.option("--seed", type=Whole(0, 2**31), default=0, help="Of the futures that are drawn.")
-@click.option("--show", is_flag=True, help="Print the plan's file, a start for one of yours.")
-@out_option("fleet")
-@price_options
-@json_option
-def command(
-    plan: str | None,
-    chip_files: tuple[str, ...],
-    show: bool,
-    out: Path | None,
-    as_json: bool,
-    percentile: str,
-    service_level: str | None,
-    seed: int,
-    **flags: Any,
-) -> None:
-    """The cheapest mix of chips for a plan: what to buy or rent, how much of it, and when.
-
-    \b
-    dse fleet dense-70b-billion-tokens
-    dse fleet deepseek-v3-two-megawatts --out fleet
-    dse fleet a100-owner-grows --service-level 80%
-    dse fleet dense-70b-billion-tokens --show > plan.yaml
-    dse fleet --model llama-3-70b --chip h100_sxm,mi300x --trace requests.csv --percentile 99
-    dse fleet --model llama-3-8b --chip all --demand 1B/day --prompt-tokens 2048 --output-tokens 512
-
-    PLAN is a shipped plan or the path of a file: demand by class, the chips on offer, what is owned
-    already, and limits (docs/fleet.md). Without one, the other options make a plan of one quarter.
-    Exit code 3: nothing keeps the plan; the answer says what must change.
-    """
+@wraps(fleet)
+def answered(show: bool = False, **given: Any) -> Answer:
+    """The answer of `dse.fleet`. Where nothing keeps the plan, its document and files alone are
+    given, and NothingFeasible says what must change."""
     from dse.errors import NothingFeasible
-    from dse.questions.fleet.ask import fleet
-    from dse.schema.plan_reader import find_plan, load_plan
 
-    catalog = read_catalog(chip_files)
+    context, plan = click.get_current_context(), given["plan"]
     if plan is not None:
-        refuse({"percentile", *flags}, "a plan, which says it")
-        flags = {}
+        own = {one.name for one in context.command.params if one.name in {*given, "set"}}
+        refuse(own - {*WITH_PLAN}, "a plan, which says it")
     else:
-        flags["percentile"] = None if percentile == STEADY else int(percentile)
         refuse(["show"], "a plan that is made from options")
     if show and plan is not None:
-        from dse.files import read_bytes, text_of
-
         refuse(["out", "as_json", "service_level"], "--show, which prints the plan's file alone")
-        read = load_plan(find_plan(plan), catalog)
-        click.echo(text_of(read_bytes(read.file), read.file), nl=False)
-        return
-    flags |= {"service_level": service_level, "seed": seed}
-    found = fleet(plan, catalog=catalog, progress=Progress(), **flags)
-    feasible = found.document["feasible"]
-    if feasible or as_json:
-        deliver(found, out=out, as_json=as_json)
+        print_plan(plan)
+    found = fleet(**given)
+    if found.document["feasible"]:
+        return found
+    out, as_json = context.params["out"], context.params["as_json"]
+    if as_json:
+        deliver(found, out=out, as_json=True)
     elif out is not None:
         write(found, out)
-    if not feasible:
-        raise NothingFeasible("\n".join((found.headline, *found.sentences)))
+    raise NothingFeasible("\n".join((found.headline, *found.sentences)))
+
+
+def print_plan(plan: str) -> None:
+    """Prints the file of a plan, and ends."""
+    from dse.files import read_bytes, text_of
+    from dse.schema.plan_reader import find_plan, load_plan
+
+    read = load_plan(
+        find_plan(plan), read_catalog(click.get_current_context().params["chip_files"])
+    )
+    click.echo(text_of(read_bytes(read.file), read.file), nl=False)
+    raise click.exceptions.Exit(0)
+
+
+command = verb(
+    answered,
+    fields=SETTINGS,
+    name="fleet",
+    examples=(
+        "dse fleet dense-70b-billion-tokens",
+        "dse fleet deepseek-v3-two-megawatts --out fleet",
+        "dse fleet a100-owner-grows --service-level 80%",
+        "dse fleet dense-70b-billion-tokens --show > plan.yaml",
+        "dse fleet --model llama-3-70b --chip h100_sxm,mi300x --trace requests.csv --percentile 99",
+        "dse fleet --model llama-3-8b --chip all --demand 1B/day --prompt-tokens 2048"
+        " --output-tokens 512 --set weight_dtype=fp8",
+    ),
+)
+command.params.append(
+    click.Option(["--show"], is_flag=True, help="Print the plan's file, a start for one of yours.")
+)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from dse.economics.tco import (
     upkeep_usd_per_hour,
     yearly_capital,
 )
+from dse.schema.calibration import KINDS
 from dse.schema.plan import BUY, QUARTER_HOURS, RENT, Offer, Plan
 
 SLACK = 1e-6  # relative, of sums of floats against their limit
@@ -42,7 +43,10 @@ SLACK = 1e-6  # relative, of sums of floats against their limit
 @dataclass(frozen=True, slots=True)
 class Option:
     """One way to serve a class: an instance of `chips` by chip id (two chips where prefill and
-    decode are apart) that serves `requests_per_s` within the limits. `detail` describes it."""
+    decode are apart) that serves `requests_per_s` within the limits: the median of first tokens
+    where there is no `percentile`, else that. `formats` are those of weights and cache, `division`
+    how it is divided over its chips, `bound` what bounds it ("pools" where prefill and decode are
+    apart), `kind` how the kernel laws behind the rate are known, several with commas between."""
 
     klass: str
     model: str
@@ -51,7 +55,18 @@ class Option:
     ttft_s: float
     tpot_s: float
     label: str
-    detail: Mapping[str, object] = field(default_factory=dict)
+    percentile: int | None = None
+    formats: str = ""
+    division: str = ""
+    concurrency: int = 0
+    bound: str = ""
+    kind: str = KINDS[0]
+
+    @property
+    def divided(self) -> str:
+        """`2 x h100_sxm, tp2`: the chips of an instance, and how it is divided over several."""
+        several = self.division and sum(self.chips.values()) > 1
+        return f"{self.label}, {self.division}" if several else self.label
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +208,15 @@ def site_kwh(plan: Plan, counted: Counted) -> float:
     """What is drawn at the plan's own meters in its quarters, at the mean load."""
     watts = sum(one.watts for one in counted.quarters) * drawn_share(plan.costs, plan.busy)
     return watts / 1000.0 * QUARTER_HOURS
+
+
+def tokens(plan: Plan) -> float:
+    """Prompt and output tokens of the mean demand over the horizon."""
+    return sum(
+        one.traffic.mean_per_s(q) * one.traffic.tokens * QUARTER_HOURS * 3600.0
+        for one in plan.demand
+        for q in range(plan.quarters)
+    )
 
 
 def count(plan: Plan, options: Sequence[Option], mix: Mix) -> Counted:

@@ -556,8 +556,8 @@ def _least_usd(program: Program, futures: Futures, groups: NDArray[np.intp]) -> 
 def error_of(option: Option) -> tuple[object, ...]:
     """What options have in common whose rates err alike: class, model, chips, and whether prefill
     and decode are apart."""
-    pools = option.detail.get("bound") == "pools"
-    return (option.klass, option.model, tuple(sorted(option.chips)), pools)
+    chips = tuple(sorted(option.chips))
+    return (option.klass, option.model, chips, option.bound == "pools")
 
 
 def kept_of(options: Sequence[Option]) -> list[int]:

@@ -88,8 +88,8 @@ _SHAPES: dict[str, Any] = {
         "usd_undiscounted": _MAYBE,
         "usd_per_million_tokens": _MAYBE,
         "orders": [{"way": str, "chip": str, "offer": str, "order_quarter": int, "chips": int}],
-        "by_quarter": [{"quarter": int, "chips": dict}],
-        "prices": [{"offer": str, "usd": _NUMBER, "per": str, "price": str}],
+        "chips": [{"quarter": int, "chip": str, "rented_chips": _NUMBER, "owned_chips": _NUMBER}],
+        "prices": [{"offer": str, "price_usd": _NUMBER, "per": str}],
     },
 }
 # The same of keys of study.json that may be absent or null.

@@ -156,27 +156,25 @@ def test_whatif_and_scale_take_pools_of_their_own():
     for verb in ("whatif", "scale", "fleet"):
         steady = ("--demand", "1B/day", *LENGTHS[:4], "--percentile", "steady")
         more = steady if verb == "fleet" else ()
-        tp, ep = ("--prefill-tp", "4"), ("--prefill-ep", "8")
-        if verb != "fleet":
-            tp, ep = ("--set", "prefill_tp=4"), ("--set", "prefill_ep=8")
+        tp, ep = ("--set", "prefill_tp=4"), ("--set", "prefill_ep=8")
         said = dse(verb, *model, *more, *tp)
         assert said.code == 2
         assert "--prefill-tp: given for one pool (accepted: also --disaggregated)" in said.err
         apart = ("--set", "disaggregated=true") if verb == "whatif" else ("--disaggregated",)
         said = dse(verb, *model, *more, *ep, *apart)
         assert said.code == 2
-        assert "--prefill-ep: " in said.err
+        assert "prefill-ep: " in said.err.replace("_", "-")
         assert "no experts" in said.err
     said = dse("whatif", *model, "--set", "disaggregated=true", "--set", "prefill_chip=h100")
     assert "--prefill-chip: read 'h100'; did you mean h100_sxm?" in said.err
 
 
 def test_what_a_model_cannot_be_served_with_is_refused(tmp_path: Path):
-    said = dse(*FLEET, *LENGTHS, "--draft-tokens", "3")
+    said = dse(*FLEET, *LENGTHS, "--set", "draft_tokens=3")
     assert said.code == 2
     assert "no figure for llama-3-70b" in said.err
-    assert dse(*FLEET, *LENGTHS, "--redundant-experts", "8").code == 2
-    assert dse(*FLEET, *LENGTHS, "--acceptance", "0.7").code == 2
+    assert dse(*FLEET, *LENGTHS, "--set", "redundant_experts=8").code == 2
+    assert dse(*FLEET, *LENGTHS, "--set", "acceptance=0.7").code == 2
     said = dse("scale", "--model", "llama-3-8b", "--chip", "h100_sxm", "--set", "draft_tokens=2")
     assert said.code == 2
     assert "what share of its drafted tokens is accepted" in said.err
@@ -190,7 +188,8 @@ def test_what_a_plan_did_not_choose_from_is_what_it_gives_when_it_may():
     line = next(one for one in plain["answer"] if one.startswith("Not searched: "))
     assert line.startswith("Not searched: fp8 weights and cache (-")
     assert row["result"] in line
-    given = dse(*FLEET, *LENGTHS, "--json", "--weight-dtype", "bf16,fp8", "--kv-dtype", "bf16,fp8")
+    both = ("--set", "weight_dtype=bf16,fp8", "--set", "kv_dtype=bf16,fp8")
+    given = dse(*FLEET, *LENGTHS, "--json", *both)
     free = json.loads(given.out)
     assert free["usd"] == pytest.approx(plain["usd"] * (1.0 - row["saves"]), rel=0.011)
     assert free["not_searched"] == []

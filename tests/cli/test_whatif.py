@@ -393,7 +393,7 @@ def test_a_few_chips_in_whole_servers_cost_what_dse_fleet_says(tmp_path: Path) -
     fleet = dse("fleet", plan, "--json").json()
     hours = 8760 / 4
     assert fleet["by_quarter"][0]["usd"] / hours == pytest.approx(load["usd_per_hour"])
-    assert fleet["instances"][0]["chips"] == {"h100_sxm": 2}
+    assert fleet["instances"][0]["on"] == "2 x h100_sxm"
     assert any("whole servers of 8 (" in note for note in said["notes"])
     assert dse("whatif", "deploy-llama-3-70b", *settings("whole_servers=true")).code == 2
 

@@ -20,7 +20,6 @@ from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError, NothingFeasible
 from dse.problem import instances
 from dse.problem.instances import Subject, batch_at, evaluated
-from dse.problem.instances import subject_of as subject_on
 from dse.problem.mix import mix_of
 from dse.problem.objective import PhysicsProblem, pose
 from dse.problem.training import of_terms
@@ -29,10 +28,8 @@ from dse.questions.check.check import checked
 from dse.questions.check.subject import subject_of
 from dse.questions.estimate.point import Estimate, estimate
 from dse.questions.export import STACKS, export_arguments, export_command
-from dse.questions.fleet import subjects as fleet_subjects
-from dse.questions.fleet.arrivals import at_rate
-from dse.questions.fleet.options import options_of
-from dse.questions.fleet.subjects import workload_of
+from dse.questions.fleet import options as fleet_options
+from dse.questions.fleet.options import at_rate, options_of, subject_of_class
 from dse.questions.train import best_run
 from dse.rules.case import Case, Training
 from dse.rules.deployment import RACK
@@ -395,14 +392,9 @@ def test_scale_and_fleet_refuse_the_same_instances(rule: str, monkeypatch: pytes
     (chips,) = table.chips.tolist()
     klass, backend = asked_of(one), str(one.load.get("backend", "generic"))
     posed = plan_of(one, klass, chips, backend)
-    subject = subject_on(
-        catalog(),
-        one.shape,
-        one.chip,
-        workload_of(posed, catalog(), klass, one.chip),
-        weight_dtype=one.dtype,
-        kv_dtype=one.cache,
-    )
+    monkeypatch.setattr(fleet_options, "resolve_model", lambda name: one.shape)
+    formats = (one.dtype, one.cache, None)
+    subject = subject_of_class(posed, catalog(), klass, one.model, one.chip, formats)
     if rule == "arrivals_within_capacity":
         batch = batch_at(subject, table, 1.0)
         for per_s, broken in ((1e4, True), (0.1, False)):
@@ -424,10 +416,9 @@ def test_scale_and_fleet_refuse_the_same_instances(rule: str, monkeypatch: pytes
     with pytest.raises(NothingFeasible) as refused:
         instances.best_instances(subject, chips_up_to=chips)
     assert says in str(refused.value)
-    monkeypatch.setattr(fleet_subjects, "resolve_model", lambda name: one.shape)
     options, reasons = options_of(posed, catalog())
     assert not options
-    (reason,) = (row.reason for row in reasons)
+    (reason,) = (row["reason"] for row in reasons)
     assert says in reason
 
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.economics.fleet import NOTHING
 from dse.economics.fleet_cost import (
     Counted,
     Mix,
@@ -22,8 +21,6 @@ from dse.economics.fleet_cost import (
     present_usd,
     returned,
 )
-from dse.questions.fleet.answer import Solution
-from dse.questions.fleet.cash import finance_words
 from dse.schema.plan import Plan
 from tests.unit.test_fleet import buy, chip, option, rent
 from tests.unit.test_fleet import plan as plan_of
@@ -67,23 +64,12 @@ def test_cash_is_worth_what_the_program_counts(
     assert booked == pytest.approx(counted.bought_usd, abs=1e-6)
 
 
-def test_later_rents_that_are_of_use_are_named_beside_the_worth_of_chips() -> None:
+def test_later_rents_are_of_use_and_purchases_are_not() -> None:
     """Of a rent of 12 quarters and a plan of 6, half of the last six; of a purchase none."""
     for label, useful in (("a, rent", 0.5 * 6 * 2 * 2.0 * 2190.0), ("a, bought", 0.0)):
         plan, counted, mix = ordered({(label, 0): 1}, used_after_end=0.5)
         flows = cash_flow(plan, counted, mix)
         assert sum(one.useful for one in flows) == pytest.approx(useful)
-        answer = Solution(plan, (), (), NOTHING, counted)
-        money = {
-            "capex_usd": 1.0,
-            "opex_usd": 1.0,
-            "worth_at_end_usd": sum(one.worth for one in flows),
-            "rents_of_use_usd": sum(one.useful for one in flows),
-            "present_usd": 1.0,
-            "against_renting": None,
-            "renting_alone": "nothing keeps the plan",
-        }
-        assert ("later rents that are of use" in finance_words(answer, money)[0]) == (useful > 0.0)
 
 
 def test_the_rate_of_return_is_that_of_a_textbook() -> None:

@@ -20,9 +20,9 @@ from dse.economics.fleet_cost import (
     electricity_usd,
     upkeep_usd,
 )
-from dse.questions.fleet.answer import answer_of
-from dse.questions.fleet.options import _efficient
-from dse.questions.fleet.words import lead
+from dse.questions.fleet.fleet import answer
+from dse.questions.fleet.options import efficient
+from dse.questions.fleet.solution import answer_of
 from dse.schema.plan import QUARTER_HOURS, Limits, Plan
 from tests.helpers_fleet import buy, chip, demand, option, plan, rent
 
@@ -254,7 +254,8 @@ def test_dearer_is_never_cheaper():
 def test_what_becomes_of_the_stock_is_said():
     def said(usd: float, growth: float) -> str:
         one = plan(chip("old", stock=6), chip("a", rent("a", usd)), demand=(demand(growth=growth),))
-        return lead(answer_of(one, [option({"old": 2}, 4.0), option({"a": 2}, 20.0)]))[0]
+        options = [option({"old": 2}, 4.0), option({"a": 2}, 20.0)]
+        return answer(answer_of(one, options), {}).headline
 
     assert "run 6 of the 6 old that are owned:" in said(9.0, 0.0)
     assert "leave the 6 old that are owned off:" in said(0.01, 0.0)
@@ -266,8 +267,8 @@ def test_what_becomes_of_the_stock_is_said():
 def test_an_option_that_smaller_ones_replace_is_left_out():
     small, large = option({"a": 2}, 4.0), option({"a": 4}, 7.9)
     better, mixed = option({"a": 4}, 9.0), option({"a": 2, "b": 2}, 4.0)
-    assert _efficient([large, small, mixed]) == [small]
-    assert _efficient([better, small]) == [small, better]
+    assert efficient([large, small, mixed]) == [small]
+    assert efficient([better, small]) == [small, better]
 
 
 def test_each_quarter_is_served_on_the_fewest_chips():

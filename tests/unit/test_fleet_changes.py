@@ -12,16 +12,16 @@ from dse.catalog import load_catalog
 from dse.economics.fleet import Solved, divisible, solve, with_offer
 from dse.economics.fleet_cost import Mix
 from dse.physics.intervals import UNKNOWN
-from dse.questions.fleet.answer import answer_of, waits_for
-from dse.questions.fleet.cash import finance, finance_words, stock_words
-from dse.questions.fleet.changes import Steps, entries, entry, lack, loosened
-from dse.questions.fleet.document import document
-from dse.questions.fleet.memo import _interval, _otherwise
+from dse.questions.fleet.changes import Steps, entries, entry, lack, loosened, waits_for
+from dse.questions.fleet.decision import interval
+from dse.questions.fleet.fleet import answer
 from dse.questions.fleet.options import options_of
-from dse.questions.fleet.words import lead
+from dse.questions.fleet.solution import answer_of
 from dse.schema.plan import Limits, Plan
 from dse.schema.plan_reader import load_plan
 from tests.helpers_fleet import buy, chip, demand, option, plan, rent
+
+AT, WITHOUT = "usd_enters_or_leaves_at", "fleet_costs_more_without"
 
 
 def test_one_price_moves_the_answer_as_arithmetic_says():
@@ -38,13 +38,13 @@ def test_one_price_moves_the_answer_as_arithmetic_says():
     assert used(2.02) == {"b, rent"}
     one = plan(chip("a", rent("a", 2.5)), chip("b", rent("b", 3.0)))
     base = solve(one, options)
-    found = {row.offer.chip: row for row in entries(one, options, base, base, print)}
-    assert not found["a"].used
-    assert found["a"].usd_at == pytest.approx(2.0, rel=1e-4)
+    found = {row["chip"]: row for row in entries(one, options, base, base, print)}
+    assert not found["a"]["used"]
+    assert found["a"][AT] == pytest.approx(2.0, rel=1e-4)
     # With a at 2.5, b is left at 3 x 2.5 / 2.
-    assert found["b"].used
-    assert found["b"].usd_at == pytest.approx(3.75, rel=1e-4)
-    assert found["b"].without == pytest.approx(0.25)
+    assert found["b"]["used"]
+    assert found["b"][AT] == pytest.approx(3.75, rel=1e-4)
+    assert found["b"][WITHOUT] == pytest.approx(0.25)
 
 
 @pytest.mark.parametrize("stock", [0, 2])
@@ -73,8 +73,8 @@ def test_the_price_of_what_is_bought_moves_the_answer_as_arithmetic_says(stock: 
         assert found.mix is not None
         assert bool(found.mix.orders.get(("a, bought", 0))) is bought
         row = entries(one, options, found, found, print)[0]
-        assert row.used is bought
-        assert row.usd_at == pytest.approx(even, rel=1e-3)
+        assert row["used"] is bought
+        assert row[AT] == pytest.approx(even, rel=1e-3)
 
 
 def test_the_times_of_a_rent_that_may_be_broken_have_one_price():
@@ -100,11 +100,11 @@ def test_the_times_of_a_rent_that_may_be_broken_have_one_price():
     assert waits_for(replace(one, chips=one.chips[:1]), options[:1]) == ["a, rent"]
     # One quarter of service: broken, at 4, it is cheaper than 5; even at 2 x 5 / 4.
     base = solve(one, options)
-    found = {row.offer.label: row for row in entries(one, options, base, base, print)}
+    found = {row["offer"]: row for row in entries(one, options, base, base, print)}
     assert list(found) == ["a, rent", "b, rent"]
-    assert found["a, rent"].used
-    assert found["a, rent"].usd_at == pytest.approx(2.5, rel=1e-3)
-    assert found["a, rent"].without == pytest.approx(1.0 / 9.0)
+    assert found["a, rent"]["used"]
+    assert found["a, rent"][AT] == pytest.approx(2.5, rel=1e-3)
+    assert found["a, rent"][WITHOUT] == pytest.approx(1.0 / 9.0)
     assert Steps(print, one).steps == 2 + 1 + 1 + 2 + 4
 
 
@@ -116,16 +116,18 @@ def test_a_limit_of_nodes_is_no_proof_that_nothing_keeps_the_plan():
     assert lack(late, "nothing keeps it").startswith("not known")
     assert lack(replace(some, gap=0.02), "nothing keeps it").startswith("not known")
     assert lack(some, "nothing keeps it") == ""
+
+
+def test_what_buying_and_stock_save_is_said_or_why_not():
     one = plan(chip("a", buy("a", 100.0), stock=2), demand=(demand(per_s=4.0),))
-    answer = answer_of(one, [option({"a": 2}, 2.0)])
-    money = finance(answer)
-    assert money is not None
-    assert "Nothing keeps the plan by renting alone" in finance_words(answer, money)[1]
-    said = finance_words(answer, money | {"renting_alone": lack(late, "")})[1]
-    assert said.startswith("What buying returns against renting alone is not known")
-    stock = replace(answer.stock[0], worth_usd=None, reason=lack(late, ""))
-    said = stock_words(replace(answer, stock=(stock,)))
-    assert said[0].startswith("What the 2 a of stock save is not known")
+    found = answer_of(one, [option({"a": 2}, 2.0)])
+    said = answer(found, {}).sentences
+    assert "Nothing keeps the plan by renting alone, so that buying has no return." in said
+    late = "not known: the limit of nodes was reached"
+    stock = {**found.stock[0], "saves_usd_per_chip": None, "reason": late}
+    said = answer(replace(found, no_renting=late, stock=(stock,)), {}).sentences
+    assert any(text.startswith("What buying returns against renting alone is not") for text in said)
+    assert any(text.startswith("What the 2 a of stock save: not known") for text in said)
 
 
 def test_a_rate_is_said_only_of_what_is_rented_at_one_price():
@@ -133,38 +135,39 @@ def test_a_rate_is_said_only_of_what_is_rented_at_one_price():
     options = [option({"a": 2}, 4.0), option({"b": 2}, 4.0)]
     for first, said in ((rent("a", 1.0), True), (buy("a", 5e3), False)):
         one = plan(chip("a", first), chip("b", rent("b", 1.5)))
-        answer = answer_of(one, options)
-        words = " ".join(_otherwise(answer, {}))
+        found = answer_of(one, options)
+        memo = answer(found, {}).memo
+        assert memo is not None
+        words = memo().to_text(10_000)
         assert first.label + " stays up to" in words
         assert ("or down to" in words) is said
-    kinds = [replace(row, detail={"kind": "fitted, derived"}) for row in answer.options]
-    answer = replace(answer, options=tuple(kinds), spread={"fitted": (0.8, 1.3)})
-    assert _interval(answer) == UNKNOWN
-    answer = replace(answer, spread={"fitted": (0.8, 1.3), "derived": (0.7, 1.2)})
-    assert _interval(answer) == (0.7, 1.3)
+    kinds = [replace(row, kind="fitted, derived") for row in found.options]
+    found = replace(found, options=tuple(kinds), spread={"fitted": (0.8, 1.3)})
+    assert interval(found) == UNKNOWN
+    found = replace(found, spread={"fitted": (0.8, 1.3), "derived": (0.7, 1.2)})
+    assert interval(found) == (0.7, 1.3)
 
 
 def test_what_must_give_is_named_with_by_how_much():
     one = plan(chip("a", rent("a", 2.0), watts=1e3), limits=Limits(watts=5e3, chips=4.0))
-    answer = answer_of(one, [option({"a": 2}, 4.0)])
-    assert answer.counted is None
+    found = answer_of(one, [option({"a": 2}, 4.0)])
+    assert found.counted is None
     # 10 a second take three servers, 6 kW and 6 chips; two give 8 a second.
-    assert [row.limits for row in answer.gives] == [("demand chat",)]
-    assert answer.gives[0].needed == pytest.approx((8.0,))
+    assert [row["limits"] for row in found.gives] == [["demand chat"]]
+    assert found.gives[0]["needed"] == pytest.approx([8.0])
     one = replace(one, limits=Limits(watts=5e3))
-    answer = answer_of(one, [option({"a": 2}, 4.0)])
-    named = {row.limits[0]: row.needed[0] for row in answer.gives}
+    made = answer(answer_of(one, [option({"a": 2}, 4.0)]), {})
+    named = {row["limits"][0]: row["needed"][0] for row in made.document["must_give"]}
     assert named["watts"] == pytest.approx(6e3)
-    said = " ".join(lead(answer))
-    assert "The power rises from 5 kW to 6 kW" in said
-    assert document(answer, [said])["feasible"] is False
+    assert "The power rises from 5 kW to 6 kW." in made.sentences
+    assert made.document["feasible"] is False
 
 
 def test_a_lead_time_that_is_too_long_is_named():
     one = plan(chip("a", rent("a", 2.0, lead_quarters=1)))
-    answer = answer_of(one, [option({"a": 2}, 4.0)])
-    assert answer.waits == ("a, rent",)
-    assert "With no wait for a, rent, the plan holds" in " ".join(lead(answer))
+    found = answer_of(one, [option({"a": 2}, 4.0)])
+    assert found.waits == ("a, rent",)
+    assert "With no wait for a, rent, the plan holds." in answer(found, {}).sentences
 
 
 def test_both_limits_together_where_neither_is_enough_alone():
@@ -174,17 +177,18 @@ def test_both_limits_together_where_neither_is_enough_alone():
         limits=Limits(watts=3e3, racks=1.0, chips=4.0),
         demand=(demand(per_s=40.0),),
     )
-    answer = answer_of(one, [option({"a": 2}, 4.0), option({"b": 2}, 4.0)])
-    assert answer.counted is None
-    assert answer.gives
-    assert all(row.limits == ("demand chat",) for row in answer.gives if row.alone)
+    found = answer_of(one, [option({"a": 2}, 4.0), option({"b": 2}, 4.0)])
+    assert found.counted is None
+    assert found.gives
+    alone = [row["limits"] for row in found.gives if len(row["limits"]) == 1]
+    assert all(limits == ["demand chat"] for limits in alone)
 
 
 def test_a_class_that_no_option_serves_is_said():
     one = plan(chip("a", rent("a", 2.0)), demand=(demand(), demand("code")))
-    answer = answer_of(one, [option({"a": 2}, 4.0)])
-    assert answer.unserved == ("code",)
-    assert lead(answer)[0].startswith("No fleet serves code")
+    found = answer_of(one, [option({"a": 2}, 4.0)])
+    assert found.unserved == ("code",)
+    assert answer(found, {}).headline.startswith("No fleet serves code")
 
 
 def test_what_changes_a_large_fleet_is_no_gap_of_the_solver():
@@ -198,13 +202,13 @@ def test_what_changes_a_large_fleet_is_no_gap_of_the_solver():
     base = solve(one, options, split=split)
     free = replace(one, limits=Limits())
     assert solve(free, options, split=split, gap=1e-7).usd == pytest.approx(base.usd, rel=2e-4)
-    power = next(row for row in loosened(one, options, base, print) if row.what == "watts")
-    assert power.usd == 0.0
+    power = next(row for row in loosened(one, options, base, print) if row["limit"] == "watts")
+    assert power["usd"] == 0.0
     offer = next(one for one in one.offers if one.label == "h200_sxm, bought")
     found = entry(one, options, base, offer, used=False, split=split)
-    assert found.usd_at is not None
+    assert found[AT] is not None
     for factor, used in ((0.99, True), (1.02, False)):
-        at = with_offer(one, replace(offer, usd=found.usd_at * factor))
+        at = with_offer(one, replace(offer, usd=found[AT] * factor))
         mix = solve(at, options, split=split, gap=1e-7).mix
         assert mix is not None
         assert any(label == offer.label for label, _ in mix.orders) == used

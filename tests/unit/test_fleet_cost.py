@@ -20,10 +20,8 @@ from dse.economics.fleet_cost import (
     site_kwh,
 )
 from dse.economics.tco import usd_per_chip_hour
-from dse.questions.fleet.answer import answer_of
-from dse.questions.fleet.cash import carbon_words
-from dse.questions.fleet.document import document
-from dse.questions.fleet.words import lead
+from dse.questions.fleet.fleet import answer
+from dse.questions.fleet.solution import answer_of
 from dse.schema.costs import read_costs
 from dse.schema.loader import Document
 from dse.schema.plan import QUARTER_HOURS
@@ -60,12 +58,11 @@ def test_what_is_drawn_on_site_is_what_is_paid_for_and_what_is_emitted():
     paid = sum(q.spend["a"].electricity for q in found.counted.quarters)
     assert paid > 0.0
     assert site_kwh(one, found.counted) == pytest.approx(paid / 0.1)
-    made = document(found, [])
+    made = answer(found, {}).document
     assert made["kwh_on_site"] == pytest.approx(paid / 0.1)
     assert made["co2_kg"] == pytest.approx(paid / 0.1 * 0.4)
-    (said,) = carbon_words(found)
-    assert f"{made['co2_kg'] / 1e3:,.0f} t of CO2 at 400 g/kWh" in said
-    assert carbon_words(answer_of(plan(chip("a", stock=6)), [option({"a": 2}, 4.0)])) == []
+    plain = answer_of(plan(chip("a", stock=6)), [option({"a": 2}, 4.0)])
+    assert answer(plain, {}).document["co2_kg"] is None
 
 
 def test_a_rent_signed_beyond_the_end_costs_the_plan_its_whole_term():
@@ -76,7 +73,7 @@ def test_a_rent_signed_beyond_the_end_costs_the_plan_its_whole_term():
     assert found.counted is not None
     assert found.counted.written_off_usd == found.counted.committed_usd
     assert found.counted.signed_usd == pytest.approx(found.solved.usd)
-    said = lead(found)[0]
+    said = answer(found, {}).headline
     assert said.index("signed for in all") < said.index("2 quarters")
 
 
@@ -168,18 +165,14 @@ def test_what_is_rented_beyond_the_horizon_is_counted_apart():
     assert counted.committed_usd == pytest.approx(counted.usd / 2 * 3)
 
 
-def test_what_is_bought_is_said_at_what_it_takes_in_cash():
+def test_what_is_bought_is_paid_in_full_and_charged_for_the_quarters_of_the_plan():
     """Of the cost of a short plan, a purchase is the small part that these quarters are charged."""
     one = plan(chip("a", buy("a", 40e3, life_quarters=20.0)), discount_rate=0.0)
-    answer = answer_of(one, [option({"a": 2}, 4.0)])
-    assert answer.counted is not None
-    bought = answer.counted.bought_usd
-    chips = sum(row["chips"] for row in document(answer, [])["orders"])
-    assert bought == chips * 40e3 == document(answer, [])["usd_bought"]
-    assert any(
-        f"paid for in full on arrival: ${bought:,.0f} in cash" in text for text in lead(answer)
-    )
-    assert answer.counted.usd < bought / 2
+    found = answer_of(one, [option({"a": 2}, 4.0)])
+    made = answer(found, {}).document
+    assert made["usd_bought"] == 40e3 * sum(row["chips"] for row in made["orders"])
+    assert made["usd_bought"] == sum(row["bought_usd"] for row in made["by_quarter"])
+    assert made["usd"] < made["usd_bought"] / 2
 
 
 def test_sunk_stock_pays_electricity_and_upkeep_alone():

@@ -14,7 +14,7 @@ from dse.catalog import load_catalog
 from dse.economics.fleet import solve
 from dse.economics.fleet_cost import Option
 from dse.economics.scenarios import Counter, Futures, Hedged, Program, hedged, margins
-from dse.questions.fleet.futures import futures_of
+from dse.questions.fleet.solution import futures_of
 from dse.schema.plan import Plan
 from dse.schema.plan_reader import load_plan
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dse import fleet
 from dse.catalog import load_catalog
 from dse.errors import InputError
 from dse.physics.queueing import equilibrium, percentile, response
 from dse.physics.workload import Workload
 from dse.questions.estimate.point import estimate
-from dse.questions.fleet.ask import fleet
 from dse.schema.backend import find_backend
 from dse.schema.model_catalog import resolve_model
 from dse.schema.trace import Trace, _read, read_trace

@@ -104,10 +104,10 @@ def _compared(
     if len(as_of) == 1:
         catalog = catalog.as_of(as_of[0])
     if kind == "plans":
-        from dse.questions.compare.fleet import compare_fleets, fleets_answer
+        from dse.questions.compare.fleet import compare_fleets
 
         fleets = [_fleet(one, catalog, progress) for one in what]
-        return fleets_answer(compare_fleets(fleets[0], fleets[1]))
+        return compare_fleets(fleets[0], fleets[1])
     if kind == "chips":
         from dse.questions.compare.chips import compare_chips
         from dse.questions.compare.chips_tables import chips_answer
@@ -218,7 +218,7 @@ def _fleet(one: Any, catalog: Catalog, progress: Say) -> Path | Answer:
     """The fleet of a plan; a folder as it is."""
     if isinstance(one, Answer):
         return one
-    from dse.questions.fleet.ask import fleet
+    from dse.questions.fleet.fleet import fleet
 
     return fleet(one, catalog=catalog, progress=progress) if _is_plan(str(one)) else Path(one)
 
@@ -263,15 +263,15 @@ def _space_of(text: Any) -> str:
 
 
 def _studies(a: Any, b: Any) -> Answer:
-    from dse.questions.compare.fleet import compare_fleets, fleets_answer, is_fleet
+    from dse.questions.compare.fleet import compare_fleets, is_fleet
     from dse.questions.compare.studies import compare as compare_studies
     from dse.questions.compare.tables import studies_answer
 
     if isinstance(a, Answer) and isinstance(b, Answer):
-        return fleets_answer(compare_fleets(a, b))
+        return compare_fleets(a, b)
     first, second = (Path(str(getattr(one, "folder", one))) for one in (a, b))
     if is_fleet(first) or is_fleet(second):
-        return fleets_answer(compare_fleets(first, second))
+        return compare_fleets(first, second)
     return studies_answer(compare_studies(first, second))
 
 

@@ -1,4 +1,4 @@
-"""Two fleets of `dse fleet --out` side by side: prices, what to order, what it costs."""
+"""Two fleets of `dse fleet` side by side: prices, what to order, what it costs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dse.answer.answer import Answer, Block, Column, Table, table_of
-from dse.answer.numbers import significant
-from dse.questions.compare.pictures import chips_figure, price_figure
-from dse.questions.compare.prices import by_how_much, moved, moves_words, pair_columns, price_pairs
-from dse.questions.compare.studies import side_names
-from dse.questions.compare.tables import changed_answer, unlike
+from dse.answer.answer import Answer, Table
+from dse.answer.frames import document, of_rows, stacked_bars
+from dse.answer.numbers import dollars, significant, tenths
 from dse.study.folder import FLEET, STUDY, read_json
 
 Json = Mapping[str, Any]
 ALIKE = 1e-6  # relative: tokens of two plans that ask the same
+SAME = 5e-4  # a share below which two costs are said to be the same
 WORDS = {"offer": "a way to get a chip, and its price: rented by the hour, or bought"}
 
 
@@ -25,193 +23,147 @@ def is_fleet(folder: Path) -> bool:
     return (folder / FLEET).is_file() and not (folder / STUDY).is_file()
 
 
-def compare_fleets(a: Path | Answer, b: Path | Answer) -> dict[str, Any]:
-    """The document of `dse compare A B --json` of two folders with a fleet.json, or of what
+def compare_fleets(a: Path | Answer, b: Path | Answer) -> Answer:
+    """What changed from one fleet to the other, of two folders with a fleet.json, or of what
     `dse.fleet` returned. Raises InputError for a folder without one, StorageError for one that is
     damaged."""
     first, second = (
         one.document if isinstance(one, Answer) else read_json(one, FLEET) for one in (a, b)
     )
-    a, b = (Path(one.document["plan"]) if isinstance(one, Answer) else one for one in (a, b))
-    names = dict(zip("ab", side_names(a, b), strict=True))
-    pairs = [
-        {**row, "per": _per(row["chip"], first, second)}
-        for row in price_pairs(_offers(first), _offers(second))
+    folders = [Path(one.document["plan"]) if isinstance(one, Answer) else one for one in (a, b)]
+    before, after = (folder.resolve().name for folder in folders)
+    if before == after:
+        before, after = f"A ({folders[0]})", f"B ({folders[1]})"
+    prices = _pairs(first["prices"], second["prices"], ("offer", "per"), ("price_usd",))
+    for row in prices:
+        one, other = row["price_usd.before"], row["price_usd.after"]
+        row["change"] = other / one - 1.0 if one and other else None
+    moved = [row for row in prices if row["price_usd.before"] != row["price_usd.after"]]
+    held = ("rented_chips", "owned_chips")
+    by = ("order_quarter", "way", "chip", "offer")
+    rows = {
+        "prices": ("Prices of the offers", prices),
+        "orders": ("Chips to order", _pairs(first["orders"], second["orders"], by, ("chips",))),
+        "chips": (
+            "Chips by quarter",
+            _pairs(first["chips"], second["chips"], ("quarter", "chip"), held),
+        ),
+    }
+    frames: list[Table] = [
+        of_rows(name, caption, made, tuple(made[0]))
+        for name, (caption, made) in rows.items()
+        if made
     ]
-    document: dict[str, Any] = {
-        "a": str(a),
-        "b": str(b),
-        "names": names,
-        "as_of": {"a": None, "b": None},
+    costs = [one["usd_undiscounted"] for one in (first, second)]
+    ratio = costs[1] / costs[0] if costs[0] and costs[1] else None
+    infeasible = [n for n, one in ((before, first), (after, second)) if not one["feasible"]]
+    if infeasible:
+        headline = f"nothing keeps the plan of {' and '.join(infeasible)}."
+    else:
+        over = f"over {second['quarters']} quarters"
+        cost = f"the fleet costs the same {dollars(costs[1])} {over}"
+        if ratio is not None and abs(ratio - 1.0) >= SAME:
+            much = f"{tenths(abs(ratio - 1.0))} {'more' if ratio > 1.0 else 'less'}"
+            cost = (
+                f"the fleet costs {much} ({dollars(costs[1])} {over}, before {dollars(costs[0])})"
+            )
+        headline = f"{_order_words(first, second)}; {cost}."
+    sentences = [f"From {before} to {after}, {headline}", _moves(moved, len(prices))]
+    each = [one["usd_per_million_tokens"] for one in (first, second)]
+    if all(each):
+        sentences.append(f"Per million tokens: {dollars(each[1])}, before {dollars(each[0])}.")
+    sentences += _unlike(first, second)
+    facts: dict[str, Any] = {
+        "a": str(folders[0]),
+        "b": str(folders[1]),
+        "names": {"a": before, "b": after},
         "title": second["title"],
         "quarters": second["quarters"],
         **{
-            f"{key}_{side}": fleet[key]
+            f"{key}_{side}": one[key]
             for key in ("feasible", "usd", "usd_undiscounted", "usd_per_million_tokens")
-            for side, fleet in (("a", first), ("b", second))
+            for side, one in (("a", first), ("b", second))
         },
-        "ratio": _ratio(first["usd_undiscounted"], second["usd_undiscounted"]),
-        "orders": _orders(first, second),
-        "by_quarter": _chips(first, second),
-        "prices": moved(pairs),
-        "all_prices": pairs,
-        "comparable": _alike(first, second),
+        "ratio": ratio,
+        "answer": sentences,
     }
-    return {**document, "answer": lead(document)}
-
-
-def _offers(fleet: Json) -> list[dict[str, Any]]:
-    return [
-        {"chip": row["offer"], "usd_per_chip_hour": row["usd"], "rule": row["price"]}
-        for row in fleet["prices"]
-    ]
-
-
-def _per(offer: str, *fleets: Json) -> str:
-    return next(row["per"] for one in fleets for row in one["prices"] if row["offer"] == offer)
-
-
-def _ratio(before: float | None, after: float | None) -> float | None:
-    return after / before if before and after else None
-
-
-def _orders(a: Json, b: Json) -> list[dict[str, Any]]:
-    """Chips ordered by quarter and offer, on both sides."""
-    rows: dict[tuple[int, str], dict[str, Any]] = {}
-    for side, fleet in (("a", a), ("b", b)):
-        for order in fleet["orders"]:
-            key = (order["order_quarter"], order["offer"])
-            row = rows.setdefault(
-                key,
-                {"quarter": key[0], "offer": key[1]}
-                | {"way": order["way"], "chip": order["chip"], "a": 0, "b": 0},
-            )
-            row[side] += order["chips"]
-    return [rows[key] for key in sorted(rows)]
-
-
-def _chips(a: Json, b: Json) -> list[dict[str, Any]]:
-    """Chips that are held by quarter and chip, rented and owned, on both sides."""
-    rows: dict[tuple[int, str], dict[str, Any]] = {}
-    for side, fleet in (("a", a), ("b", b)):
-        for quarter in fleet["by_quarter"]:
-            for chip, held in quarter["chips"].items():
-                key = (quarter["quarter"], chip)
-                row = rows.setdefault(
-                    key,
-                    {"quarter": key[0], "chip": chip}
-                    | dict.fromkeys(("rented_a", "rented_b", "owned_a", "owned_b"), 0),
-                )
-                for way in ("rented", "owned"):
-                    row[f"{way}_{side}"] = held[way]
-    return [rows[key] for key in sorted(rows)]
-
-
-def _alike(a: Json, b: Json) -> list[dict[str, Any]]:
-    """`{what, same, words}`: plan, horizon, demand and basis."""
-    rows = []
-    for what, key in (("plan", "plan"), ("quarters", "quarters"), ("price basis", "price_basis")):
-        same = a[key] == b[key]
-        rows.append((what, same, str(b[key]) if same else f"{a[key]} and {b[key]}"))
-    ours, theirs = _tokens(a), _tokens(b)
-    if ours and theirs:
-        same = math.isclose(ours, theirs, rel_tol=ALIKE)
-        each = [f"{significant(tokens / 1e9)}B" for tokens in (ours, theirs)]
-        of = f"{each[0]} tokens" if same else f"{each[0]} and {each[1]} tokens"
-        rows.append(("demand", same, f"{of} over the horizon"))
-    return [{"what": what, "same": same, "words": words} for what, same, words in rows]
-
-
-def _tokens(fleet: Json) -> float | None:
-    usd, each = fleet["usd_undiscounted"], fleet["usd_per_million_tokens"]
-    return usd / each * 1e6 if usd and each else None
-
-
-def lead(document: Json) -> list[str]:
-    """What to order now against then, what it costs, and which prices changed."""
-    names = document["names"]
-    start = f"From {names['a']} to {names['b']}"
-    bad = [names[side] for side in "ab" if not document[f"feasible_{side}"]]
-    if bad:
-        sentences = [f"{start}: nothing keeps the plan of {' and '.join(bad)}."]
-    else:
-        sentences = [f"{start}, {_order_words(document)}; {_cost_words(document)}."]
-    pairs, changed = document["all_prices"], document["prices"]
-    sentences.append(
-        f"Prices of {len(changed)} of {len(pairs)} offers changed"
-        + (f": {moves_words(pairs)}." if changed else ".")
+    series: dict[str, list[float]] = {}
+    last = max((int(row["quarter"]) for row in rows["chips"][1]), default=0)
+    for row in rows["chips"][1]:
+        for k, side in enumerate(("before", "after")):
+            for way in held:
+                if value := row[f"{way}.{side}"]:
+                    name = f"{row['chip']}, {way.removesuffix('_chips')}"
+                    bars = series.setdefault(name, [0.0] * 2 * last)
+                    bars[2 * int(row["quarter"]) - 2 + k] = value
+    at = [f"Q{q + 1}<br>{name}" for q in range(last) for name in (before, after)]
+    shows = "Chips that are held by quarter, before and after, stacked by chip."
+    chart = stacked_bars("chips", "Chips by quarter", series, "chips", shows, at=at)
+    return Answer(
+        question="compare",
+        title=f"{second['title']}: what changed",
+        asked=f"{second['title']}: from {before} to {after}",
+        headline=sentences[0],
+        sentences=sentences[1:],
+        blocks=(*((chart,) if series else ()), *frames),
+        document=document(facts, frames),
+        data=frames[-1:],
+        words=WORDS,
     )
-    each = [document[f"usd_per_million_tokens_{side}"] for side in "ab"]
-    if all(each):
-        sentences.append(
-            f"Per million tokens: ${significant(each[1])}, before ${significant(each[0])}."
+
+
+def _pairs(
+    a: Sequence[Json], b: Sequence[Json], by: Sequence[str], of: Sequence[str]
+) -> list[dict[str, Any]]:
+    """A row for each that one of two frames has, called `by` its keys, with the values `of` both;
+    those that stand in several rows are summed, and those of one alone are None in the other."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for side, rows in (("before", a), ("after", b)):
+        for row in rows:
+            key = tuple(row[name] for name in by)
+            empty = {f"{name}.{end}": None for name in of for end in ("before", "after")}
+            one = found.setdefault(key, {**dict(zip(by, key, strict=True)), **empty})
+            for name in of:
+                one[f"{name}.{side}"] = (one[f"{name}.{side}"] or 0) + (row[name] or 0)
+    return [found[key] for key in sorted(found, key=lambda key: tuple(map(str, key)))]
+
+
+def _order_words(a: Json, b: Json) -> str:
+    """`order 24 h100_sxm (rent, quarter 1) instead of 8 h200_sxm (buy, quarter 2)`."""
+    before, after = (
+        " and ".join(
+            f"{row['chips']:,} {row['chip']} ({row['way']}, quarter {row['order_quarter']})"
+            for row in one["orders"]
+            if row["chips"]
         )
-    return sentences + unlike(document)
-
-
-def _order_words(document: Json) -> str:
-    before, after = (_ordered(document["orders"], side) for side in "ab")
-    if before == after:
-        return f"the orders stay: {after}"
-    return f"order {after} instead of {before}"
-
-
-def _ordered(orders: Sequence[Json], side: str) -> str:
-    """`24 h100_sxm (rent, quarter 1) and 8 h200_sxm (buy, quarter 2)`."""
-    words = [
-        f"{row[side]:,} {row['chip']} ({row['way']}, quarter {row['quarter']})"
-        for row in orders
-        if row[side]
-    ]
-    return " and ".join(words) or "nothing"
-
-
-def _cost_words(document: Json) -> str:
-    after, before = document["usd_undiscounted_b"], document["usd_undiscounted_a"]
-    over = f"over {document['quarters']} quarters"
-    if (moved := by_how_much(document["ratio"], "more", "less")) is None:
-        return f"the fleet costs the same ${after:,.0f} {over}"
-    return f"the fleet costs {moved} (${after:,.0f} {over}, before ${before:,.0f})"
-
-
-def fleets_answer(document: dict[str, Any]) -> Answer:
-    """What changed from one fleet to the other."""
-    blocks: list[Block] = []
-    for per, title in (("chip-hour", "Rents"), ("chip", "Prices of chips that are bought")):
-        if rows := [row for row in document["all_prices"] if row["per"] == per]:
-            blocks.append(price_figure(per, title, rows, document, per))
-    if document["by_quarter"]:
-        blocks.append(chips_figure(document))
-    by_quarter = table_of("by quarter", document["by_quarter"])
-    return changed_answer(document, [*blocks, *tables(document)], (), by_quarter, WORDS)
-
-
-def tables(document: Json) -> list[Table]:
-    """Prices of the offers, orders, and chips by quarter."""
-    names = list(document["names"].values())
-    offers = (
-        Column("chip", "offer"),
-        Column("per", "per"),
-        *pair_columns(names),
-        Column("rule", "stated", of=lambda row: row["rule_b"] or row["rule_a"] or ""),
+        or "nothing"
+        for one in (a, b)
     )
-    orders = (
-        Column("quarter", "quarter", "count"),
-        Column("offer", "offer"),
-        *(Column(side, name, "count") for side, name in zip("ab", names, strict=True)),
+    return f"the orders stay: {after}" if before == after else f"order {after} instead of {before}"
+
+
+def _moves(moved: Sequence[Json], offers: int) -> str:
+    """How many prices changed, and the largest change of one that both have."""
+    said = f"Prices of {len(moved)} of {offers} offers changed"
+    known = [row for row in moved if row["change"] is not None]
+    if not known:
+        return f"{said}."
+    row = max(known, key=lambda row: abs(math.log1p(row["change"])))
+    one, other = (significant(row[f"price_usd.{end}"]) for end in ("before", "after"))
+    return (
+        f"{said}, most {row['offer']} from ${one} to ${other} ({tenths(row['change'], sign=True)})."
     )
-    held = (
-        Column("quarter", "quarter", "count"),
-        Column("chip", "chip"),
-        *(
-            Column(f"{way}_{side}", f"{way}, {name}", "count")
-            for way in ("rented", "owned")
-            for side, name in zip("ab", names, strict=True)
-        ),
-    )
-    made = [
-        Table.of("prices", "Prices of the offers, USD", document["all_prices"], offers),
-        Table("orders", "Chips to order", orders, document["orders"]),
-        Table("chips", "Chips by quarter", held, document["by_quarter"]),
-    ]
-    return [table for table in made if table.rows]
+
+
+def _unlike(a: Json, b: Json) -> list[str]:
+    """What else differs, so that prices alone do not explain the change."""
+    found = []
+    for what, key in (("plan", "plan"), ("quarters", "quarters"), ("price basis", "price_basis")):
+        if a[key] != b[key]:
+            found.append(f"{what}: {a[key]} and {b[key]}")
+    costs = [(one["usd_undiscounted"], one["usd_per_million_tokens"]) for one in (a, b)]
+    tokens = [usd / each * 1e6 for usd, each in costs if usd and each]
+    if len(tokens) == 2 and not math.isclose(*tokens, rel_tol=ALIKE):
+        ours, theirs = (f"{significant(one / 1e9)}B" for one in tokens)
+        found.append(f"demand: {ours} and {theirs} tokens over the horizon")
+    return [f"Not by prices alone: {text}." for text in found]

@@ -14,7 +14,6 @@ from dse.answer.numbers import dollars, show, significant, time
 from dse.answer.plots import (
     PALETTE,
     SYMBOLS,
-    hatch,
     join,
     marks,
     metric_axis,
@@ -82,46 +81,6 @@ def _marker(k: int, symbol: str, *sizes: int) -> dict[str, Any]:
         "symbol": (f"{symbol}-open", symbol)[k],
         "line": {"width": (2, 0)[k]},
     }
-
-
-def chips_figure(document: Json) -> Figure:
-    """Chips held by quarter: two stacks a quarter, before and after; owned chips are hatched."""
-    names, rows = document["names"], document["by_quarter"]
-    chips = list(dict.fromkeys(row["chip"] for row in rows))
-    quarters = sorted({row["quarter"] for row in rows})
-    held = {(row["quarter"], row["chip"]): row for row in rows}
-    bars = [(f"Q{q}<br>{plain(names[side])}", q, side) for q in quarters for side in "ab"]
-    traces = []
-    for j, chip in enumerate(chips):
-        for way, shape in (("rented", ""), ("owned", "/")):
-            values = [held.get((q, chip), {}).get(f"{way}_{side}", 0) for _, q, side in bars]
-            if not any(values):
-                continue
-            hover = [
-                plain(f"Q{q}, {names[side]}: {value:,} {chip}, {way}")
-                for (_, q, side), value in zip(bars, values, strict=True)
-            ]
-            traces.append(
-                {
-                    "type": "bar",
-                    "name": plain(f"{chip}, {way}"),
-                    "x": [name for name, *_ in bars],
-                    "y": values,
-                    "marker": {"color": PALETTE[j % len(PALETTE)], "pattern": hatch(shape)},
-                    "hoverinfo": "text",
-                    "hovertext": hover,
-                }
-            )
-    layout = {
-        "height": 380,
-        "barmode": "stack",
-        "bargap": 0.3,
-        "showlegend": True,
-        "xaxis": {"type": "category"},
-        "yaxis": {"title": {"text": "chips"}, "rangemode": "tozero", "tickformat": "~s"},
-    }
-    shows = "Chips that are held in each quarter, before and after. Owned chips are hatched."
-    return Figure("chips", "Chips that are held", {"data": traces, "layout": layout}, shows)
 
 
 def _front_figure(name: str, found: Compared, x: str, y: str) -> Figure:

@@ -16,10 +16,11 @@ from dse.economics.fleet_cost import (
     end_usd,
     order_worth_usd,
     rent_usd,
+    tokens,
     upkeep_usd,
 )
 from dse.economics.tco import yearly_capital
-from dse.questions.fleet.answer import Solution, tokens
+from dse.questions.fleet.solution import Solution
 from dse.schema.plan import BUY, QUARTER_HOURS, FleetChip, Plan
 
 # Costs of owning that the sheets compute with, and their units.
