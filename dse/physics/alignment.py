@@ -23,14 +23,14 @@ size that is a multiple of 64 keeps its time bit for bit on NVIDIA and AMD.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dse.blocks.operators import Experts, Product, Role
+from dse.data import rows_beside
 from dse.record import record
 from dse.schema.chip import Chip
 from dse.schema.dtypes import BITS, CODE, DTYPES
@@ -49,11 +49,11 @@ ELEMENT_BITS = np.array([int(BITS[dtype]) for dtype in DTYPES], dtype=np.int64)
 
 @record
 class Grain:
-    """What kernels on chips of some families come in. `chips` are values of `family` in the chip
-    files. K and N are computed in whole steps of `columns` and read in whole `lines`; heads are
-    computed in whole steps of `heads`, those wider than 128 of `wide_heads`. `is_unit`: `columns`
-    is the side of a matrix unit, that of the chip where its file says it. `cliff`: whether
-    misaligned widths are slow, which was measured on `measured`."""
+    """What kernels on chips of some families come in: a row of grains.csv. `chips` are values of
+    `family` in the chip files. K and N are computed in whole steps of `columns` and read in whole
+    `lines`; heads are computed in whole steps of `heads`, those wider than 128 of `wide_heads`.
+    `is_unit`: `columns` is the side of a matrix unit, that of the chip where its file says it.
+    `cliff`: whether misaligned widths are slow, which was measured on `measured`."""
 
     chips: tuple[str, ...] = ()
     columns: float = 1.0
@@ -66,55 +66,27 @@ class Grain:
     source: str = "none"
 
 
-NVIDIA = Grain(
-    ("volta", "ampere", "ada", "hopper", "blackwell", "rubin"),
-    columns=64.0,
-    lines=64.0,
-    heads=32.0,
-    wide_heads=64.0,
-    cliff=True,
-    measured=("h100_sxm",),
-    source="NVIDIA, Matrix Multiplication Background User's Guide; github:stas00/ml-engineering "
-    "training/performance/README.md, 2026-08-22; head sizes: github:Dao-AILab/flash-attention",
-)
-AMD = replace(
-    NVIDIA,
-    chips=("cdna2", "cdna3", "cdna4", "cdna5"),
-    measured=(),
-    source="as on NVIDIA (assumed)",
-)
-TPU = Grain(
-    ("tpu",),
-    columns=128.0,
-    lines=128.0,
-    heads=128.0,
-    wide_heads=128.0,
-    is_unit=True,
-    source="github:jax-ml/scaling-book tpus.md, 2025; Cloud TPU performance guide; head sizes: "
-    "vLLM attention/backends/pallas.py, TPU_HEAD_SIZE_ALIGNMENT",
-)
-TRAINIUM = Grain(
-    ("trainium", "inferentia"),
-    columns=128.0,
-    lines=64.0,  # assumed, as are those of heads, and both on Gaudi
-    heads=64.0,
-    wide_heads=64.0,
-    is_unit=True,
-    source="AWS Neuron documentation, NeuronCore architecture, 2026",
-)
-GAUDI = replace(
-    TRAINIUM,
-    chips=("gaudi",),
-    columns=256.0,
-    source="github:stas00/ml-engineering compute/accelerator/README.md, 2026-08-22",
-)
+def _grain(row: Mapping[str, str]) -> Grain:
+    return Grain(
+        chips=tuple(row["chips"].split()),
+        columns=float(row["columns"]),
+        lines=float(row["lines"]),
+        heads=float(row["heads"]),
+        wide_heads=float(row["wide_heads"]),
+        is_unit=bool(row["is_unit"]),
+        cliff=bool(row["cliff"]),
+        measured=tuple(row["measured"].split()),
+        source=row["source"],
+    )
+
+
 UNKNOWN = Grain()
-GRAINS = (NVIDIA, AMD, TPU, TRAINIUM, GAUDI)
+GRAINS = {row["family"]: _grain(row) for row in rows_beside(__file__, "grains.csv")}
 
 
 def grain_of(family: str) -> Grain:
     """What kernels of a family come in, `UNKNOWN` where nothing is published."""
-    return next((grain for grain in GRAINS if family in grain.chips), UNKNOWN)
+    return next((grain for grain in GRAINS.values() if family in grain.chips), UNKNOWN)
 
 
 def columns_of(chip: Chip) -> tuple[float, str]:

@@ -185,16 +185,20 @@ def axes(level: FabricLevel, n: Floats) -> tuple[list[Floats], Floats]:
     return lengths, closed.astype(np.float64)
 
 
+def spanned(level: FabricLevel, n: Floats) -> Floats:
+    """(n,) axes of more than one chip that a group spans."""
+    return np.sum([length > 1.0 for length in axes(level, n)[0]], axis=0).astype(np.float64)
+
+
 def _on_axes(level: FabricLevel, collective: str, n: Floats) -> tuple[Algorithm, ...]:
     lengths, closed = axes(level, n)
     total, several = usable(level), (n > 1.0).astype(np.float64)
     pair = pair_bytes_per_s(level) or total
-    hops, spanned, longest = np.zeros(len(n)), np.zeros(len(n)), np.ones(len(n))
+    hops, longest = np.zeros(len(n)), np.ones(len(n))
     for length in lengths:
         hops = hops + np.where(closed > 0.0, np.floor(length / 2.0), np.maximum(length - 1.0, 0.0))
-        spanned = spanned + (length > 1.0)
         longest = np.maximum(longest, length)
-    links = np.maximum(spanned, 1.0) * (1.0 + closed)
+    links = np.maximum(spanned(level, n), 1.0) * (1.0 + closed)
     per_link = total / pair if np.isfinite(total) else 1.0
     wire = (n - 1.0) / n * np.maximum(per_link / links, 1.0)
     none = np.zeros(len(n))
@@ -334,10 +338,8 @@ class _Curve(NamedTuple):
 def _domain_rows(level: FabricLevel, measured: _Curve, name: str) -> tuple[_Best, Table]:
     """The algorithms of a chip's domain, and the ramp (GROUPS,)."""
     latency, fraction, ramp = _curve(measured, _SIZES)
-    link = np.array([_usable_link(level, size) for size in _SIZES])
-    hops = np.ones(GROUPS)
-    if name == "all_to_all":
-        hops = np.array([_mean_hops(level, size) for size in _SIZES])
+    link = _usable_link(level, _SIZES)
+    hops = _mean_hops(level, _SIZES) if name == "all_to_all" else np.ones(GROUPS)
     said = "measured" if measured.kind == "fitted" else "as elsewhere"
     none, word = np.full(GROUPS, np.inf), np.full(GROUPS, said, dtype="<U24")
     known = _Best(latency, hops / (fraction * link), word, none, none, np.full_like(word, ""))
@@ -489,36 +491,29 @@ def _curve(measured: _Curve, sizes: Table) -> tuple[Table, Table, Table]:
     return seconds, fraction, ramp
 
 
-def _spanned(level: FabricLevel, size: float) -> tuple[int, bool]:
-    """(axes of a torus that a group spans, whether they are closed): doubling a group opens the
-    next axis; an axis is closed when the group is a whole pod or, in 3D, whole cubes."""
-    axes = min(AXES[level.topology], round(np.log2(size)))
-    whole = level.size is not None and size >= level.size
-    return axes, whole or (level.topology == "torus_3d" and size >= CUBE)
-
-
-def _usable_link(level: FabricLevel, size: float) -> float:
-    """Bytes per second and direction that one chip can use inside a group of `size` chips.
+def _usable_link(level: FabricLevel, sizes: Table) -> Table:
+    """(n,) bytes per second and direction that one chip can use inside groups of `sizes` chips.
 
     A full mesh gives one pair link per peer; a torus gives the links of the axes that the group
     spans, two a closed axis (TPU pods: jax-ml scaling book, "How to think about TPUs").
     """
-    total = usable(level)
-    pair = pair_bytes_per_s(level)
-    if pair is None or size <= 1:
-        return total
+    total, pair = usable(level), pair_bytes_per_s(level)
+    if pair is None:
+        return np.full(len(sizes), total)
     if level.topology == "full_mesh":
-        return min(total, pair * (size - 1))
+        links = sizes - 1.0
+    elif level.topology in AXES:
+        links = spanned(level, sizes) * (1.0 + axes(level, sizes)[1])
+    else:
+        return np.full(len(sizes), total)
+    return np.where(sizes > 1.0, np.minimum(total, pair * links), total)
+
+
+def _mean_hops(level: FabricLevel, sizes: Table) -> Table:
+    """(n,) links that a byte crosses on the way to a random chip of groups of `sizes`: in a torus a
+    quarter of each closed axis or a third of each open one, else one."""
     if level.topology not in AXES:
-        return total
-    axes, closed = _spanned(level, size)
-    return min(total, pair * axes * (2 if closed else 1))
-
-
-def _mean_hops(level: FabricLevel, size: float) -> float:
-    """Links that a byte crosses on the way to a random chip of the group: in a torus a quarter of
-    each closed axis or a third of each open one, else one."""
-    if level.topology not in AXES or size <= 1:
-        return 1.0
-    axes, closed = _spanned(level, size)
-    return max(1.0, axes * size ** (1 / axes) / (4 if closed else 3))
+        return np.ones(len(sizes))
+    every = zip(sizes, spanned(level, sizes), axes(level, sizes)[1], strict=True)
+    hops = [k * n ** (1.0 / max(k, 1.0)) / (4.0 if closed else 3.0) for n, k, closed in every]
+    return np.maximum(hops, 1.0)

@@ -21,6 +21,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.data import rows_beside
 from dse.physics.fabrics import Fabric
 from dse.record import record
 from dse.schema.chip import Chip
@@ -52,40 +53,15 @@ class Parameter:
     sd: float
 
 
+def _parameters(of: str) -> tuple[Parameter, ...]:
+    rows = rows_beside(__file__, "factors.csv")
+    return tuple(Parameter(row["name"], float(row["sd"])) for row in rows if row["of"] == of)
+
+
 # Kernels were measured on the chips themselves: their factors stay close to 1 (twice as much room
 # fits better and predicts what was left out worse). What a backend adds was measured by nobody: its
-# factors are free within a factor of two or three.
-KERNELS = tuple(
-    Parameter(f"{law}.{part}", sd)
-    for law, parts in {
-        "gemm": {"compute": 0.05, "memory": 0.05, "fixed": 0.15},
-        "gemm_narrow": {"compute": 0.075, "memory": 0.075, "fixed": 0.15},
-        "experts": {"compute": 0.1, "memory": 0.075, "fixed": 0.15},
-        "experts_unpacked": {"compute": 0.3},
-        "prefill_attention": {"compute": 0.1},
-        "decode_attention": {"memory": 0.075, "fixed": 0.15},
-        "all_reduce": {"latency": 0.15, "bandwidth": 0.1},
-        "exchange": {"latency": 0.2, "bandwidth": 0.15},
-        "class_trainium": {"compute": 0.5, "memory": 0.3},
-        "class_gaudi": {"compute": 0.5, "memory": 0.3},
-        "cdna3_experts": {"fixed": 0.5},
-        "cdna3_block": {"fixed": 0.5},
-    }.items()
-    for part, sd in parts.items()
-)
-_SERVER = {"gap_s_per_step": 0.7, "host_s_per_request": 0.7, "first_token_s": 0.4}
-BACKENDS = tuple(
-    Parameter(f"{backend}.{field}", sd)
-    for backend, fields in {
-        "vllm": _SERVER,  # what it compiles hides its launches
-        "sglang": _SERVER | {"launch_s": 0.3},
-        "trtllm": _SERVER | {"launch_s": 0.3},
-        "vllm-2023": {"host_s_per_step": 0.1},
-        "neuron": {"gap_s_per_step": 0.5},
-        "backend": {"first_token_s": 0.7, "prompt_token_s": 0.5, "stock_steps": 0.15},
-    }.items()
-    for field, sd in fields.items()
-)
+# factors are free within a factor of two or three. What vLLM compiles hides its launches.
+KERNELS, BACKENDS = _parameters("kernel"), _parameters("backend")
 PARTS = ("compute", "memory", "fixed")
 NARROW = np.array([float(int(BITS[dtype])) < 16.0 for dtype in DTYPES])
 # A law by the factors that move it; `gemm_narrow` takes the place of `gemm` below 16 bits.

@@ -13,15 +13,14 @@ Nothing else names it: the search, every question and the export ask `dse.rules.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.data import rows_beside
 from dse.physics import alignment
 from dse.physics.alignment import Grain
 from dse.record import record
@@ -105,8 +104,7 @@ class Rule:
 REGISTRY: list[Rule] = []
 
 
-with Path(__file__).with_name("rules.csv").open(encoding="utf-8", newline="") as _file:
-    _WRITTEN = {row["name"]: row for row in csv.DictReader(_file)}
+_WRITTEN = {row["name"]: row for row in rows_beside(__file__, "rules.csv")}
 
 
 def rule_of(name: str, find: Find | None = None) -> Rule:
@@ -181,8 +179,9 @@ def message(name: str, says: str, found: str) -> str:
 
 @record
 class Family:
-    """`grain`: the chips that it is for, and what their kernels come in. Of GPUs, `tiles` (rows,
-    columns) that libraries use on `units`. `stride_bytes`: strides to avoid."""
+    """A row of families.csv. `grain`: the chips that it is for, and what their kernels come in. Of
+    GPUs, `tiles` (rows, columns) that libraries use on `units`. `stride_bytes`: strides to avoid.
+    """
 
     name: str
     title: str
@@ -202,86 +201,24 @@ class Family:
         return bool(self.tiles) or self.grain.is_unit
 
 
-UNKNOWN = Family(
-    "unknown",
-    "a family without published shape rules",
-    alignment.UNKNOWN,
-    "none",
-    stacks=(VLLM,),
-    notes=(
-        "degrees are judged by the rules of vLLM; whether it runs on this chip was not checked",
-        "no shape rules of matrix products are published for this chip: none are applied",
-    ),
-)
-_UNCHECKED = "whether vLLM's {} backend takes a degree was not checked: its rules are those of GPUs"
-# NVIDIA GPUs: tensor cores on streaming multiprocessors.
-_NVIDIA = Family(
-    "nvidia",
-    "NVIDIA GPU",
-    alignment.NVIDIA,
-    "NVIDIA, Matrix Multiplication Background User's Guide; github:stas00/ml-engineering "
-    "training/performance/README.md, 2026-08-22",
-    # The most efficient output tiles of the guide, usual on all generations since (assumed).
-    tiles=((256.0, 128.0), (128.0, 256.0), (128.0, 128.0)),
-    units="SMs",
-)
-# AMD Instinct: matrix cores on compute units, grouped into dies (XCDs).
-_AMD = Family(
-    "amd",
-    "AMD Instinct",
-    alignment.AMD,
-    "ROCm documentation, AMD Instinct MI300X workload optimization, 2026",
-    stacks=(VLLM, SGLANG, MEGATRON),
-    # Macro-tiles as on other GPUs, and one larger (assumed).
-    tiles=((256.0, 256.0), (256.0, 128.0), (128.0, 256.0), (128.0, 128.0)),
-    units="compute units",
-    stride_bytes=512.0,
-    stride_chips=("cdna3",),
-    stride_rule=rule_of("stride_hotspot"),
-    notes=(
-        "8 dies (XCDs): the vendor says to group tiles in multiples of 8, which libraries do; no "
-        "figure is published and none is charged",
-    ),
-)
-# Google TPUs: systolic matrix units of 128 x 128, from v6e on 256 x 256.
-_TPU = Family(
-    "tpu",
-    "Google TPU",
-    alignment.TPU,
-    "github:jax-ml/scaling-book tpus.md, 2025; Cloud TPU performance guide",
-    stacks=(VLLM,),
-    notes=(
-        "vector registers are 8 x 128: rows (tokens) in eights; a chip with several matrix units "
-        "wants weights wider than one of them",
-        _UNCHECKED.format("TPU"),
-    ),
-)
-# AWS Trainium and Inferentia: systolic arrays of 128 x 128.
-_TRAINIUM = Family(
-    "trainium",
-    "AWS Trainium",
-    alignment.TRAINIUM,
-    "AWS Neuron documentation, NeuronCore architecture, 2026",
-    stacks=(VLLM,),
-    notes=(
-        "MX formats come in groups of 32 (8 partitions x 4)",
-        _UNCHECKED.format("Neuron"),
-    ),
-)
-# Intel Gaudi: a few matrix engines of 256 x 256.
-_GAUDI = Family(
-    "gaudi",
-    "Intel Gaudi",
-    alignment.GAUDI,
-    "github:stas00/ml-engineering compute/accelerator/README.md, 2026-08-22",
-    stacks=(VLLM,),
-    notes=(
-        "several engines can join into one of another form (not modelled): the loss is an upper "
-        "bound",
-        _UNCHECKED.format("Gaudi"),
-    ),
-)
-FAMILIES = (_NVIDIA, _AMD, _TPU, _TRAINIUM, _GAUDI)
+def _family(row: Mapping[str, str]) -> Family:
+    tiles = [tile.split("x") for tile in row["tiles"].split()]
+    return Family(
+        name=row["name"],
+        title=row["title"],
+        grain=alignment.GRAINS.get(row["name"], alignment.UNKNOWN),
+        source=row["source"],
+        stacks=tuple(row["stacks"].split()),
+        tiles=tuple((float(rows), float(columns)) for rows, columns in tiles),
+        units=row["units"],
+        stride_bytes=float(row["stride_bytes"]) if row["stride_bytes"] else None,
+        stride_chips=tuple(row["stride_chips"].split()),
+        stride_rule=rule_of(row["stride_rule"]) if row["stride_rule"] else None,
+        notes=tuple(row["notes"].split(" | ")) if row["notes"] else (),
+    )
+
+
+*FAMILIES, UNKNOWN = map(_family, rows_beside(__file__, "families.csv"))
 
 
 def family_of(name: str) -> Family:
