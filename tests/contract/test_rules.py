@@ -494,16 +494,6 @@ def test_arguments_of_megatron_are_refused_alike(rule: str):
     assert row_words(row) in str(refused.value)
 
 
-def test_the_published_case_is_refused_with_one_message():
-    """768 over 4 ranks is 192, no multiple of 128 (vLLM issue 17569)."""
-    one = SERVING["fp8_blocks_whole"]
-    answer = estimated(one)
-    (row,) = answer.as_json()["violations"]
-    assert "768 over 4 ranks is 192, no multiple of 128" in row_words(row)
-    assert not estimated(replace(one, deployment=degrees(tp=2))).as_json()["violations"]
-    assert not estimated(replace(one, deployment=degrees(tp=4, ep=4))).as_json()["violations"]
-
-
 def test_a_rule_of_one_backend_binds_where_that_is_meant():
     """Without a backend, what every one that may be meant refuses; a named one for itself alone."""
     one = SERVING["int4_groups_whole"]

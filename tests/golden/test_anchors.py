@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from dse.catalog import load_catalog
-from dse.physics.collectives import Group
 from dse.physics.deployed import Deployed
 from dse.physics.memory import memory
 from dse.physics.step import Step, Work
-from tests.helpers import CHIPS, deploy, machines, run, workload
+from tests.helpers import deploy, machines, run, workload
 
 ON = machines()
 
@@ -80,31 +79,6 @@ def test_four_bit_weights_compute_at_the_activation_formats_peak() -> None:
         for dtype in ("bf16", "int4")
     ]
     assert times[0] < times[1] < 1.11 * times[0]
-
-
-def test_all_reduce_beyond_a_domain_pays_the_network() -> None:
-    """64 chips of one NVL72 against 64 chips in eight HGX boxes: closed forms of both."""
-    codes = np.array([CHIPS.index("gb200_nvl72"), CHIPS.index("h100_sxm")])
-    group = Group(ON.fabric, codes, np.array([64.0, 64.0]))
-    per_byte, fabric = ON.fabric.all_reduce.s_per_byte, ON.fabric
-    for bytes_ in (32 * 1024.0, 2.0**20, 2.0**27):
-        latency, transfer, _ = group.all_reduce(np.array([bytes_, bytes_]))
-        inside = 2 * 63 / 64 * bytes_ * per_byte[codes[0], 6]
-        assert transfer[0] == pytest.approx(inside)
-        within = 2 * 7 / 8 * bytes_ * per_byte[codes[1], 3]
-        across = 2 * 7 / 8 * bytes_ / 8 * fabric.networks[0].s_per_byte[codes[1]]
-        assert transfer[1] == pytest.approx(max(within, across))
-        assert latency[1] > latency[0]
-
-
-def test_a_pair_of_a_full_mesh_uses_one_link() -> None:
-    """MI300X: 64 GB/s between two chips, 7 x 64 from one to all others (measured all-reduce:
-    47.7 GB/s of bus bandwidth on 2 chips, 312.9 on 8)."""
-    code = CHIPS.index("mi300x")
-    per_byte = ON.fabric.all_reduce.s_per_byte
-    pair, all_eight = 1 / per_byte[code, 1], 1 / per_byte[code, 3]
-    assert pair < 64e9
-    assert 4 < all_eight / pair < 10
 
 
 def test_prefill_head_runs_on_the_last_token_of_each_prompt() -> None:

@@ -90,15 +90,6 @@ def test_whole_experts_are_sent_one_copy_a_rank() -> None:
     assert step_of(64.0, 1.0, 32.0, [32.0]).ledger.link_bytes[0] == pytest.approx(sent, rel=1e-3)
 
 
-def test_the_same_whatever_the_neighbours() -> None:
-    degrees = [1.0, 4.0, 8.0, 32.0]
-    together = step_of(100.0, 4.0, 8.0, degrees)
-    for i, ep in enumerate(degrees):
-        alone = step_of(100.0, 4.0, 8.0, [ep])
-        assert together.seconds[i].tobytes() == alone.seconds[0].tobytes()
-        assert together.ledger.link_bytes[i] == pytest.approx(alone.ledger.link_bytes[0])
-
-
 def test_ranks_with_one_expert_more_set_the_pace():
     """256 experts on 72 ranks: some hold four. Of even routing the busiest has the tokens of four,
     as each of 64 ranks has for as many tokens in all."""

@@ -284,20 +284,6 @@ OUTSIDE = {
     "dense_equivalent_parameters": {},
     "training_tokens": {},
 }
-INSIDE = SPARSE | {
-    "hidden_size": 1024.0,
-    "layers": 12.0,
-    "active_non_embedding": 0.2e9,
-    "expert_intermediate_size": 512.0,
-    "training_tokens": 100e9,
-    "total_parameters": 2e9,
-}
-
-
-def test_a_small_model_is_inside_every_range() -> None:
-    result = evaluate(**INSIDE)
-    assert not any(flags[0] for flags in result.at_bound.values())
-    assert not any(flags[0] for flags in result.extrapolates.values())
 
 
 @pytest.mark.parametrize("name", AT_BOUND)
@@ -367,23 +353,6 @@ def candidates(draw: st.DrawFn) -> dict[str, float]:
     }
 
 
-@given(candidates(), st.floats(1, 100))
-def test_more_tokens_are_never_worse(candidate: dict[str, float], times: float) -> None:
-    more = candidate | {"training_tokens": candidate["training_tokens"] * times}
-    assert loss(more) <= loss(candidate) * (1 + 1e-12)
-
-
-@given(candidates(), st.floats(1, 100))
-def test_more_active_parameters_are_never_worse(candidate: dict[str, float], times: float) -> None:
-    tables = candidate["embedding_parameters"]
-    layers = candidate["total_parameters"] - tables
-    more = candidate | {
-        "active_non_embedding": candidate["active_non_embedding"] * times,
-        "total_parameters": layers * times + tables,
-    }
-    assert loss(more) <= loss(candidate) * (1 + 1e-12)
-
-
 @given(candidates(), st.integers(1, 2000))
 def test_more_experts_are_never_worse(candidate: dict[str, float], extra: int) -> None:
     """Experts of the same size beside those there are."""
@@ -401,16 +370,6 @@ def test_more_experts_are_never_worse(candidate: dict[str, float], extra: int) -
 
 def loss(candidate: dict[str, float]) -> float:
     return float(evaluate(**candidate).predicted_loss[0])
-
-
-@given(st.lists(candidates(), min_size=2, max_size=40))
-def test_a_batch_equals_its_candidates_bit_for_bit(batch: list[dict[str, float]]) -> None:
-    together = evaluate(**{name: [row[name] for row in batch] for name in SIZES})
-    for i, row in enumerate(batch):
-        alone = evaluate(**row)
-        assert alone.predicted_loss[0] == together.predicted_loss[i]
-        assert alone.dense_equivalent_parameters[0] == together.dense_equivalent_parameters[i]
-        assert alone.efficiency_leverage[0] == together.efficiency_leverage[i]
 
 
 def test_documented_laws_and_tables_are_what_the_command_prints() -> None:

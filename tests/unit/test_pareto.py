@@ -25,11 +25,6 @@ def unit(objectives: int) -> Scale:
     return Scale((0.0,) * objectives, (1.0,) * objectives, (False,) * objectives)
 
 
-def test_equal_rows_keep_the_first() -> None:
-    F = np.array([[2, 2], [1, 3], [1, 3], [3, 1], [3, 3], [2, 2]], float)
-    assert non_dominated(F).tolist() == [True, True, False, True, False, False]
-
-
 def test_no_rows_one_objective_and_infinity() -> None:
     assert non_dominated(np.empty((0, 3))).tolist() == []
     assert non_dominated(np.array([[2.0], [1.0], [1.0]])).tolist() == [False, True, False]

@@ -46,14 +46,6 @@ def opened(problem, folder, **identity):
 # the space of the tests itself
 
 
-def test_grid_space_counts_canonical_points():
-    space = GridSpace(SMALL_AXES)
-    index = space.unrank(np.arange(space.size))
-    assert len(np.unique(index, axis=0)) == space.size
-    np.testing.assert_array_equal(space.canonical(index), index)
-    np.testing.assert_array_equal(space.rank(index), np.arange(space.size))
-
-
 # evaluator
 
 
@@ -425,14 +417,6 @@ def test_infinite_objectives_survive_storage(problem, tmp_path):
     assert opened(problem, tmp_path).load().batch.F[0, 1] == np.inf
 
 
-def test_two_processes_store_a_point_once(problem, tmp_path):
-    one, two = opened(problem, tmp_path), opened(problem, tmp_path)
-    batch = Evaluator(problem).evaluate(problem.space.unrank(np.arange(5)))
-    assert one.add(batch, "nsga2") == 5
-    assert two.add(batch, "nsga2") == 0
-    assert two.trials == 5
-
-
 class Interrupted(Exception):
     pass
 
@@ -466,17 +450,6 @@ def test_an_interrupted_search_goes_on_to_the_same_front(problem, tmp_path, engi
     assert stored[: len(kept)] == kept
     search(problem, engine, record=again, budget=budget)
     assert again.trials == len(stored)
-
-
-def test_an_unfinished_last_line_is_cut_off(problem, tmp_path):
-    batch = Evaluator(problem).evaluate(problem.space.unrank(np.arange(3)))
-    opened(problem, tmp_path).add(batch, "sample")
-    path = tmp_path / "journal.log"
-    path.write_bytes(path.read_bytes()[:-20])
-    record = opened(problem, tmp_path)
-    assert record.trials == 2
-    assert record.add(batch, "sample") == 1
-    assert opened(problem, tmp_path).load().batch.ids.tolist() == [0, 1, 2]
 
 
 def test_a_study_is_continued_only_as_itself(problem, tmp_path):

@@ -14,7 +14,6 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.answer.layers import layers_in_short, layers_in_words
 from dse.errors import InputErrors
 from dse.physics.parameters import parameters, state_bytes_per_request
 from dse.physics.workload import Speculation
@@ -22,7 +21,6 @@ from dse.problem.models import ASKED
 from dse.problem.shapes import model_at
 from dse.schema.axes import AXES
 from dse.schema.metrics import parse_constraint
-from dse.schema.model_catalog import resolve_model
 from dse.schema.own_config import config_of, model_of
 from dse.schema.study import Study, load_study
 from dse.space.batches import DEPLOYMENT_AXES, batch_of, batch_of_values
@@ -443,24 +441,3 @@ def test_a_space_says_what_no_law_sees_of_what_it_searches(tmp_path) -> None:
     assert {name for row in rows() for name in row["axes"].split()} <= set(AXES)
     limits = [row["limit"] for row in rows() if " <= " in row["limit"] or " >= " in row["limit"]]
     assert len([parse_constraint(limit) for limit in limits]) >= 3
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("llama-3-8b", ""),
-        ("gemma-3-27b", "10 layers of full attention and 52 of attention with a window of 1,024"),
-        ("deepseek-v3", "61 layers of latent attention (MLA, 512 numbers cached"),
-        ("deepseek-v3.2", "to the 2,048 tokens that an indexer picks"),
-        ("qwen3-next-80b-a3b", "12 layers of full attention, its output gated and 36 of gated"),
-        ("jamba-v0.1", "4 layers of full attention and 28 of Mamba-1"),
-        ("llama-4-maverick", "36 of attention in chunks of 8,192 tokens"),
-        ("minimax-text-01", "70 of lightning attention"),
-        ("deepseek-v4-flash", "compressed cache"),
-    ],
-)
-def test_layers_in_words(name: str, said: str) -> None:
-    words = layers_in_words(config_of(resolve_model(name)))
-    assert said in words
-    assert bool(words) == bool(said)
-    assert bool(layers_in_short(config_of(resolve_model(name)))) == bool(said)

@@ -20,7 +20,6 @@ from dse.physics.step import Step, Work
 from dse.rules.bands import bands
 from dse.rules.case import Case, split_widths
 from dse.rules.deployment import mx_padding
-from dse.rules.kinds import FAMILIES
 from dse.rules.registry import findings
 from dse.rules.waste import best_tile, tile_efficiency, wave_efficiency
 from tests.helpers import MODELS, deploy, machines
@@ -115,12 +114,6 @@ def test_four_bit_elements_count_half_a_byte():
 def test_matrix_units_are_those_of_the_chip_files(chip: str, side: int):
     found = load_catalog().chip(chip)
     assert columns_of(found)[0] == side
-
-
-def test_families_do_not_overlap_and_exist():
-    named = [chip for family in FAMILIES for chip in family.grain.chips]
-    assert len(named) == len(set(named))
-    assert set(named) <= {chip.family for chip in load_catalog().chips.values()}
 
 
 # The products of a step
