@@ -19,7 +19,7 @@ from scipy.stats import kendalltau, spearmanr
 
 from dse.errors import InputError
 from dse.quality import depth, quantisation
-from dse.quality.law import SIZES, Coefficient, Law, Quality
+from dse.quality.law import SIZES, Coefficient, Law, Quality, Shape
 from dse.quality.laws import DEFAULT, LAWS, quality
 from dse.quality.overtraining import compute_optimal_tokens
 from tools.written import markdown
@@ -57,7 +57,7 @@ def read_examples(path: str) -> pd.DataFrame:
 
 def evaluate(table: pd.DataFrame, law: str = DEFAULT) -> Quality:
     """A law on every row, (n,) each."""
-    return quality(**columns(table), law=law)
+    return quality(Shape(**columns(table)), law)
 
 
 def columns(table: pd.DataFrame) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from dse.physics.serving import Performance, predict
 from dse.physics.workload import Workload
 from dse.problem.models import ASKED, OF_MODEL, Models
 from dse.problem.quality import FormatLoss
-from dse.quality.law import Law
-from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, Quality
+from dse.quality.law import Law, Quality
+from dse.quality.laws import DEFAULT, UNIQUE_TOKENS
 from dse.record import record
 from dse.rules.case import Case, Searched, stack_of
 from dse.rules.registry import judge

@@ -17,8 +17,8 @@ from dse.physics.parameters import (
     parameters,
 )
 from dse.problem.quality import FormatLoss, format_loss
-from dse.quality.law import Law
-from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, Quality, quality, tokens_at_compute
+from dse.quality.law import Law, Quality, Shape, tokens_at_compute
+from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, quality
 from dse.schema.dtypes import CODE
 from dse.space.candidates import BYTES, Block, CandidateBatch, Floats
 
@@ -151,7 +151,7 @@ def shape_quality_of(
         experts = np.where(moe.count > 0.0, moe["experts"], 0.0)
         top_k, width = moe["experts_per_token"], np.maximum(moe["expert_intermediate_size"], 1.0)
         shared = moe["shared_intermediate_size"] / width
-    return quality(
+    shape = Shape(
         batch.hidden_size,
         batch.layers,
         count.active_non_embedding,
@@ -163,8 +163,8 @@ def shape_quality_of(
         total_parameters=count.total,
         embedding_parameters=count.embedding + count.head,
         unique_tokens=unique_tokens,
-        law=law,
     )
+    return quality(shape, law)
 
 
 def _deployed_format(batch: CandidateBatch) -> NDArray[np.intp]:

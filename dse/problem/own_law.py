@@ -12,8 +12,8 @@ from dse.answer.numbers import number
 from dse.errors import InputError
 from dse.physics.parameters import parameters
 from dse.problem.models import shape_quality_of
-from dse.quality.law import Law, Quality
-from dse.quality.laws import LAWS, training_flops
+from dse.quality.law import Law, Quality, training_flops
+from dse.quality.laws import LAWS
 from dse.quality.own_runs import (
     LEAST_FACTOR,
     PRIOR,

@@ -1,25 +1,30 @@
 """Predicted quality: named scaling laws, their ranges, and what they do not see."""
 
 from dse.quality.depth import depth_factor
-from dse.quality.law import Law, Quality, Range, Terms, tokens_at_compute, training_flops
-from dse.quality.laws import (
-    DEFAULT,
-    LAWS,
-    expert_leverage,
-    find_law,
-    predicted_loss,
-    quality,
+from dse.quality.law import (
+    SIZES,
+    Law,
+    Quality,
+    Range,
+    Shape,
+    Terms,
+    tokens_at_compute,
+    training_flops,
 )
+from dse.quality.laws import DEFAULT, LAWS, find_law, predicted_loss, quality
+from dse.quality.laws.leverage import expert_leverage
 from dse.quality.overtraining import Overtraining, compute_optimal_tokens, overtraining
 from dse.quality.quantisation import quantisation_penalty
 
 __all__ = [
     "DEFAULT",
     "LAWS",
+    "SIZES",
     "Law",
     "Overtraining",
     "Quality",
     "Range",
+    "Shape",
     "Terms",
     "compute_optimal_tokens",
     "depth_factor",

@@ -4,16 +4,14 @@ see, coefficients. A row stands for every law that it names, `*` for all; of the
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
+from dse.data import rows_beside
 from dse.quality import depth, quantisation
 from dse.quality.law import REPEATS_SOURCE, Coefficient, Dense, Law, Quality, Range, Shape
 
 _TERMS = {"depth": depth.SOURCE, "quantisation": quantisation.SOURCE, "repeats": REPEATS_SOURCE}
-with Path(__file__).with_name("laws.csv").open(encoding="utf-8", newline="") as _file:
-    _ROWS = tuple(csv.DictReader(_file))
+_ROWS = rows_beside(__file__, "laws.csv")
 
 
 def law_of(

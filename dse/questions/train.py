@@ -47,7 +47,7 @@ from dse.problem.training import (
     train_intervals,
     trainer_of,
 )
-from dse.quality.laws import training_flops
+from dse.quality.law import training_flops
 from dse.record import record
 from dse.rules.registry import broken_rows, row_words
 from dse.schema.derive import derive

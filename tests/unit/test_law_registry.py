@@ -13,14 +13,15 @@ from dse.errors import InputError
 from dse.quality import (
     DEFAULT,
     LAWS,
+    SIZES,
     Quality,
+    Shape,
     compute_optimal_tokens,
     find_law,
     overtraining,
     predicted_loss,
     quality,
 )
-from dse.quality.law import SIZES
 from dse.quality.laws import abnar, cautious, hoffmann, joint
 from tools.law_tables import evaluate, read_examples
 
@@ -34,7 +35,7 @@ NAMES = sorted(LAWS)
 
 def of(law: str, rows: Sequence[Mapping[str, float | str]]) -> Quality:
     columns = {name: np.array([float(row[name]) for row in rows]) for name in SIZES}
-    return quality(**columns, law=law)
+    return quality(Shape(**columns), law)
 
 
 def loss(law: str, row: dict[str, float]) -> float:

@@ -11,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dse.quality import (
+    LAWS,
+    SIZES,
     Quality,
+    Shape,
     depth_factor,
     expert_leverage,
     predicted_loss,
@@ -20,8 +23,6 @@ from dse.quality import (
     tokens_at_compute,
     training_flops,
 )
-from dse.quality.law import SIZES, Shape
-from dse.quality.laws import LAWS
 from dse.quality.laws.leverage import LEVEL, OFFSET
 from dse.quality.laws.tian import BOUNDS, efficiency_leverage
 from dse.quality.quantisation import kumar_penalty
@@ -65,7 +66,7 @@ def evaluate(law: str = "leverage", **columns: object) -> Quality:
     values = {
         name: np.full(n, value) if len(value) == 1 else value for name, value in values.items()
     }
-    return quality(**values, law=law)
+    return quality(Shape(**values), law)
 
 
 def of_rows(rows: list[dict[str, str]], law: str = "leverage") -> Quality:
@@ -162,7 +163,7 @@ def test_no_shape_is_worth_more_than_all_of_it(law: str) -> None:
     attention = rng.uniform(0.1, 8.0, n) * hidden**2 * layers
     tables = np.exp(rng.uniform(np.log(1e3), np.log(3e5), n)) * hidden
     one = 3.0 * hidden * width * layers
-    found = quality(
+    shape = Shape(
         hidden,
         layers,
         attention + one * (used + shared),
@@ -173,8 +174,8 @@ def test_no_shape_is_worth_more_than_all_of_it(law: str) -> None:
         training_tokens=10 ** rng.uniform(9, 15, n),
         total_parameters=attention + one * (experts + shared) + tables,
         embedding_parameters=tables,
-        law=law,
     )
+    found = quality(shape, law)
     total = attention + one * (experts + shared) + tables
     assert (found.dense_equivalent_parameters <= total * (1 + 1e-12)).all()
 

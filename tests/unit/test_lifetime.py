@@ -15,7 +15,7 @@ from dse.economics.tokens import (
     lower_envelope,
     tokens_over_years,
 )
-from dse.quality.laws import predicted_loss
+from dse.quality import predicted_loss
 from dse.quality.laws.leverage import (
     LOSS_FLOOR,
     LOSS_PARAMETERS,

@@ -15,7 +15,7 @@ from dse.errors import InputError
 from dse.physics.parameters import parameters
 from dse.problem.objective import pose
 from dse.problem.own_law import batch_of_models, own_law, quality_of_models
-from dse.quality.laws import LAWS, quality
+from dse.quality import LAWS, Shape, quality
 from dse.quality.own_runs import (
     LEVERAGE,
     P90,
@@ -50,7 +50,7 @@ def shapes_of(parameters, tokens, experts, law: str = "leverage"):
     width = np.maximum(np.round(np.sqrt(parameters / 300.0) / 64.0) * 64.0, 64.0)
     sparse = experts > 0.0
     routed = np.where(sparse, 0.7 * parameters / 8.0, 0.0)
-    return quality(
+    shape = Shape(
         width,
         np.maximum(np.round(parameters / 12.0 / width**2), 1.0),
         parameters,
@@ -61,8 +61,8 @@ def shapes_of(parameters, tokens, experts, law: str = "leverage"):
         training_tokens=tokens,
         total_parameters=parameters + routed * np.maximum(experts - 8.0, 0.0) + 64_000.0 * width,
         embedding_parameters=64_000.0 * width,
-        law=law,
     )
+    return quality(shape, law)
 
 
 def small_runs(rng: np.random.Generator, n: int, law: str = "leverage") -> Columns:

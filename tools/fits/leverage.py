@@ -143,7 +143,7 @@ def kimi_of(law: str) -> np.ndarray:
     active, width, hidden = 0.7e9, 292.0, 2048.0
     experts = active * KIMI_SHARE
     total = active - experts + experts * (8.0 * sparsity + 1.0) / 9.0
-    found = quality(
+    shape = Shape(
         hidden * ones,
         24.0 * ones,
         active * ones,
@@ -154,9 +154,8 @@ def kimi_of(law: str) -> np.ndarray:
         training_tokens=KIMI_FLOPS / 6.0 / active * ones,
         total_parameters=total + 2.0 * VOCABULARY * hidden,
         embedding_parameters=2.0 * VOCABULARY * hidden * ones,
-        law=law,
     )
-    size = found.efficiency_leverage
+    size = quality(shape, law).efficiency_leverage
     return size[-1] / size[:-1]
 
 

@@ -9,18 +9,8 @@ from collections.abc import Mapping
 from importlib import import_module
 
 from dse.errors import InputError
-from dse.quality.depth import depth_factor
-from dse.quality.law import (
-    UNIQUE_TOKENS,
-    Floats,
-    Law,
-    Quality,
-    Shape,
-    tokens_at_compute,
-    training_flops,
-)
-from dse.quality.laws.leverage import expert_leverage
-from dse.quality.quantisation import quantisation_penalty
+from dse.quality.law import UNIQUE_TOKENS as UNIQUE_TOKENS
+from dse.quality.law import Floats, Law, Quality, Shape
 
 DEFAULT = "leverage"
 ALL = "all"  # what --law takes for every one of them
@@ -53,55 +43,7 @@ def predicted_loss(parameters: Floats, training_tokens: Floats, law: str = DEFAU
     return LAWS[law].dense(parameters, training_tokens).loss
 
 
-def quality(
-    hidden_size: Floats,
-    layers: Floats,
-    active_non_embedding: Floats,
-    *,
-    experts: Floats,
-    experts_per_token: Floats,
-    shared_width_ratio: Floats,
-    expert_intermediate_size: Floats,
-    training_tokens: Floats,
-    total_parameters: Floats,
-    embedding_parameters: Floats,
-    unique_tokens: float = UNIQUE_TOKENS,
-    law: str | Law = DEFAULT,
-) -> Quality:
-    """Dense-equivalent parameters and loss of n shapes under a law; `dse.quality.law.Shape` has
-    the arguments. `law` is a name, or a law that was rescaled (`dse.quality.own_runs`).
-
-    NaN tokens give a NaN loss.
-    """
-    return (LAWS[law] if isinstance(law, str) else law).predict(
-        Shape(
-            hidden_size,
-            layers,
-            active_non_embedding,
-            experts,
-            experts_per_token,
-            shared_width_ratio,
-            expert_intermediate_size,
-            training_tokens,
-            total_parameters,
-            embedding_parameters,
-            unique_tokens,
-        )
-    )
-
-
-__all__ = [
-    "ALL",
-    "DEFAULT",
-    "LAWS",
-    "UNIQUE_TOKENS",
-    "Quality",
-    "depth_factor",
-    "expert_leverage",
-    "find_law",
-    "predicted_loss",
-    "quality",
-    "quantisation_penalty",
-    "tokens_at_compute",
-    "training_flops",
-]
+def quality(shape: Shape, law: str | Law = DEFAULT) -> Quality:
+    """Dense-equivalent parameters and loss of n shapes under a law: its name, or a law that was
+    rescaled (`dse.quality.own_runs`). NaN tokens give a NaN loss."""
+    return (LAWS[law] if isinstance(law, str) else law).predict(shape)
