@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dse.measure.work import STREAMS, Device, Run, Work
+from dse.measure.session import STREAMS, Device, Run, Work
 
 CPU = Device(
     "cpu", "Fake 9000, 4 threads", 64e9, 32e6, 1, ("bf16", "fp16", "fp32"), "torch 0", "no driver",

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
-import numpy as np
-import pytest
-
-from dse.catalog import load_catalog
 from dse.problem.demanded import TOTAL as COST
-from dse.questions.whatif.inputs import Subject, apply, changes_of, inputs_of, subject_of
-from dse.questions.whatif.solve import all_points, solve
+from dse.questions.whatif.inputs import apply, changes_of, inputs_of
+
+__all__ = ["COST", "PAIR", "POISSON", "SPACE", "changed"]
 
 SPACE = """\
 name: pair
@@ -38,26 +35,7 @@ deployment: {chip: [h100_sxm], replicas: 1, tensor_parallel: [1, 2], weight_dtyp
   kv_dtype: bf16, concurrency: 1}
 objectives: {usd_per_million_total_tokens: minimize, tpot_s: minimize}
 """
-PAIR = {"prompt": 1000, "output": 200, "chips": "h100_sxm, mi300x"}
-
-
-def asked_of(folder: Path, text: str) -> Subject:
-    file = folder / "space.yaml"
-    file.write_text(text, encoding="utf-8")
-    return subject_of(str(file), load_catalog())
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory):
-    """(asked, points, before) of two chips."""
-    asked = asked_of(tmp_path_factory.mktemp("pair"), SPACE.format(**PAIR))
-    points = all_points(asked)
-    return asked, points, solve(asked.problem, points, COST)
-
-
-def chip_of(solved) -> str:
-    index = solved.problem.space.unrank(np.array([solved.winner_id]))
-    return solved.problem.machines.ids[solved.problem.batch(index).chip[0]]
+PAIR: dict[str, Any] = {"prompt": 1000, "output": 200, "chips": "h100_sxm, mi300x"}
 
 
 def changed(subject, *texts: str):

@@ -17,11 +17,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dse.accuracy.saturating_fit import Objective, Posed
+from dse.accuracy.saturating_fit import Objective, Posed, SpreadTable, class_of, spread_table
 from dse.accuracy.scores import ENOUGH_ROWS
 from dse.accuracy.serving_points import SERVED, Served, infeasible_rows, predict_rows
 from dse.accuracy.serving_rows import Row
-from dse.accuracy.spread import SpreadTable, class_of, spread_table
 from dse.accuracy.tables import Readout, machines_of, with_predictions
 from dse.catalog import Catalog, load_catalog
 from dse.data import hardware_dir

@@ -22,9 +22,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dse.accuracy.saturating_fit import Objective, Posed
+from dse.accuracy.saturating_fit import Objective, Posed, SpreadTable, spread_of_kinds
 from dse.accuracy.scores import ENOUGH_ROWS
-from dse.accuracy.spread import SpreadTable, spread_of_kinds
 from dse.accuracy.tables import machines_of
 from dse.accuracy.training_rows import (
     TRAINED,

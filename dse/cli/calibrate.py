@@ -119,12 +119,12 @@ def _collectives(kind: str, count: int, effort: Effort) -> pd.DataFrame | None:
     """What the collectives took; None, with a word on standard error, where they do not run."""
     if count < 2:
         return None
-    from dse.measure import collectives
+    from dse.measure.torch_bench import LARGEST, measure_collectives
 
     _section(f"collectives between {count} devices", 0.0)
-    largest = collectives.LARGEST[kind] / (8 if effort.name == "quick" else 1)
+    largest = LARGEST[kind] / (8 if effort.name == "quick" else 1)
     try:
-        return collectives.measure(kind, count, largest, effort.collectives_s)
+        return measure_collectives(kind, count, largest, effort.collectives_s)
     except (RuntimeError, OSError, TimeoutError) as error:
         reason = str(error).strip().splitlines()[-1:] or ["no reason given"]
         click.echo(f"collectives were not measured: {reason[0]}", err=True)

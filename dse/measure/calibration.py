@@ -1,8 +1,13 @@
-"""From a bench to the files and the answer of `dse calibrate`."""
+"""From a bench to the files and the answer of `dse calibrate`.
+
+The files of a calibration: an efficiency file, its points beside it and, of a device that is not
+in the catalog, a chip file.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,18 +16,18 @@ from typing import Any
 
 import pandas as pd
 
+from dse import units
 from dse.answer.answer import Answer
 from dse.answer.frames import of_rows
 from dse.answer.numbers import time
 from dse.catalog import load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError
-from dse.measure import files, laws
-from dse.measure.session import Session
-from dse.measure.work import Device
-from dse.schema.chip import ROOFLINE
-from dse.schema.dtypes import ARITHMETIC
-from dse.schema.efficiency import NOISY, Efficiency, load_efficiency
+from dse.measure import laws
+from dse.measure.session import Device, Session
+from dse.schema.chip import ROOFLINE, Chip
+from dse.schema.dtypes import ARITHMETIC, arithmetic
+from dse.schema.efficiency import NOISY, Collective, Efficiency, Law, load_efficiency
 
 # Whose laws stand for what was not measured on a device that the catalog does not have.
 CLASSES = {"cpu": "class_accelerator", "cuda": "class_gpu", "rocm": "class_amd"}
@@ -63,7 +68,7 @@ def target(device: Device, chip: str | None, new_chip: str | None) -> Target:
     if chip is None and device.kind == "cpu":
         return _new(device, "my_cpu")
     if chip is None:
-        found = files.chips_named(device.name, catalog.chips)
+        found = chips_named(device.name, catalog.chips)
         if len(found) != 1:
             near = f"--chip {' or '.join(found)}, or " if found else "--chip ID, or "
             raise InputError(
@@ -112,7 +117,7 @@ def calibrate(
     collectives: pd.DataFrame | None = None,
 ) -> Calibration:
     """Measures and fits. `out`: the path of the efficiency file; `collectives`: rows of
-    `dse.measure.collectives.measure`."""
+    `dse.measure.torch_bench.measure`."""
     device = session.bench.device
     points = laws.table(session.measure(dtypes))
     rates, memory = laws.reached(points)
@@ -138,10 +143,10 @@ def calibrate(
         "noise": f"{noise:.3f}",
     }
     own = {dtype: peak for dtype, peak in peaks.items() if dtype in to.peaks or to.new}
-    complete = files.complete(fits, to.parent, own)
-    tables = files.collectives(measured, note, to.parent)
+    every = complete(fits, to.parent, own)
+    tables = complete_links(measured, note, to.parent)
     padding = to.parent.expert_padding_rows
-    text = files.efficiency_file(to.id, run, complete, padding, tables, own, bandwidth)
+    text = efficiency_file(to.id, run, every, padding, tables, own, bandwidth)
     csv = points
     if collectives is not None:
         rows = collectives.rename(columns={"operation": "operator"})
@@ -156,7 +161,7 @@ def calibrate(
         together = None
         if link is not None and collectives is not None:
             together = (int(collectives.devices.max()), link)
-        texts[chip_name] = files.chip_file(to.id, device, date, rates, memory, together)
+        texts[chip_name] = chip_file(to.id, device, date, rates, memory, together)
     kind = "measured" if to.new else "catalog"
     refused = Counter((work.operator, work.dtype, reason) for work, reason in session.skipped)
     document = {
@@ -183,7 +188,7 @@ def calibrate(
         "penalties": laws.penalties(points),
         "not_measured": [
             {"operator": operator, "dtype": dtype, "kind": row["kind"], "note": row["note"]}
-            for operator, table in complete.items() for dtype, row in table.items()
+            for operator, table in every.items() for dtype, row in table.items()
             if row["kind"] != "fitted"
         ] + [
             {"operator": name, "dtype": None, "kind": kind, "note": note}
@@ -288,3 +293,215 @@ def answer(document: Mapping[str, Any]) -> Answer:
         blocks=tables,
         document=document,
     )
+
+
+MADE_BY = "Written by dse calibrate; docs/calibrate.md says how."
+COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
+# Attention over a cache of 8 bits where no such kernel was measured; docs/efficiency.md.
+AS_16_BITS = "as bf16, measured here: 16-bit arithmetic on an fp8 cache"
+
+
+def complete(
+    fits: Sequence[Mapping[str, Any]], parent: Efficiency, peaks: Mapping[str, float]
+) -> Laws:
+    """The measured laws, and for what was not measured: weights of a format without arithmetic of
+    its own as the 16-bit law, an 8-bit cache as the 16-bit one, everything else as `parent` has it,
+    derived where that was fitted."""
+    measured = {(one["operator"], one["dtype"]): dict(one["law"]) for one in fits}
+    out: Laws = {}
+    for operator, table in parent.operators.items():
+        own = measured.get((operator, "bf16"))
+        out[operator] = {}
+        for dtype, law in table.items():
+            if (operator, dtype) in measured:
+                row = measured[operator, dtype]
+            elif own is None or operator == "experts":
+                row = borrowed(law, parent)
+            elif operator == "gemm" and arithmetic(dtype) not in peaks:
+                row = derive(own, f"as bf16, measured here; {WEIGHT_ONLY}")
+            elif operator != "gemm":
+                row = derive(own, AS_16_BITS, peaks["bf16"] / peaks.get("fp8", peaks["bf16"]))
+            else:
+                row = borrowed(law, parent)
+            out[operator][dtype] = row
+    return out
+
+
+def borrowed(law: Law, parent: Efficiency) -> dict[str, Any]:
+    kind = "derived" if law.kind == "fitted" else law.kind
+    note = f"not measured here: {law.kind} law of {parent.id}"
+    note += f" ({law.note})" if law.note else ""
+    fixed = float(f"{law.fixed_s * 1e6:.4g}")
+    return {
+        "compute": law.compute,
+        "memory": law.memory,
+        "fixed": fixed,
+        "p": law.p,
+        "kind": kind,
+        "note": note,
+    }
+
+
+def complete_links(
+    measured: Links, note: str, parent: Efficiency
+) -> tuple[Links, dict[str, tuple[str, str]]]:
+    """(constants of each collective, its kind and note): measured, else those of `parent`."""
+    links: Links = {}
+    notes: dict[str, tuple[str, str]] = {}
+    for name in COLLECTIVES:
+        if name in measured:
+            links[name], notes[name] = measured[name], ("fitted", note)
+            continue
+        table: Collective = getattr(parent, name)
+        kind = "derived" if table.kind == "fitted" else table.kind
+        links[name] = {
+            n: {
+                "latency": float(f"{seconds * 1e6:.4g}"),
+                "fraction": table.bandwidth_fraction[n],
+                "ramp": table.ramp[n],
+            }
+            for n, seconds in table.latency_s.items()
+        }
+        note_ = f" ({table.note})" if table.note else ""
+        notes[name] = kind, f"not measured here: {table.kind} law of {parent.id}{note_}"
+    return links, notes
+
+
+def efficiency_file(
+    chip: str,
+    run: Mapping[str, str],
+    laws: Laws,
+    padding_rows: float,
+    links: tuple[Links, Mapping[str, tuple[str, str]]],
+    peaks: Mapping[str, float],
+    bandwidth: float,
+) -> str:
+    """`peaks` and `bandwidth`: what the fractions are of, operations and bytes a second."""
+    divided = {d: units.format(peaks[d], "flop/s", 4) for d in ARITHMETIC if d in peaks}
+    divided["memory_bandwidth"] = units.format(bandwidth, "bytes/s", 4)
+    head = {
+        "id": chip,
+        "title": f"{run['device']}, fitted to kernels measured here",
+        "divided_by": divided,
+        "source": f"measured here, {run['date']}: dse calibrate on {run['device']}, "
+        f"{run['software']}, {run['driver']}",
+        "date": run["date"],
+        "provenance": dict(run),
+    }
+    return efficiency_text(MADE_BY, head, laws, padding_rows, *links)
+
+
+def chip_file(
+    chip: str,
+    device: Device,
+    date: str,
+    rates: Mapping[str, float],
+    memory: Mapping[str, float],
+    link: tuple[int, float] | None,
+) -> str:
+    """A chip file of measured figures; `rates` by format and `memory` by kernel, a second; `link`:
+    devices measured together and the best bytes a second each sent."""
+    best = max(memory, key=lambda name: memory[name])
+
+    def figure(value: float, dimension: str, note: str) -> dict[str, str]:
+        return {
+            "value": units.format(value, dimension, 4),
+            "kind": "measured",
+            "source": f"dse calibrate, {device.software}",
+            "date": date,
+            "note": note,
+        }
+
+    document: dict[str, Any] = {
+        "id": chip,
+        "name": device.name,
+        "efficiency": chip,
+        "memory_kind": "host memory" if device.kind == "cpu" else "device memory",
+        "memory_capacity": figure(device.memory_bytes, "bytes", "as the system reports it"),
+        "memory_bandwidth": figure(memory[best], "bytes/s", f"best of the kernels: {best}"),
+    }
+    for dtype in ("bf16", "fp16", "fp32", "fp8"):
+        if dtype in rates:
+            note = "fastest GEMM of the grid, no peak of paper"
+            document[f"peak_{dtype}"] = figure(rates[dtype], "flop/s", note)
+    if link is not None:  # the best bandwidth of a measured collective
+        rate = units.format(link[1], "bytes/s", 4)
+        document["system"] = {"chips": link[0], "bandwidth_per_direction": rate}
+    made_by = "Written by dse calibrate: what this device reached, not what its vendor promises."
+    return _yaml(made_by, document)
+
+
+def chips_named(device: str, chips: Mapping[str, Chip]) -> list[str]:
+    """Chips of the catalog whose model (the first word with a digit in it, such as h100) is a word
+    of the device's name; of several, those that have most words in common with it."""
+    words = set(_words(device))
+    shared = {
+        one.id: len(words & set(named))
+        for one in chips.values()
+        for named in (_words(one.name),)
+        if next((word for word in named if re.search("[0-9]", word)), None) in words
+    }
+    return [id_ for id_, count in shared.items() if count == max(shared.values())]
+
+
+def _words(name: str) -> list[str]:
+    return re.findall("[a-z0-9]+", name.lower())
+
+
+WEIGHT_ONLY = "weight only: 16-bit arithmetic, compute is a fraction of the bf16 peak"
+Laws = dict[str, dict[str, dict]]  # operator -> format -> constants
+Links = dict[str, dict[int, dict]]  # collective -> number of chips -> constants
+
+
+def derive(law: dict, note: str, compute: float = 1.0, kind: str = "derived") -> dict:
+    """The same law under another name, its compute fraction times `compute`."""
+    scaled = float(f"{min(1.0, law['compute'] * compute):.3g}")
+    kept = {k: law[k] for k in ("memory", "fixed", "p")}
+    return {"compute": scaled, **kept, "kind": kind, "note": note}
+
+
+def efficiency_text(
+    made_by: str,
+    head: Mapping[str, Any],
+    laws: Laws,
+    padding_rows: float,
+    links: Links,
+    link_notes: Mapping[str, tuple[str, str]],
+    through_host: tuple[Links, str] | None = None,
+) -> str:
+    """`made_by`: the comment of the first line; `head`: id, title, divided_by, source, date and,
+    of a measured device, provenance; `link_notes`: (kind, note) of each collective. Constants of a
+    law: compute, memory, fixed in us, p, kind, note, and error where it was fitted. `through_host`:
+    collectives whose bytes pass through the host's memory, and their note."""
+    operators = {
+        operator: {dtype: law | {"fixed": f"{law['fixed']} us"} for dtype, law in table.items()}
+        for operator, table in laws.items()
+    }
+    document = {**head, "operators": operators, "expert_padding_rows": padding_rows}
+    document |= {name: _link(rows, *link_notes[name]) for name, rows in links.items()}
+    if through_host is not None:
+        slow, note = through_host
+        document["through_host"] = {n: _link(rows, "fitted", note) for n, rows in slow.items()}
+    return _yaml(made_by, document)
+
+
+def _link(rows: Mapping[int, Mapping[str, Any]], kind: str, note: str) -> dict[str, Any]:
+    """The constants of a collective, a column for each."""
+    errors = [row["error"] for row in rows.values() if "error" in row]
+    return {
+        "chips": [int(n) for n in rows],
+        "latency": [f"{row['latency']} us" for row in rows.values()],
+        "bandwidth_fraction": [row["fraction"] for row in rows.values()],
+        "ramp": [row["ramp"] for row in rows.values()],
+        "kind": kind,
+        **({"error": max(errors)} if errors else {}),
+        "note": note,
+    }
+
+
+def _yaml(made_by: str, document: Mapping[str, Any]) -> str:
+    """A file with a comment above it; the innermost mappings stand in a line each."""
+    import yaml  # noqa: PLC0415 - it takes 20 ms
+
+    style = {"sort_keys": False, "allow_unicode": True, "width": 10_000}
+    return f"# {made_by}\n{yaml.safe_dump(dict(document), default_flow_style=None, **style)}"

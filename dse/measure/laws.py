@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import least_squares
 
-from dse.measure.work import HEADS, SIZES, STREAMS, Point
+from dse.measure.session import HEADS, SIZES, STREAMS, Point
 
 FOLDS = 5
 FEWEST = 6  # points of a fit of four constants
@@ -148,8 +148,8 @@ def fits(
     top_us: float = 300.0,
 ) -> list[dict[str, Any]]:
     """A fit of each operator and format with enough points on its grid: `operator, dtype,
-    timed_shapes, law` (`dse.measure.files`), `fit_error` and `held_out_error`, medians of the miss
-    as a fraction; the second on shapes that the fit was made without. Bandwidth in bytes/s."""
+    timed_shapes, law` (`dse.measure.calibration`), `fit_error` and `held_out_error`, medians of the
+    miss as a fraction; the second on shapes that the fit was made without. Bandwidth in bytes/s."""
     found = []
     grid = points[points.role == "grid"]
     for (operator, dtype), rows in grid.groupby(["operator", "dtype"], sort=False):

@@ -1,4 +1,7 @@
-"""A session of measuring: probe, choose what the time allows, pass over it again and again.
+"""What is measured: one piece of work that is timed and what the laws count of it, the device, and
+grids of shapes, cut down to what a device can do in the time that it has.
+
+A session of measuring: probe, choose what the time allows, pass over it again and again.
 
 The samples of a point are spread over the whole section, a pass at a time, so that a machine that
 is busy for a while, or slows down as it gets warm, moves all points alike.
@@ -9,11 +12,244 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Protocol
 
 import numpy as np
 
-from dse.measure import work as grids
-from dse.measure.work import Bench, Point, Work, affordable
+BYTES = {"bf16": 2.0, "fp16": 2.0, "fp32": 4.0, "fp8": 1.0}
+HEADS = ("batch", "length", "heads", "kv_heads", "head_dim")
+SIZES = {
+    "gemm": ("m", "n", "k"),
+    "prefill_attention": HEADS,
+    "decode_attention": HEADS,
+    "copy": ("elements",),
+    "triad": ("elements",),
+    "read": ("elements",),
+}
+STREAMS = {"copy": 2.0, "triad": 3.0, "read": 1.0}  # arrays that are read or written
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """`sizes` in the order of SIZES; `role`: grid (fitted), or part of a comparison of misaligned
+    sizes with their aligned neighbours, `axis` being the size that varies."""
+
+    operator: str
+    dtype: str
+    sizes: tuple[int, ...]
+    role: str = "grid"
+    axis: str = ""
+
+    def __getitem__(self, name: str) -> int:
+        return self.sizes[SIZES[self.operator].index(name)]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """What points share that a fit may leave out together: the weight, or the heads."""
+        return self.sizes[1:] if self.operator == "gemm" else self.sizes[2:]
+
+    @property
+    def flops(self) -> float:
+        """Operations that the laws count (docs/efficiency.md): causal attention counts half."""
+        if self.operator == "gemm":
+            m, n, k = self.sizes
+            return 2.0 * m * n * k
+        if self.operator in STREAMS:
+            return 0.0
+        batch, length, heads, _, head_dim = self.sizes
+        rows = batch * heads * head_dim * float(length)
+        return 2.0 * rows * length if self.operator == "prefill_attention" else 4.0 * rows
+
+    @property
+    def bytes(self) -> float:
+        """Bytes that the laws count: weights, input and a 16-bit output of a GEMM; q, k, v and the
+        output of a prompt; the cache of a decoding step."""
+        each = BYTES[self.dtype]
+        if self.operator == "gemm":
+            m, n, k = self.sizes
+            return each * (n * k + m * k) + max(each, 2.0) * m * n
+        if self.operator in STREAMS:
+            return STREAMS[self.operator] * each * self.sizes[0]
+        batch, length, heads, kv_heads, head_dim = self.sizes
+        pairs = kv_heads if self.operator == "decode_attention" else heads + kv_heads
+        return 2.0 * each * batch * length * pairs * head_dim
+
+    @property
+    def cold_bytes(self) -> float:
+        """Bytes of weights or cache, which serving finds in memory and not in a processor cache."""
+        each = BYTES[self.dtype]
+        if self.operator == "gemm":
+            return each * self["n"] * self["k"]
+        if self.operator in STREAMS:
+            return self.bytes
+        batch, length, _, kv_heads, head_dim = self.sizes
+        return 2.0 * each * batch * length * kv_heads * head_dim
+
+    @property
+    def hot_bytes(self) -> float:
+        """Bytes of what the operator before has just written, and of the output."""
+        return self.bytes - self.cold_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What is measured. `kind`: cuda (ROCm too) or cpu; `cache_bytes`: the last cache before the
+    memory; `memory_bytes`: of the device."""
+
+    kind: str
+    name: str
+    memory_bytes: float
+    cache_bytes: float
+    count: int
+    dtypes: tuple[str, ...]
+    software: str
+    driver: str
+    host: str
+    timer: str
+
+
+# Runs a work so many times and returns the seconds of one run.
+Run = Callable[[int], float]
+
+
+class Bench(Protocol):
+    """Something that can be timed: a device through PyTorch, or a law in a test."""
+
+    device: Device
+
+    def holds(self, work: Work) -> bool:
+        """Whether the operands fit what is set aside for them."""
+        ...
+
+    def prepare(self, work: Work) -> Run: ...
+
+    def release(self) -> None:
+        """Frees what was set aside."""
+        ...
+
+
+@dataclass(slots=True)
+class Point:
+    """A work and its times: seconds of each sample, each a mean over several runs."""
+
+    work: Work
+    samples: list[float] = field(default_factory=list)
+
+
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+# (n, k) of the projections of published models: query-key-value, output, up and gate, down.
+MODEL_WEIGHTS = (
+    (4096, 1024), (1024, 2048), (6144, 1024), (1024, 3072),  # Qwen3-0.6B
+    (3072, 2048), (2048, 2048), (16384, 2048), (2048, 8192),  # Llama-3.2-1B
+    (6144, 2560), (2560, 4096), (19456, 2560), (2560, 9728),  # Qwen3-4B
+    (6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336),  # Llama-3-8B
+    (7168, 5120), (5120, 5120), (34816, 5120), (5120, 17408),  # Qwen3-14B
+    (10240, 8192), (8192, 8192), (57344, 8192), (8192, 28672),  # Llama-3-70B
+    (1280, 8192), (8192, 1024), (7168, 8192), (8192, 3584),  # the same on 8 chips
+)  # fmt: skip
+SQUARES = (512, 1024, 2048, 4096, 8192, 16384)
+# Sizes that real models have and kernels dislike, each between its aligned neighbours: multiples of
+# 128, or of 1,024 where the size is a multiple of 128 itself.
+MISALIGNED = {
+    5000: (4992, 5120),
+    10922: (10880, 11008),
+    11008: (10240, 11264),
+    2880: (2816, 2944),
+    4097: (4096, 4224),
+}
+MISALIGNED_ROWS = {129: (128, 256), 1000: (896, 1024)}
+ACROSS = 2048  # the other side of a weight whose one side is misaligned
+COMPARED_ROWS = (1, 16, 256)
+# Heads, KV heads, head size: multi-head, grouped, one KV head.
+ATTENTION_HEADS = (
+    (16, 8, 128), (32, 8, 64), (32, 8, 128), (64, 8, 128), (32, 32, 128), (8, 1, 128),
+)  # fmt: skip
+LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+CONTEXTS = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
+BATCHES = (1, 4, 16, 64)
+# Head counts of real models that divide by nothing, between even ones; every head has its own KV
+# head, so that time should follow the count.
+ODD_HEADS = {7: (4, 8), 9: (8, 16), 14: (8, 16), 25: (24, 32)}
+ODD_LENGTH = 1024
+
+
+def gemms(dtype: str) -> list[Work]:
+    weights = [*MODEL_WEIGHTS, *((side, side) for side in SQUARES)]
+    return [Work("gemm", dtype, (m, n, k)) for n, k in dict.fromkeys(weights) for m in ROWS]
+
+
+def attention(operator: str, dtype: str) -> list[Work]:
+    prompts = operator == "prefill_attention"
+    return [
+        Work(operator, dtype, (batch, length, *heads))
+        for heads in ATTENTION_HEADS
+        for length in (LENGTHS if prompts else CONTEXTS)
+        for batch in (BATCHES[:2] if prompts else BATCHES)
+    ]
+
+
+def streams(bytes_: float) -> list[Work]:
+    """The three kernels on arrays of `bytes_`."""
+    return [Work(name, "fp32", (int(bytes_ / 4),)) for name in ("copy", "triad", "read")]
+
+
+def _compared(
+    operator: str, dtype: str, axes: Sequence[str], values: Sequence[int], *sizes: int
+) -> list[Work]:
+    """(below, size, above) along the axes, each with the same other sizes."""
+    named = dict(zip(SIZES[operator], sizes, strict=True))
+    return [
+        Work(operator, dtype, tuple((named | dict.fromkeys(axes, value)).values()), role, axes[0])
+        for value, role in zip(values, ("aligned", "misaligned", "aligned"), strict=True)
+    ]
+
+
+def misaligned_gemms(dtype: str) -> list[list[Work]]:
+    groups = [
+        _compared("gemm", dtype, (axis,), (low, size, high), rows, ACROSS, ACROSS)
+        for rows in COMPARED_ROWS
+        for size, (low, high) in MISALIGNED.items()
+        for axis in ("n", "k")
+    ]
+    return groups + [
+        _compared("gemm", dtype, ("m",), (low, size, high), 0, ACROSS, ACROSS)
+        for size, (low, high) in MISALIGNED_ROWS.items()
+    ]
+
+
+def odd_heads(dtype: str) -> list[list[Work]]:
+    axes = ("heads", "kv_heads")
+    return [
+        _compared(operator, dtype, axes, (low, odd, high), 1, ODD_LENGTH, 0, 0, head_dim)
+        for operator in ("prefill_attention", "decode_attention")
+        for head_dim in (64, 128)
+        for odd, (low, high) in ODD_HEADS.items()
+    ]
+
+
+def affordable(
+    groups: Sequence[Sequence[Work]],
+    seconds_of: Callable[[Work], float],
+    budget_s: float,
+    runs: int,
+    rng: np.random.Generator,
+) -> list[Work]:
+    """The works of groups whose estimated seconds, `runs` of each, fit the budget together: in
+    random order, one of each number of rows (or tokens) after another, so that a small budget
+    still covers all of them. A group that would take a sixth of the budget is left out."""
+    strata: dict[int, list[Sequence[Work]]] = {}
+    for group in (groups[k] for k in rng.permutation(len(groups))):
+        if runs * sum(map(seconds_of, group)) <= budget_s / 6:
+            rows = group[0].sizes[1 if group[0].operator.endswith("attention") else 0]
+            strata.setdefault(rows, []).append(group)
+    chosen, spent = [], 0.0
+    for group in (group for layer in zip_longest(*strata.values()) for group in layer if group):
+        spent += runs * sum(map(seconds_of, group))
+        if spent <= budget_s:
+            chosen += group
+    return chosen
+
 
 WARM_UP = 2  # runs before the first sample
 SAMPLE_S = 2e-3  # a sample is as many runs as take this long
@@ -83,17 +319,17 @@ class Session:
         """(words, groups of works, seconds) of each."""
         effort, first, device = self.effort, dtypes[0], self.bench.device
         array = min(max(STREAM_BYTES, 8 * device.cache_bytes), device.memory_bytes / 8, 2 * 2**30)
-        sections = [(BANDWIDTH, _alone(grids.streams(array)), effort.streams_s)]
+        sections = [(BANDWIDTH, _alone(streams(array)), effort.streams_s)]
         for dtype in dtypes:
             seconds = effort.gemm_s if dtype == first else effort.other_gemm_s
-            sections.append((f"GEMMs in {dtype}", _alone(grids.gemms(dtype)), seconds))
-        odd = grids.misaligned_gemms(first)
+            sections.append((f"GEMMs in {dtype}", _alone(gemms(dtype)), seconds))
+        odd = misaligned_gemms(first)
         sections.append((f"misaligned GEMMs in {first}", odd, effort.misaligned_s))
         if first in ("bf16", "fp16"):
             for operator, of in (("prefill", "prompts"), ("decode", "the cache")):
-                works = _alone(grids.attention(f"{operator}_attention", first))
+                works = _alone(attention(f"{operator}_attention", first))
                 sections.append((f"attention over {of} in {first}", works, effort.attention_s))
-            odd = grids.odd_heads(first)
+            odd = odd_heads(first)
             sections.append((f"odd head counts in {first}", odd, effort.odd_heads_s))
         return sections
 

@@ -84,7 +84,7 @@ COUNTS = {
 VERDICTS = tuple(COUNTS)
 SHOWN = ("claim", "claim_part", "verdict", "claim_number", "claim_rule")  # columns of the verdicts
 # The questions that a part may ask, each the place of its function.
-EVIDENCE = "dse.accuracy.evidence"
+EVIDENCE = "dse.accuracy.measurements"
 ASKED: Mapping[str, tuple[str, str]] = {
     "check": ("dse.questions.check.check", "check"),
     "chip": ("dse.questions.catalog.chips", "show_chip"),

@@ -29,14 +29,6 @@ def test_help_is_short_and_has_examples():
     assert len(said.out.splitlines()) < 80
 
 
-def test_without_a_question_the_winner_and_every_input(space: Callable[..., Path]):
-    said = dse("whatif", space(), "--detail")
-    assert said.code == 0, said.err
-    assert said.out.split("\n- ")[1].startswith("As things stand, ")
-    for name in ("chip.h100_sxm.price", "workload.prompt_tokens", "limit.ttft_s"):
-        assert name in said.out
-
-
 def test_without_a_question_the_chips_of_a_model_are_ranked():
     """A study and chips alike: the cheapest first, each with its price at the others' cost."""
     for asked in (
@@ -109,17 +101,8 @@ def test_that_the_cheapest_chip_cannot_be_priced_as_owned_is_said():
         *settings("tp=1", "weight_dtype=fp8", "kv_dtype=fp8"),
         "--break-even",
     )
-    assert "What owning mi355x costs is not known" in " ".join(said.out.split())
+    assert "No price or power to own it at: mi355x" in " ".join(said.out.split())
     assert "Owning b200_sxm beats renting it" in " ".join(said.out.split())
-
-
-def test_json_is_one_document_without_nan(space: Callable[..., Path]):
-    document = dse("whatif", space(), "--sensitivities", "--equal", "cost", "--json").json()
-    assert document["winner"]["chip"] == "h100_sxm"
-    assert document["objective"] == "usd_per_million_total_tokens"
-    assert document["equal"][0]["rows"][0]["chip"] == "h100_sxm"
-    assert document["answer"][0].startswith("As things stand")
-    assert {row["input"] for row in document["sensitivities"]} >= {"workload.output_tokens"}
 
 
 def test_files_are_written_and_names_escaped(space: Callable[..., Path], tmp_path: Path):
@@ -159,18 +142,15 @@ def test_files_are_written_and_names_escaped(space: Callable[..., Path], tmp_pat
     assert document["command"].startswith("dse ")
     with (out / "whatif.csv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
-    for k, one in enumerate(document["sensitivities"], 1):
-        (found,) = (
-            row["value"]
-            for row in rows
-            if (row["part"], row["row"], row["quantity"]) == ("sensitivities", str(k), "elasticity")
-        )
-        assert float(found) == pytest.approx(one["elasticity"], rel=1e-8)
-    asked = {"winner", "scenarios", "sweeps", "sensitivities", "shadow_prices", "owning", "inputs"}
+    told = {row["input"]: row["elasticity"] for row in document["sensitivities"]}
+    mine = [row for row in rows if row["part"] == "sensitivities"]
+    named = {row["row"]: row["value"] for row in mine if row["quantity"] == "input"}
+    found = {named[r["row"]]: float(r["value"]) for r in mine if r["quantity"] == "elasticity"}
+    assert found == pytest.approx({name: told[name] for name in found}, rel=1e-8)
+    asked = {"scenarios", "sweep", "sensitivities", "shadow_prices", "owning", "inputs"}
     assert asked <= {row["part"] for row in rows}
     book = zipfile.ZipFile(out / "whatif.xlsx").read("xl/workbook.xml").decode()
-    shown = {"answer", "data", "scenarios", "sweep", "sensitivities", "shadow_prices", "owning"}
-    assert all(f'name="{name}"' in book for name in shown)
+    assert all(f'name="{name}"' in book for name in {"answer", "data", *asked})
 
 
 def test_a_study_folder_is_read_again(tiny: Path):
@@ -233,14 +213,10 @@ def test_a_changed_space_is_refused(space: Callable[..., Path], tmp_path: Path):
         (("tinny",), "did you mean tiny?"),
         (("tests",), "tests is no finished study"),
         ((*MODEL, "--set", "chip.h100.price=2x"), "did you mean chip.h100_sxm.price?"),
-        ((*MODEL, "--set", "chip.h100_sxm.price=-120%"), "would be negative"),
-        ((*MODEL, "--set", "chip.h100_sxm.price=-100%"), "chip.h100_sxm.price would be 0 USD/h"),
         ((*MODEL, "--price-basis", "purchase"), "owned_tco prices a chip that is bought"),
-        ((*MODEL, "--sweep", "chip.all.price=1x..2x:1"), "a sweep of one point"),
         ((*MODEL, "--equal", "powr"), "did you mean power?"),
         ((*MODEL, "--at", "3kW"), "--at needs one --equal"),
         ((*MODEL, "--equal", "power", "--at", "3GB"), "a size, not a power"),
-        ((*MODEL, "--equal", "power", "--at", "1W"), "too little for any deployment"),
         ((*MODEL, "--scenario", "nowhere.yaml"), "nowhere.yaml"),
         ((*MODEL, "--objective", "tpot"), "unknown metric 'tpot'"),
         ((*MODEL, "--limit", "tpot_s < 3"), "--limit: read 'tpot_s < 3': not `metric <= limit`"),
@@ -259,11 +235,8 @@ def test_a_changed_space_is_refused(space: Callable[..., Path], tmp_path: Path):
         ((*MODEL, "--set", "chip.all.price=2x", "--set", "chip.all.price=3x"), "is set twice"),
         ((*MODEL, "--set", "rack_power=0W", "--equal", "racks"), "a power above 0"),
         ((*MODEL, "--demand", "0/day"), "--demand: read '0/day': not above zero"),
-        ((*MODEL, "--demand", "-1B/day"), "--demand: read '-1B/day'"),
         ((*MODEL, "--demand", "1B"), "such as 1B/day or 20000/s"),
         ((*MODEL, "--peak-over-average", "0.5"), "--peak-over-average"),
-        ((*MODEL, "--demand", "1B/day", "--set", "demand=-100%"), "demand would be 0"),
-        ((*MODEL, "--set", "demand=2x"), "demand has no value that could be multiplied"),
         ((*MODEL, "--as-of", "soon"), "--as-of"),
     ],
 )
@@ -296,15 +269,6 @@ def test_a_demand_is_bought_and_said_in_text_json_and_page(
     page = (out / "whatif.html").read_text(encoding="utf-8")
     assert 'id="sweep-demand"' in page
     assert "takes " in (out / "whatif.md").read_text(encoding="utf-8")
-
-
-def test_a_demand_of_the_space_counts_without_a_flag(space: Callable[..., Path]):
-    line = "price_basis: rental_3yr"
-    file = space(line, f"{line}\ndemand: {{average: 1B/day, peak_over_average: 2}}")
-    document = dse("whatif", file, "--json").json()
-    assert document["demand"]["words"] == "1B tokens/day, peak 2 times that"
-    more = dse("whatif", file, "--demand", "3B/day", "--json").json()
-    assert more["demand"]["words"] == "3B tokens/day, peak 2 times that"
 
 
 def test_prices_costs_and_dates_of_the_command(space: Callable[..., Path], tmp_path: Path):
@@ -363,7 +327,7 @@ def test_a_sweep_says_where_nothing_is_left():
     )
     assert said.code == 0, said.err
     text = " ".join(said.out.split())
-    assert "between 6.5 requests/s and 12 requests/s nothing keeps the limits any more" in text
+    assert "gives way to nothing feasible between 6.5 requests/s and 12 requests/s" in text
     assert "The one point of the space was evaluated" in text
 
 
@@ -394,7 +358,7 @@ def test_a_few_chips_in_whole_servers_cost_what_dse_fleet_says(tmp_path: Path) -
     hours = 8760 / 4
     assert fleet["by_quarter"][0]["usd"] / hours == pytest.approx(load["usd_per_hour"])
     assert fleet["instances"][0]["on"] == "2 x h100_sxm"
-    assert any("whole servers of 8 (" in note for note in said["notes"])
+    assert any("in whole servers" in note and "8 h100_sxm" in note for note in said["notes"])
     assert dse("whatif", "deploy-llama-3-70b", *settings("whole_servers=true")).code == 2
 
 

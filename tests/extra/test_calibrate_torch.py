@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dse.measure.work import Work
+from dse.measure.session import Work
 from dse.schema.efficiency import load_efficiency
 
 pytestmark = pytest.mark.extra

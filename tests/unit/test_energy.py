@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dse import units
-from dse.accuracy.evidence import energy
+from dse.accuracy.measurements import energy
 from dse.catalog import load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError

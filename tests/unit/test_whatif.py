@@ -1,31 +1,27 @@
-"""What-if questions: closed forms, finite differences of full reruns, brute force."""
+"""What-if questions by `dse.whatif`: closed forms, differences of full reruns, brute force."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 
 import dse
-from dse.catalog import load_catalog, with_own_chips
+from dse.catalog import Catalog, load_catalog, with_own_chips
+from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputError, NothingFeasible
-from dse.problem.demanded import TOTAL as COST
-from dse.problem.objective import pose
-from dse.questions.whatif import solve as solving
-from dse.questions.whatif.inputs import change_to, changes_of, inputs_of, scenarios_of, sweep_of
-from dse.questions.whatif.moves import STEP, elasticities, elasticity, scenario, shadow_prices
-from dse.questions.whatif.solve import Stand, all_points, searched, solve, turning
+from dse.questions.whatif import solve
+from dse.schema.costs import RULES
 from dse.schema.derive import derive
-from dse.schema.study import load_study
-from dse.search.run import search
-from tests.helpers_whatif import PAIR, SPACE, asked_of, changed, pair
+from dse.schema.owning import power_at_meter
+from tests.helpers_whatif import COST, PAIR, POISSON, SPACE
 
-__all__ = ["pair"]
-
+Json = Mapping[str, Any]
 TIGHT = """\
 name: tight
 workload: {prompt_tokens: 2048, output_tokens: 512, serving: continuous}
@@ -37,164 +33,167 @@ deployment:
 objectives: {usd_per_million_total_tokens: minimize, tpot_s: minimize}
 constraints: [tpot_s <= 100 ms]
 """
+CATALOG = load_catalog()
+
+
+def pair(**changed: Any) -> dict[str, Any]:
+    """The space of two chips, or of others."""
+    return yaml.safe_load(SPACE.format(**{**PAIR, **changed}))
+
+
+def asked(space: Json, changes: Mapping[str, str] | None = None, **more: Any) -> dict[str, Any]:
+    return dse.whatif(space, changes, **{"catalog": CATALOG, **more}).document
+
+
+def after(changes: Mapping[str, str], **more: Any) -> dict[str, Any]:
+    """The scenario of the space of two chips."""
+    return asked(pair(), changes, **more)["scenarios"][0]
+
+
+def least(space: Json, catalog: Catalog = CATALOG, **more: Any) -> float:
+    """What the winner costs."""
+    winner = asked(space, catalog=catalog, **more)["winner"]
+    return winner["metrics"][COST]
+
+
+def by_chip(rows: list[dict[str, Any]], key: str) -> dict[str, Any]:
+    return {row["chip"]: row[key] for row in rows}
+
+
+def difference(low: float, high: float) -> float:
+    return math.log(high / low) / math.log(1.01 / 0.99)
 
 
 @pytest.fixture(scope="module")
-def one_chip(tmp_path_factory: pytest.TempPathFactory):
-    """The sensitivities of the space with one chip."""
-    text = SPACE.format(**{**PAIR, "chips": "h100_sxm"})
-    asked = asked_of(tmp_path_factory.mktemp("one"), text)
-    return elasticities(Stand(asked, all_points(asked)))
+def one_chip() -> dict[str, Any]:
+    """The sensitivities of the space with one chip, by the last word of the input."""
+    rows = asked(pair(chips="h100_sxm"), sensitivities=True)["sensitivities"]
+    return {row["input"].rpartition(".")[2]: row for row in rows}
 
 
-def after(asked, points, changes: dict[str, str]):
-    """The row of a scenario."""
-    made = changes_of(changes, inputs_of(asked))
-    return scenario(Stand(asked, points), "after", made).facts
+@pytest.fixture(scope="module")
+def even() -> dict[str, Any]:
+    return asked(pair(), break_even=True)
 
 
-def rerun(folder: Path, chip: str, **changes: str | float) -> float:
-    """The lowest cost of the space with one chip, its figure changed by a file of its own or its
-    price by the price table, as a user would run it again from the start."""
-    catalog, name = load_catalog(), chip
-    if setting := changes.pop("setting", None):
-        own = derive(catalog, chip, [str(setting)])
-        catalog, name = with_own_chips(catalog, [own]), own.chip.id
-    if factor := changes.pop("price", None):
-        rows = tuple(
-            replace(row, usd_per_chip_hour=row.usd_per_chip_hour * float(factor))
+def rerun(figure: str, factor: float) -> float:
+    """The lowest cost of one chip, its figure changed by a chip of one's own or its price by the
+    price table, as a user would run it again from the start."""
+    if figure in ("prompt", "output"):
+        return least(pair(chips="h100_sxm", **{figure: round(PAIR[figure] * factor)}))
+    catalog, chip = CATALOG, "h100_sxm"
+    if figure == "price":
+        rows = (
+            replace(row, usd_per_chip_hour=row.usd_per_chip_hour * factor)
             for row in catalog.prices.rows
         )
-        catalog = replace(catalog, prices=replace(catalog.prices, rows=rows))
-    file = folder / "again.yaml"
-    file.write_text(SPACE.format(**{**PAIR, **changes, "chips": name}), encoding="utf-8")
-    found = search(pose(load_study(file, catalog), catalog), "exhaustive")
-    return float(found.front.F[:, 0].min())
+        catalog = replace(catalog, prices=replace(catalog.prices, rows=tuple(rows)))
+    else:
+        own = derive(catalog, chip, [f"{figure}={factor}x"])
+        catalog, chip = with_own_chips(catalog, [own]), own.chip.id
+    return least(pair(chips=chip), catalog)
 
 
 @pytest.mark.parametrize(
-    ("name", "less", "more"),
+    ("name", "figure"),
     [
-        ("price", {"price": 0.99}, {"price": 1.01}),
-        (
-            "memory_bandwidth",
-            {"setting": "memory_bandwidth=0.99x"},
-            {"setting": "memory_bandwidth=1.01x"},
-        ),
-        ("peak", {"setting": "flops=0.99x"}, {"setting": "flops=1.01x"}),
-        ("memory_capacity", {"setting": "capacity=0.99x"}, {"setting": "capacity=1.01x"}),
-        ("link_bandwidth", {"setting": "link=0.99x"}, {"setting": "link=1.01x"}),
-        ("link_latency", {"setting": "link_latency=0.99x"}, {"setting": "link_latency=1.01x"}),
-        ("scale_out_bandwidth", {"setting": "scale_out=0.99x"}, {"setting": "scale_out=1.01x"}),
-        ("tdp", {"setting": "tdp=0.99x"}, {"setting": "tdp=1.01x"}),
-        ("prompt_tokens", {"prompt": 990}, {"prompt": 1010}),
-        ("output_tokens", {"output": 198}, {"output": 202}),
+        ("price", "price"),
+        ("memory_bandwidth", "memory_bandwidth"),
+        ("peak", "flops"),
+        ("memory_capacity", "capacity"),
+        ("link_bandwidth", "link"),
+        ("link_latency", "link_latency"),
+        ("scale_out_bandwidth", "scale_out"),
+        ("tdp", "tdp"),
+        ("prompt_tokens", "prompt"),
+        ("output_tokens", "output"),
     ],
 )
-def test_an_elasticity_is_a_full_reruns_finite_difference(
-    tmp_path: Path, one_chip, name, less, more
-):
-    mine = next(row for row in one_chip if row["input"].endswith(f".{name}"))
-    low, high = (rerun(tmp_path, "h100_sxm", **end) for end in (less, more))
-    expected = (math.log(high) - math.log(low)) / (math.log(1.01) - math.log(0.99))
-    assert mine["elasticity_optimum"] == pytest.approx(expected, abs=1e-9)
+def test_an_elasticity_is_a_full_reruns_finite_difference(one_chip, name: str, figure: str):
+    expected = difference(rerun(figure, 0.99), rerun(figure, 1.01))
+    assert one_chip[name]["elasticity_optimum"] == pytest.approx(expected, abs=1e-9)
 
 
 def test_a_price_moves_the_cost_of_its_chip_one_to_one(one_chip):
-    price = next(row for row in one_chip if row["input"].endswith(".price"))
+    price = one_chip["price"]
     assert price["elasticity"] == pytest.approx(1.0, abs=1e-12)
     assert price["elasticity_tpot"] == 0.0
     assert price["at_10_percent_less"] == pytest.approx(-0.1)
 
 
-def test_all_prices_doubled_double_the_cost_and_leave_the_front(pair):
-    asked, points, _ = pair
-    row = after(asked, points, {"chip.all.price": "2x"})
+def test_all_prices_doubled_double_the_cost_and_leave_the_front():
+    row = after({"chip.all.price": "2x"})
     assert row["change"] == pytest.approx(1.0)
     assert row["same_winner"]
     assert row["front"]["entered"]["count"] == row["front"]["left"]["count"] == 0
     assert row["front"]["chips"] == row["front"]["chips_before"]
 
 
-def test_a_change_of_nothing_changes_nothing(pair):
-    asked, points, before = pair
-    names = ["price", "memory_bandwidth", "memory_capacity", "peak", "link_bandwidth", "tdp"]
-    problem = changed(asked, *(f"chip.all.{name}=1x" for name in names))
-    after = solve(problem, points, COST)
-    assert np.array_equal(after.ids, before.ids)
-    np.testing.assert_allclose(after.F, before.F, rtol=1e-12)
+def test_a_change_of_nothing_changes_nothing():
+    names = ("price", "memory_bandwidth", "memory_capacity", "peak", "link_bandwidth", "tdp")
+    row = after({f"chip.all.{name}": "1x" for name in names})
+    assert row["same_winner"]
+    assert row["change"] == pytest.approx(0.0, abs=1e-12)
+    assert row["front"]["stayed"] == row["front"]["size"] == row["front"]["size_before"]
 
 
 @pytest.mark.parametrize("figure", ["memory_bandwidth", "peak", "link_bandwidth"])
-def test_a_better_figure_costs_no_more(pair, figure: str):
-    asked, points, _ = pair
-    costs = [
-        solve(changed(asked, f"chip.all.{figure}={x}x"), points, COST).value
-        for x in (0.5, 1.0, 2.0)
-    ]
-    assert costs[0] >= costs[1] >= costs[2]
-
-
-def test_the_optimum_is_the_envelope_of_deployments(pair):
-    """Deployed anew, no change costs more than with the old winner kept."""
-    asked, points, _ = pair
-    for name, to in {
-        "workload.prompt_tokens": "3x",
-        "chip.all.memory_bandwidth": "0.3x",
-        "limit.tpot_s": "9ms",
-    }.items():
-        row = after(asked, points, {name: to})
-        old = row["old_winner"]
-        if old["feasible"]:
-            assert row["winner"]["metrics"][COST] <= old["metrics"][COST] * (1 + 1e-12)
-        else:
-            assert not row["same_winner"]
-
-
-def test_a_looser_limit_never_costs_more_and_a_tighter_one_never_less(pair):
-    asked, points, before = pair
-    costs = [
-        solve(changed(asked, f"limit.tpot_s={ms}ms"), points, COST).value for ms in (6, 10, 20, 40)
-    ]
+def test_a_better_figure_costs_no_more(figure: str):
+    found = asked(pair(), sweeps=(f"chip.all.{figure}=0.5x..2x:4",))["sweeps"][0]
+    costs = [row["objective"] for row in found["rows"]]
     assert costs == sorted(costs, reverse=True)
-    assert costs[2] == before.value
 
 
-def test_memory_is_worth_nothing_where_it_does_not_bind_and_its_gain_where_it_does(
-    pair, tmp_path: Path
-):
-    asked, points, before = pair
-    loose = shadow_prices(Stand(asked, points))[0]
+@pytest.mark.parametrize(
+    ("name", "to"),
+    [
+        ("workload.prompt_tokens", "3x"),
+        ("chip.all.memory_bandwidth", "0.3x"),
+        ("limit.tpot_s", "9ms"),
+    ],
+)
+def test_the_optimum_is_the_envelope_of_deployments(name: str, to: str):
+    """Deployed anew, no change costs more than with the old winner kept."""
+    row = after({name: to})
+    old = row["old_winner"]
+    if old["feasible"]:
+        assert row["winner"]["metrics"][COST] <= old["metrics"][COST] * (1 + 1e-12)
+    else:
+        assert not row["same_winner"]
+
+
+def test_a_looser_limit_never_costs_more():
+    found = asked(pair(), sweeps=("limit.tpot_s=5ms..40ms:8",))
+    costs = [row["objective"] for row in found["sweeps"][0]["rows"]]
+    assert costs == sorted(costs, reverse=True)
+    assert costs[3] == found["winner"]["metrics"][COST]  # 20 ms
+
+
+def test_memory_is_worth_nothing_where_it_does_not_bind_and_its_gain_where_it_does():
+    loose = asked(pair(), sensitivities=True)["shadow_prices"][0]
     assert (loose["gain"], loose["worth_usd_per_chip_hour"], loose["binds"]) == (0.0, 0.0, False)
-
-    asked = asked_of(tmp_path, TIGHT)
-    points = all_points(asked)
-    before = solve(asked.problem, points, COST)
-    tight = shadow_prices(Stand(asked, points))[0]
+    space = yaml.safe_load(TIGHT)
+    found = asked(space, sensitivities=True)
+    tight = found["shadow_prices"][0]
     assert tight["binds"]
     # At that much more per hour the larger chip costs as much as the one there is.
-    price = float(asked.problem.machines.usd_per_chip_hour[0])
-    problem = changed(
-        asked,
-        f"chip.h100_sxm.memory_capacity={tight['after'] / 1e9!r} GB",
-        f"chip.h100_sxm.price={price + tight['worth_usd_per_chip_hour']!r} USD/h",
-    )
-    again = solve(problem, points, COST).value
-    assert again == pytest.approx(before.value, rel=1e-9)
+    price = found["winner"]["metrics"]["chip_usd_per_hour"]
+    changes = {
+        "chip.h100_sxm.memory_capacity": f"{tight['after'] / 1e9!r} GB",
+        "chip.h100_sxm.price": f"{price + tight['worth_usd_per_chip_hour']!r} USD/h",
+    }
+    again = asked(space, changes)["scenarios"][0]
+    assert again["change"] == pytest.approx(0.0, abs=1e-9)
 
 
-def test_near_points_hold_what_a_small_change_makes_the_winner(pair):
-    asked, points, _ = pair
-    close = Stand(asked, points).near().points
-    assert len(close.ids) < len(points.ids)
-    for text in (
-        "chip.all.peak=1.1x",
-        "chip.all.memory_bandwidth=0.9x",
-        "chip.h100_sxm.price=1.1x",
-    ):
-        problem = changed(asked, text)
-        found, whole = (solve(problem, some, COST) for some in (close, points))
-        assert found.winner_id == whole.winner_id
+def test_points_near_the_winner_give_the_same_sensitivities(monkeypatch: pytest.MonkeyPatch):
+    from dse.questions.whatif import moves
+
+    whole = asked(pair(), sensitivities=True)
+    monkeypatch.setattr(moves, "MOST_EVALUATIONS", 0)
+    near = asked(pair(), sensitivities=True)
+    assert "within" in near["sensitivities_how"]
+    assert near["sensitivities"] == whole["sensitivities"]
 
 
 @pytest.mark.parametrize(
@@ -205,24 +204,21 @@ def test_near_points_hold_what_a_small_change_makes_the_winner(pair):
         ("chip.h100_sxm.price=-2 USD/h", "negative"),
         ("chip.h100_sxm.price=3 GB", "a size, not a price per hour"),
         ("chip.h100_sxm.price=-100%", "chip.h100_sxm.price would be 0 USD/h .*more than 0"),
-        ("chip.h100_sxm.price=0x", "chip.h100_sxm.price would be 0 USD/h"),
         ("chip.h100_sxm.price=0 USD/h", "chip.h100_sxm.price would be 0 USD/h"),
         ("chip.all.price=-100%", "a factor of 0"),
-        ("chip.all.price=0 USD/h", "chip.all.price would be 0 USD/h"),
         ("costs.electricity=+50%", "count on the price basis owned_tco only"),
         ("workload.network_overlap=2x", "is 0, which no factor changes"),
         ("chip.h100_sxm.memory_bandwidth=0x", "would be 0 B/s"),
         ("chip.h100_sxm.tdp=1e9x", "1e-6 to 1e6"),
         ("workload.prefix_hit_rate=1.5", "would be 1.5"),
         ("workload.prompt_tokens=0", "would be 0"),
-        ("limit.tpot_s=0x", "would be 0"),
-        ("chip.all.peak=0x", "a factor of 0"),
         ("limit.ttft_p99_s=2x", "no value that could be multiplied"),
     ],
 )
-def test_wrong_changes_say_what_is_accepted(pair, text: str, says: str):
+def test_wrong_changes_say_what_is_accepted(text: str, says: str):
+    name, _, to = text.partition("=")
     with pytest.raises(InputError, match=says) as caught:
-        changed(pair[0], text)
+        asked(pair(), {name: to})
     assert "accepted" in str(caught.value)
 
 
@@ -237,72 +233,280 @@ def test_wrong_changes_say_what_is_accepted(pair, text: str, says: str):
         ("chip.all.price=-1x..2x:5", "negative"),
     ],
 )
-def test_wrong_sweeps(pair, text: str, says: str):
+def test_wrong_sweeps(text: str, says: str):
     with pytest.raises(InputError, match=says):
-        sweep_of(text, inputs_of(pair[0]))
+        asked(pair(), sweeps=(text,))
 
 
-def test_scenarios_of_a_file_name_their_line(pair, tmp_path: Path):
-    file, known = tmp_path / "s.yaml", inputs_of(pair[0])
+def test_scenarios_of_a_file_name_their_line(tmp_path: Path):
+    file = tmp_path / "s.yaml"
     file.write_text("scenarios:\n  dear: {chip.all.price: 2x}\n  slow:\n    limit.tpot_s: 40 ms\n")
-    assert list(scenarios_of(str(file), known)) == ["dear", "slow"]
+    rows = asked(pair(), scenario=str(file))["scenarios"]
+    assert [row["name"] for row in rows] == ["dear", "slow"]
     file.write_text("scenarios:\n  dear:\n    chip.all.prise: 2x\n")
     with pytest.raises(InputError, match=r"s.yaml:3: .*unknown input 'chip.all.prise'"):
-        scenarios_of(str(file), known)
+        asked(pair(), scenario=str(file))
     file.write_text("scenarios: {}\n")
     with pytest.raises(InputError, match="no scenario"):
-        scenarios_of(str(file), known)
+        asked(pair(), scenario=str(file))
 
 
-def test_a_space_too_large_to_enumerate_is_searched_from_the_same_seed(pair, monkeypatch):
-    asked, points, before = pair
-    monkeypatch.setattr(solving, "ENUMERATE", 10)
-    found = all_points(replace(asked, engine="pareto-local", seed=3))
-    assert not found.enumerated
-    assert "too large to enumerate: pareto-local" in found.how
-    assert np.isin(found.ids, points.ids).all()
-    problem = changed(asked, "chip.all.price=2x")
-    more = searched(problem, found, 3)
-    assert more.evaluations > found.evaluations
-    assert solve(problem, more, COST).value == pytest.approx(2 * before.value)
+def test_a_space_too_large_to_enumerate_is_searched_before_and_after(monkeypatch):
+    whole = asked(pair(), {"chip.all.price": "2x"})
+    monkeypatch.setattr(solve, "ENUMERATE", 10)
+    found = asked(pair(), {"chip.all.price": "2x"})
+    assert not found["enumerated"]
+    assert "too large to enumerate" in found["how"]
+    assert found["winner"]["metrics"][COST] == whole["winner"]["metrics"][COST]
+    assert found["scenarios"][0]["change"] == pytest.approx(1.0)
 
 
-def test_nothing_feasible_says_what_is_in_the_way(pair):
-    asked, points, _ = pair
-    row = after(asked, points, {"limit.tpot_s": "100us"})
+def test_nothing_feasible_says_what_is_in_the_way():
+    row = after({"limit.tpot_s": "100us"})
     assert row["winner"] is None
     assert "tpot_s <= 100 us" in row["infeasible_because"]
     with pytest.raises(NothingFeasible, match="tpot_s"):
-        _ = Stand(replace(asked, problem=changed(asked, "limit.tpot_s=100us")), points).winner
-
-
-def test_the_document_answers_every_question():
-    space = yaml.safe_load(SPACE.format(**PAIR))
-    document = dse.whatif(
-        space, sensitivities=True, break_even=True, equal=("latency", "chips")
-    ).document
-    assert document["enumerated"]
-    assert [row["kind"] for row in document["equal"]] == ["latency", "chips"]
-    assert document["shadow_prices"][1]["input"] == "limit.ttft_s"
-    changed_price = dse.whatif(space, {"chip.mi300x.price": "0.3x"}).document
-    assert changed_price["scenarios"][0]["winner"]["chip"] == "mi300x"
+        asked(pair(), limits=("tpot_s <= 100 us",))
 
 
 def test_bisection_ends_where_a_condition_turns_from_either_side():
+    turning = solve.turning
     assert turning(lambda x: x * x >= 2.0, 0.0, 2.0, 1e-12) == pytest.approx(math.sqrt(2.0))
     assert turning(lambda x: x * x <= 2.0, 2.0, 0.0, 1e-12) == pytest.approx(math.sqrt(2.0))
     assert turning(lambda x: True, 1.0, 2.0, 0.5) == 1.5
 
 
-def test_elasticity_of_a_power_law_is_its_exponent():
-    for power in (-2.0, 0.0, 0.5, 3.0):
-        low, high = ((1.0 + h) ** power for h in (-STEP, STEP))
-        assert elasticity(low, high) == pytest.approx(power, abs=1e-12)
-    assert elasticity(None, 1.0) is None
-    assert elasticity(0.99**-2, 1.0, 0.99, 1.0) == pytest.approx(-2.0, abs=1e-12)  # at a bound
+def test_at_its_break_even_price_a_chip_costs_what_the_other_does(even):
+    first, second = even["break_even"]
+    for row, other in ((first, second), (second, first)):
+        price = f"{row['break_even_usd_per_chip_hour']!r} USD/h"
+        winner = after({f"chip.{row['chip']}.price": price})["winner"]
+        assert winner["metrics"][COST] == pytest.approx(other[COST], rel=1e-12)
 
 
-def test_a_change_to_a_value_keeps_it(pair):
-    one = inputs_of(pair[0])["chip.h100_sxm.memory_bandwidth"]
-    assert change_to(one, "5 TB/s").after == 5e12
-    assert change_to(one, "+10%").after == pytest.approx(1.1 * one.now)
+def test_a_sweep_of_the_price_switches_at_break_even(even):
+    row = even["break_even"][0]
+    found = asked(pair(), sweeps=(f"chip.{row['chip']}.price=0.5x..4x:8",))["sweeps"][0]
+    (switch,) = found["switches"]
+    assert switch["value"] == pytest.approx(row["break_even_usd_per_chip_hour"], rel=1e-9)
+    assert (switch["from"]["chip"], switch["to"]["chip"]) == (row["chip"], row["against"])
+    costs = [one["objective"] for one in found["rows"]]
+    assert costs == sorted(costs)
+
+
+def test_requests_in_flight_say_who_is_cheapest_at_each(even):
+    chip = even["break_even"][0]["chip"]
+    mine = [row for row in even["concurrency"] if row["chip"] == chip]
+    assert [row["concurrency"] for row in mine] == [1, 4, 16, 64, 256]
+    least_of_all = min(row[COST] for row in mine if row[COST])
+    assert least_of_all == pytest.approx(even["winner"]["metrics"][COST])
+
+
+def owned_at(chip: str, use: float) -> float:
+    """Dollars by the hour that it serves, as `dse catalog prices list` says of owned_tco."""
+    costs = CATALOG.costs.changed({"utilisation": use})
+    return usd_per_chip_hour(CATALOG, chip, "owned_tco", costs).usd_per_chip_hour
+
+
+@pytest.mark.parametrize("basis", ["rental_3yr", "owned_tco", "on_demand"])
+def test_an_owned_chip_costs_its_rent_at_break_even_utilisation(basis: str):
+    """The closed form is where the two curves cross; a committed rent is no rent by use."""
+    found = asked({**pair(), "price_basis": basis}, break_even=True)
+    for row in found["owning"]:
+        chip, rent = row["chip"], row["rent_usd_per_hour"]
+        assert row["owned_at_full_use"] == pytest.approx(owned_at(chip, 1.0), rel=1e-12)
+        parts = [part["usd_per_chip_hour"] for part in row["price"]["parts"]]
+        assert math.fsum(parts) == pytest.approx(row["owned_at_full_use"], rel=1e-12)
+        for point in row["curve"]:
+            assert point["owned"] == pytest.approx(owned_at(chip, point["utilisation"]), rel=1e-12)
+        if rent is None or owned_at(chip, 1.0) > rent:
+            assert row["utilisation"] is None
+        else:
+            assert owned_at(chip, row["utilisation"]) == pytest.approx(rent, rel=1e-9)
+        assert row["rent_basis"] == "on_demand"
+        by_use = CATALOG.prices.select("on_demand").get(chip)
+        assert rent == (by_use and by_use.usd_per_chip_hour)
+        committed = CATALOG.prices.select(basis)[chip].usd_per_chip_hour if "3yr" in basis else None
+        assert row["committed_usd_per_hour"] == committed
+    said = [text for text in found["assumed"] if text.startswith("owning: ")]
+    for name in ("life 5 years", "electricity 0.0869 USD/kWh"):
+        assert any(text.startswith(f"owning: {name}") for text in said), name
+    assert all("; " in text for text in said)  # each with its source
+
+
+@pytest.mark.parametrize("kind", ["cost", "power", "chips"])
+def test_an_equal_budget_against_brute_force(kind: str):
+    """Of each chip and each deployment that keeps the limits, as many as the budget pays for."""
+    budget = {"cost": "37 USD/h", "power": "21 kW", "chips": "13"}[kind]
+    found = asked(pair(), equal=(kind,), at=budget)["equal"][0]
+    most: dict[str, float] = {}
+    for chip in ("h100_sxm", "mi300x"):
+        price = CATALOG.prices.select("rental_3yr")[chip].usd_per_chip_hour
+        each = {"cost": price, "power": power_at_meter(CATALOG, chip)[2], "chips": 1.0}[kind]
+        for tp in (1, 2, 4):
+            for dtype in ("bf16", "fp8"):
+                for flight in (1, 4, 16, 64, 256):
+                    point = dse.estimate(
+                        *("llama-3-8b", chip),
+                        tp=tp,
+                        weight_dtype=dtype,
+                        kv_dtype="bf16",
+                        concurrency=flight,
+                        prompt_tokens=PAIR["prompt"],
+                        output_tokens=PAIR["output"],
+                        serving="continuous",
+                    )
+                    said = point.document
+                    if said["feasible"] and said["ttft_s"] <= 2.0 and said["tpot_s"] <= 0.02:
+                        count = math.floor(found["level"] / (each * tp))
+                        served = count * said["output_tokens_per_s"]
+                        most[chip] = max(most.get(chip, 0.0), served)
+    assert by_chip(found["rows"], "value") == pytest.approx(most)
+    assert found["rows"][0]["value"] == max(most.values())
+    assert found["rows"][0]["over_best"] == 0.0
+
+
+def test_equal_racks_hold_whole_servers_or_one_domain():
+    found = asked(pair(), equal=("racks",), at="1")["equal"][0]
+    for row in found["rows"]:
+        watts = power_at_meter(CATALOG, row["chip"])[1]  # of the server
+        assert row["chips"] % 8 == 0
+        assert row["chips"] * watts <= 40e3 < (row["chips"] + 8) * watts
+
+
+def test_at_equal_latency_the_tighter_level_costs_no_less():
+    loose, tight = (
+        by_chip(asked(pair(), equal=("latency",), at=at)["equal"][0]["rows"], "value")
+        for at in ("20ms", "8ms")
+    )
+    assert all(tight[chip] >= loose[chip] for chip in tight)
+    with pytest.raises(InputError, match="no chip keeps the limits"):
+        asked(pair(), equal=("latency",), at="1us")
+    with pytest.raises(InputError, match="too little for any deployment"):
+        asked(pair(), equal=("power",), at="10W")
+
+
+def test_more_arrivals_cost_less_a_token_and_keep_their_shares():
+    space = yaml.safe_load(POISSON)
+    found = asked(space, {"demand": "8"})
+    assert {row["input"]: row["now"] for row in found["inputs"]}["demand"] == 4.0
+    assert found["scenarios"][0]["change"] < 0.0
+    same = {"workload.chat.requests_per_second": "6", "workload.code.requests_per_second": "2"}
+    again = asked(space, same)["scenarios"][0]
+    assert again["winner"]["metrics"] == pytest.approx(found["scenarios"][0]["winner"]["metrics"])
+
+
+def test_one_chip_by_name_takes_the_place_of_all():
+    both = {"chip.all.price": "2x", "chip.mi300x.price": "1 USD/h"}
+    rows = [after(both), after(dict(reversed(both.items())))]
+    assert rows[0]["winner"] == rows[1]["winner"]
+    assert rows[0]["winner"]["metrics"]["chip_usd_per_hour"] == 1.0
+
+
+COSTS = {
+    "life": "4 years",
+    "cost_of_capital": "9 %",
+    "resale": "12 %",
+    "server_factor": "1.4",
+    "network_share": "19 %",
+    "maintenance": "5 %",
+    "staff": "150 USD/year",
+    "server_power_factor": "1.82",
+    "facility_factor": "1.36",
+    "electricity": "0.09 USD/kWh",
+    "load_share": "70 %",
+    "space": "184 USD/kW-month",
+    "utilisation": "60 %",
+}
+
+
+def owned_space(chips: Json | None = None, **changed: float) -> dict[str, Any]:
+    """A space of one L40S, priced as a card with its rated power; each of `changed` multiplies a
+    cost as its owner would write it anew."""
+    costs: dict[str, Any] = {"chips": chips or {}}
+    for name, text in COSTS.items():
+        number, _, unit = text.partition(" ")
+        costs[name] = f"{float(number) * changed.get(name, 1.0)!r} {unit}".strip()
+    space = pair(chips="l40s") | {"price_basis": "owned_tco", "costs": costs}
+    space["deployment"] |= {"tensor_parallel": [1]}
+    return space | {"constraints": ["ttft_s <= 2 s", "tpot_s <= 60 ms"]}
+
+
+@pytest.fixture(scope="module")
+def owned() -> dict[str, Any]:
+    rows = asked(owned_space(), sensitivities=True)["sensitivities"]
+    return {row["input"]: row for row in rows}
+
+
+@pytest.mark.parametrize(
+    "name", [*(name for name in RULES if name in COSTS), "l40s.price", "l40s.power"]
+)
+def test_the_elasticity_to_a_cost_is_a_full_reruns(owned, name: str):
+    mine = owned[f"costs.{name}"]
+    chip, _, own = name.rpartition(".")
+    unit = {"price": "USD", "power": "W"}.get(own, "")
+    low, high = (
+        least(owned_space({chip: {own: f"{mine['now'] * x!r} {unit}"}}))
+        if chip
+        else least(owned_space(**{name: x}))
+        for x in (0.99, 1.01)
+    )
+    assert mine["elasticity_optimum"] == pytest.approx(difference(low, high), abs=1e-9)
+    assert mine["elasticity_tpot"] == 0.0
+
+
+def test_a_cost_at_its_bound_is_differed_on_one_side():
+    """No more than every hour can carry the cost: only less of it is looked at."""
+    found = asked({**pair(), "price_basis": "owned_tco"}, sensitivities=True)
+    rows, chip = {row["input"]: row for row in found["sensitivities"]}, found["winner"]["chip"]
+    mine = rows["costs.utilisation"]
+    expected = math.log(owned_at(chip, 0.99) / owned_at(chip, 1.0)) / math.log(0.99)
+    assert mine["elasticity"] == pytest.approx(expected, abs=1e-9)
+    assert mine["at_10_percent_more"] is None
+    assert "costs.resale" not in rows  # 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "chip"),
+    [
+        ({"costs.l40s.price": "10000 USD"}, {"price": "10000 USD"}),
+        ({"costs.l40s.price": "2x"}, {"price": "16000 USD"}),
+        ({"costs.l40s.server_price": "20 kUSD"}, {"server_price": "20000 USD"}),
+        ({"costs.electricity": "0.18USD/kWh", "costs.l40s.power": "1 kW"}, {"power": "1 kW"}),
+    ],
+)
+def test_a_changed_cost_is_that_of_a_space_that_says_so(changes, chip):
+    row = asked(owned_space(), changes)["scenarios"][0]
+    electricity = 2.0 if "costs.electricity" in changes else 1.0
+    again = least(owned_space({"l40s": chip}, electricity=electricity))
+    assert row["winner"]["metrics"][COST] == pytest.approx(again, rel=1e-12)
+
+
+def test_costs_are_swept():
+    found = asked(owned_space(), sweeps=("costs.utilisation=30%..90%:3",))
+    costs = [row["objective"] for row in found["sweeps"][0]["rows"]]
+    assert costs[1] == pytest.approx(found["winner"]["metrics"][COST], rel=1e-12)
+    assert costs == sorted(costs, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("costs.elektricity=2x", "did you mean costs.electricity"),
+        ("costs.electricity=0.1 EUR/kWh", "0.087 USD/kWh"),
+        ("costs.electricity=-0.1 USD/kWh", "negative"),
+        ("costs.utilisation=2x", "costs.utilisation would be 1.2 .*at most 100 %"),
+        ("costs.utilisation=0 %", "more than 0 %"),
+        ("costs.server_factor=0.5x", "1 or more"),
+        ("costs.l40s.price=-100%", "would be 0 USD .*more than 0 USD"),
+        ("costs.l40s.server_price=2x", "no value that could be multiplied"),
+    ],
+)
+def test_wrong_costs_say_what_is_accepted(text: str, says: str):
+    name, _, to = text.partition("=")
+    with pytest.raises(InputError, match=says) as caught:
+        asked(owned_space(), {name: to})
+    assert "accepted" in str(caught.value)
+    both = {"costs.l40s.price": "1 kUSD", "costs.l40s.server_price": "2 kUSD"}
+    with pytest.raises(InputError, match="both say what it costs to buy"):
+        asked(owned_space(), both)

@@ -17,8 +17,7 @@ from dse.accuracy.calibrate import (
     pose,
     row_weights,
 )
-from dse.accuracy.saturating_fit import linearise
-from dse.accuracy.spread import SpreadTable, spread_table, weighted_quantile
+from dse.accuracy.saturating_fit import SpreadTable, linearise, spread_table, weighted_quantile
 from dse.catalog import load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError

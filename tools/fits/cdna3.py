@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import least_squares
 
-from dse.measure.files import Laws
+from dse.measure.calibration import Laws
 from dse.measure.laws import law, link_law
 from tools.fits.kernel_tables import PADDING_ROWS, activations
 

@@ -23,13 +23,12 @@ from typing import NamedTuple
 import numpy as np
 import yaml
 
-from dse.measure.files import (
+from dse.measure.calibration import (
     WEIGHT_ONLY,
     Laws,
     Links,
     derive,
     efficiency_text,
-    through_host_text,
 )
 from dse.measure.laws import fit
 from tools.fits import cdna3
@@ -236,9 +235,8 @@ def write(
     # The place of this file before: a byte of the data moves the digest of every study.
     made_by = "Written by dse/accuracy/fit_kernels.py; docs/efficiency.md says how."
     head = {"id": path.stem, **head, "source": notes["source"], "date": "2026-11-20"}
-    text = efficiency_text(made_by, head, laws, PADDING_ROWS, links, notes)
-    if beside:
-        text += through_host_text(beside, THROUGH_HOST)
+    slow = (beside, THROUGH_HOST) if beside else None
+    text = efficiency_text(made_by, head, laws, PADDING_ROWS, links, notes, slow)
     path.write_text(text, encoding="utf-8")
 
 

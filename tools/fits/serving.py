@@ -25,6 +25,7 @@ from dse.space.candidates import Floats
 DATA = "inference.csv"
 DATE = "2026-11-23"
 HELD = "source"  # whose rows the spread is of: left out as a whole
+# `dse.accuracy.spread` was its place: a byte of the data moves the digest of every study.
 HEADER = """# Written by tools/fits/serving.py; docs/accuracy.md says how far it holds.
 title: Factors on kernel laws and backends, and the spread of held-out rows
 kind: fitted

@@ -19,11 +19,10 @@ import numpy as np
 
 from dse.answer.answer import Block
 from dse.answer.frames import bar_chart, lines, of_rows
-from dse.answer.numbers import dollars, number, show, tenths
+from dse.answer.numbers import number, show, tenths
 from dse.answer.plots import scaled
 from dse.errors import InputError, NothingFeasible
 from dse.problem.demanded import Demanded, tokens_per_request
-from dse.problem.evaluate import Metrics
 from dse.questions.whatif.inputs import (
     COSTS,
     DEMAND,
@@ -66,7 +65,7 @@ MEMORY = 10e9
 # Evaluations that may be spent on points far from the winner.
 MOST_EVALUATIONS = 4_000_000
 ENDS = ("at_10_percent_less", "at_10_percent_more")
-ELASTICITIES = ("elasticity", "elasticity_tpot", "elasticity_optimum")
+ELASTICITIES = {"elasticity": "own", "elasticity_tpot": "tpot", "elasticity_optimum": "optimum"}
 
 
 def scenario(stand: Stand, name: str, changes: Sequence[Change]) -> Part:
@@ -74,12 +73,10 @@ def scenario(stand: Stand, name: str, changes: Sequence[Change]) -> Part:
     enters and leaves the front."""
     before, after = stand.now, stand.under(*changes)
     problem, a, b = after.problem, before.value, after.value
+    old = described(problem, stand.winner["id"])
+    found = problem.evaluate(problem.space.unrank(np.array([old["id"]])))
+    old["feasible"] = bool((found.G <= 0.0).all())
     new = ~np.isin(after.ids, before.ids)
-    old = None
-    if before.winner_id is not None:
-        old = described(problem, before.winner_id)
-        found = problem.evaluate(problem.space.unrank(np.array([before.winner_id])))
-        old["feasible"] = bool((found.G <= 0.0).all())
     row: dict[str, Any] = {
         "name": name,
         "changes": [
@@ -150,58 +147,43 @@ def _listed(solved: Solved, mine: np.ndarray) -> dict[str, Any]:
 
 
 def _scenario_words(row: Json, metric: str) -> str:
-    front, winner, old = row["front"], row["winner"], row["old_winner"]
+    winner, old, by = row["winner"], row["old_winner"], row["change"]
     if winner is None:
         return f"With {row['name']}, nothing is feasible: {row['infeasible_because']}."
-    who, then = "it stays first", ""
-    if not row["same_winner"]:
-        who, then = f"{words(winner)} wins", "the old one no longer keeps the limits; "
-        if old["feasible"]:
-            was = show(metric, old["metrics"][metric])
-            then = f"in its place the old one would be at {was}; "
-    by, worse = (
-        row["change"],
-        ("dearer", "cheaper") if metric.startswith("usd_") else ("more", "less"),
-    )
-    said = "" if by is None else f"{tenths(abs(by))} {worse[by < 0]}, "
-    if by is not None and abs(by) < 5e-4:
-        said = "unchanged within 0.05%, "
-    found = (
-        f"With {row['name']}, {who} at {show(metric, winner['metrics'][metric])}{bought(winner)}, "
-        f"{said.removesuffix(', ')}; {then}the front changes by {front['entered']['count']:,} new "
-        f"points and {front['left']['count']:,} gone ({front['size_before']:,} before, "
-        f"{front['size']:,} after)."
-    )
-    if (times := row["demand_of_as_many_requests"]) is None:
-        return found
-    other = "longer requests are fewer" if times > 1.0 else "shorter requests are more"
-    return (
-        f"{found} The demand counts tokens, so {other}: as many as before are demand={times:.3g}x."
-    )
+    who = "it stays first" if row["same_winner"] else f"{words(winner)} wins"
+    said = f"With {row['name']}, {who} at {show(metric, winner['metrics'][metric])}{bought(winner)}"
+    if by is not None:
+        worse, better = ("dearer", "cheaper") if metric.startswith("usd_") else ("more", "less")
+        small = abs(by) < 5e-4
+        said += ", unchanged" if small else f", {tenths(abs(by))} {better if by < 0 else worse}"
+    if not row["same_winner"] and old["feasible"]:
+        said += f"; the old one would be at {show(metric, old['metrics'][metric])}"
+    elif not row["same_winner"]:
+        said += "; the old one no longer keeps the limits"
+    if (times := row["demand_of_as_many_requests"]) is not None:
+        said += f"; the demand counts tokens: as many requests as before are demand={times:.3g}x"
+    return f"{said}."
 
 
 def _fronts(stand: Stand, row: Json, after: Solved) -> list[Block]:
-    """Two fronts in their first two objectives, a latency across and dollars before others, thinned
-    to DRAWN points each; and what enters and leaves."""
+    """Two fronts in the objective and another one, thinned to DRAWN points each; and what enters
+    and leaves."""
     if after.winner is None:
         return []
-    problem = stand.problem
-    names = [one.metric for one in problem.objectives]
-    order = sorted(range(len(names)), key=lambda k: (not names[k].startswith("usd_"), k))
-    across = next((k for k in order if names[k] in ("tpot_s", "ttft_s")), order[0])
-    up = next((k for k in order if k != across), across)
+    objectives = stand.problem.objectives
+    names = [one.metric for one in objectives]
+    up = names.index(stand.objective)
+    across = next((k for k in range(len(names)) if k != up), up)
     drawn = [
-        {"front": name} | {names[k]: problem.objectives[k].sign * F[k] for k in (across, up)}
+        {"front": name} | {names[k]: objectives[k].sign * F[k] for k in (across, up)}
         for name, solved in (("before", stand.now), ("after", after))
         for F in solved.F[_evenly(len(solved.ids), DRAWN)].tolist()
     ]
-    keys = (names[across], names[up])
     picture = lines(
         "front",
         f"The front, before and after {row['name']}",
-        of_rows("fronts", "", drawn, ("front", *keys)),
-        *keys,
-        "front",
+        of_rows("fronts", "", drawn, ("front", *dict.fromkeys((names[across], names[up])))),
+        *(names[across], names[up], "front"),
         "Every point of the front before and after, both axes logarithmic.",
         joined=False,
     )
@@ -212,8 +194,9 @@ def _fronts(stand: Stand, row: Json, after: Solved) -> list[Block]:
     ]
     caption = f"What enters and leaves the front: {row['name']}"
     shown = ("front", "deployed", stand.objective, TPOT)
-    table = of_rows("entered", caption, points, shown, on_console=False)
-    return [picture, table] if points else [picture]
+    return [picture, of_rows("entered", caption, points, shown, on_console=False)][
+        : 1 + bool(points)
+    ]
 
 
 def scenarios(stand: Stand, parts: Sequence[Part]) -> Part:
@@ -229,10 +212,9 @@ def scenarios(stand: Stand, parts: Sequence[Part]) -> Part:
     first = ("name", stand.objective, "change")
     table = of_rows("scenarios", "Before and after: the winner", rows, shown, first=first)
     blocks = [block for part in parts for block in part.blocks]
-    found = [text for part in parts for text in part.sentences]
-    return Part(
-        {"scenarios": [part.facts for part in parts]}, found, [*blocks[:1], table, *blocks[1:]]
-    )
+    said = [text for part in parts for text in part.sentences]
+    facts = {"scenarios": [part.facts for part in parts]}
+    return Part(facts, said, [*blocks[:1], table, *blocks[1:]])
 
 
 def sweep(
@@ -263,43 +245,17 @@ def sweep(
             switches.append(
                 {"from": was, "to": now, "after_step": k}
                 | (dict.fromkeys(("value", "factor", "words")) if at is None else _step(at))
-                | {"chip": (was and was["chip"]) != (now and now["chip"])}
+                | {"chip": _chip(was) != _chip(now)}
             )
         last = found
         progress(f"{one.name}: step {k + 1} of {len(steps)}")
-    row = {"input": one.name, "unit": one.dimension, "now": one.now, "rows": rows}
-    metric, turned = stand.objective, {switch["after_step"] for switch in switches}
-    shown = [
-        {
-            "step_at": step["words"],
-            "value": step["factor"] if step["value"] is None else step["value"],
-            "chip": (step["winner"] or {}).get("chip"),
-            **cells(step["winner"]),
-        }
-        for step in rows
-    ]
-    for k in turned:
-        shown[k]["deployed"] += "*"
-    notes = ["* another winner than a line above."] if turned else []
-    columns = ("step_at", metric, *HELD, "deployed")
-    name = f"Sweep of {one.name}"
-    table = of_rows("sweep", name, shown, columns, *notes, first=("step_at", metric))
-    points = of_rows("steps", "", shown, ("value", "chip", metric, "step_at", "deployed"))
-    ends = [switch["factor"] if switch["value"] is None else switch["value"] for switch in switches]
-    ends = [end for end, switch in zip(ends, switches, strict=True) if end and switch["chip"]]
-    unit = "factor" if rows[0]["value"] is None else one.dimension.replace("usd", "USD")
-    picture = lines(
-        f"sweep-{one.name.replace('.', '-')}",
-        f"The winner along {one.name}",
-        points,
-        *("value", metric, "chip"),
-        "The winner at each step, a colour for each chip; dashed: another chip takes over.",
-        at=ends,
-        hover=("deployed",),
-        across=f"{one.name} ({unit})",
-    )
-    said = _sweep_words(one.name, rows, switches, metric)
-    return Part({**row, "switches": switches}, [said], [picture, table])
+    facts = {"input": one.name, "unit": one.dimension, "now": one.now, "rows": rows}
+    facts["switches"] = switches
+    return Part(facts, [_sweep_words(facts, stand.objective)], _swept(facts, stand.objective))
+
+
+def _chip(point: Json | None) -> str:
+    return "nothing feasible" if point is None else point["chip"]
 
 
 def _step(change: Change) -> dict[str, Any]:
@@ -309,6 +265,35 @@ def _step(change: Change) -> dict[str, Any]:
         "factor": None if change.value is not None else change.factor,
         "words": factor if after is None else change.input.show(after),
     }
+
+
+def _at(step: Json) -> float | None:
+    return step["factor"] if step["value"] is None else step["value"]
+
+
+def _swept(facts: Json, metric: str) -> list[Block]:
+    """A picture with a mark for each step, and the table."""
+    name, rows = facts["input"], facts["rows"]
+    shown = [
+        {"step_at": row["words"], "value": _at(row), "chip": _chip(row["winner"])}
+        | cells(row["winner"])
+        for row in rows
+    ]
+    columns = ("step_at", metric, *HELD, "deployed")
+    table = of_rows("sweep", f"Sweep of {name}", shown, columns, first=("step_at", metric))
+    ends = [_at(switch) for switch in facts["switches"] if switch["chip"]]
+    unit = "factor" if rows[0]["value"] is None else facts["unit"].replace("usd", "USD")
+    picture = lines(
+        f"sweep-{name.replace('.', '-')}",
+        f"The winner along {name}",
+        of_rows("steps", "", shown, ("value", "chip", metric, "step_at", "deployed")),
+        *("value", metric, "chip"),
+        "The winner at each step, a colour for each chip; dashed: another chip takes over.",
+        at=[end for end in ends if end],
+        hover=("deployed",),
+        across=f"{name} ({unit})",
+    )
+    return [picture, table]
 
 
 def _crossing(
@@ -333,30 +318,27 @@ def _crossing(
         return None
 
 
-def _sweep_words(name: str, rows: Sequence[Json], switches: Sequence[Json], metric: str) -> str:
+def _sweep_words(facts: Json, metric: str) -> str:
     """Where chips take over, and the objective at both ends."""
-    values = " to ".join(
+    rows, switches = facts["rows"], facts["switches"]
+    ends = [
         "nothing feasible"
         if row["winner"] is None
         else show(metric, row["objective"]) + bought(row["winner"])
         for row in (rows[0], rows[-1])
-    )
-    said = f"With {name} from {rows[0]['words']} to {rows[-1]['words']}: {values}"
+    ]
     turns = []
     for one in switches:
-        k = one["after_step"]
-        near = f"between {rows[k - 1]['words']} and {rows[k]['words']}"
-        if one["to"] is None:
-            turns.append(f"{near} nothing keeps the limits any more")
-        elif one["from"] is None:
-            turns.append(f"{near} {one['to']['chip']} begins to keep the limits")
-        elif one["chip"]:
-            at = f"at {one['words']}" if one["words"] else near
-            turns.append(f"{one['to']['chip']} takes over from {one['from']['chip']} {at}")
-    stays = f"the chip stays, its deployment changes {len(switches)} times"
+        before, after = (rows[k]["words"] for k in (one["after_step"] - 1, one["after_step"]))
+        where = f"at {one['words']}" if one["words"] else f"between {before} and {after}"
+        if one["chip"]:
+            turns.append(f"{_chip(one['from'])} gives way to {_chip(one['to'])} {where}")
     if not switches:
-        stays = f"the winner stays {words(rows[0]['winner'])}"
-    return f"{said}; {', '.join(turns) or stays}."
+        turns = [f"the winner stays {words(rows[0]['winner'])}"]
+    elif not turns:
+        turns = [f"the chip stays, its deployment changes {len(switches)} times"]
+    span = f"{facts['input']} from {rows[0]['words']} to {rows[-1]['words']}"
+    return f"With {span}: {' to '.join(ends)}; {', '.join(turns)}."
 
 
 def sensitivities(stand: Stand, progress: Progress = lambda text: None) -> Part:
@@ -370,42 +352,48 @@ def sensitivities(stand: Stand, progress: Progress = lambda text: None) -> Part:
             f"{stand.reach - 1.0:.0%} of the winner and {SLACK:.0%} of the limits."
         )
     rows, shadows = elasticities(stand, progress), shadow_prices(stand, progress)
-    metric = stand.objective
+    objective = METRICS[stand.objective].title
     moved = [row for row in rows if any(abs(row[end] or 0.0) >= 5e-4 for end in ENDS)]
-    objective = METRICS[metric].title
+    less, more = (scaled("change", [row[end] for row in moved]) for end in ENDS)
     picture = bar_chart(
         "tornado",
         f"What moves the {objective}: each input 10% less and 10% more",
         [row["input"] for row in moved],
-        {
-            f"input 10% {word}": scaled("change", [row[end] for row in moved])
-            for word, end in zip(("less", "more"), ENDS, strict=True)
-        },
+        {"input 10% less": less, "input 10% more": more},
         f"change of {objective} (%)",
         f"For each input, by how many percent the {objective} changes, deployed anew.",
     )
     shown = [
-        {**row, "bends": "~" if _bends(row) else ""}
+        row
         for row in rows
         if row["elasticity"] is None
         or any(abs(row[key] or 0.0) >= 5e-3 for key in (*ELASTICITIES, *ENDS))
     ]
-    bends = ("bends",) if any(row["bends"] for row in shown) else ()
-    columns = ("input", "words", *ELASTICITIES, *bends, *ENDS)
     caption = f"Elasticities of the {objective}, strongest first"
-    bend = "~ a step or a bend lies near: 10% say otherwise than 1% does. " if bends else ""
-    first = ("input", *ENDS)
-    tables = [
-        of_rows("sensitivities", caption, shown, columns, f"{bend}{how}", first=first),
+    columns = ("input", "words", *ELASTICITIES, *ENDS)
+    blocks: list[Block] = [
+        picture,
+        of_rows("sensitivities", caption, shown, columns, how, first=("input", *ENDS)),
         of_rows(
             "shadow_prices",
             "Shadow prices: what a step of a limit is worth, deployed anew",
-            [{**row, "limit_binds": row["binds"]} for row in shadows],
-            ("step", "gain", "worth_usd_per_chip_hour", "limit_binds"),
+            shadows,
+            "step gain worth_usd_per_chip_hour limit_binds=binds",
         ),
     ]
+    strong = [
+        f"{row['input']} {row['elasticity_optimum']:+.2f}%"
+        for row in rows[:4]
+        if abs(row["elasticity_optimum"] or 0.0) >= 0.005
+    ]
+    said = f"No input moves the {objective} near where it stands."
+    if strong:
+        said = f"One percent more of an input moves the {objective}, deployed anew, by: "
+        said += f"{', '.join(strong)}."
+    worth = [f"{row['step']} is worth {tenths(row['gain'])}" for row in shadows if row["binds"]]
+    bound = f"{'; '.join(worth) or 'No limit binds, and more memory is worth nothing'}."
     facts = {"sensitivities": rows, "shadow_prices": shadows, "sensitivities_how": how}
-    return Part(facts, [_moves(rows, metric), _worth(shadows)], [picture, *tables])
+    return Part(facts, [said, bound], blocks)
 
 
 def moving_inputs(stand: Stand) -> list[Input]:
@@ -436,41 +424,46 @@ def elasticities(stand: Stand, progress: Progress = lambda text: None) -> list[d
     output token, that of the optimum found again, and the objective at 10% less and more."""
     base, rows = stand.now.value, []
     assert base is not None
+    here = _values(stand, stand.problem, 1.0)
     for one in moving_inputs(stand):
         progress(f"sensitivity to {one.name}")
-        near = [_at(stand, one, 1.0 + step) or (1.0, stand.problem) for step in (-STEP, STEP)]
-        (low, _), (high, _) = near
-        own = [metrics_at(problem, np.array([stand.now.winner_id])) for _, problem in near]
-        again = [stand.solve(problem).value for _, problem in near]
-        wide = [_at(stand, one, 1.0 + step) for step in (-WIDE, WIDE)]
-        ends = [None if end is None else stand.solve(end[1]).value for end in wide]
+        low, high = (_moved(stand, one, 1.0 + step) or here for step in (-STEP, STEP))
+        wide = [_moved(stand, one, 1.0 + step) for step in (-WIDE, WIDE)]
+        ends = [end and end["optimum"] for end in wide]
+        factors = (low["factor"] or 1.0, high["factor"] or 1.0)
         rows.append(
             {
                 "input": one.name,
                 "now": one.now,
                 "words": one.show(one.now or 0.0),
                 "unit": one.dimension,
-                "elasticity": elasticity(*_values(own, stand.objective), low, high),
-                "elasticity_tpot": elasticity(*_values(own, TPOT), low, high),
-                "elasticity_optimum": elasticity(again[0], again[1], low, high),
+                **{
+                    key: elasticity(low[of], high[of], *factors) for key, of in ELASTICITIES.items()
+                },
                 **{key: v and v / base - 1.0 for key, v in zip(ENDS, ends, strict=True)},
             }
         )
     return sorted(rows, key=lambda row: max(abs(row[end] or 0.0) for end in ENDS), reverse=True)
 
 
-def _values(own: Sequence[Metrics], metric: str) -> tuple[float | None, float | None]:
-    low, high = (number(metrics.values[metric][0]) for metrics in own)
-    return low, high
-
-
-def _at(stand: Stand, one: Input, factor: float) -> tuple[float, Demanded] | None:
-    """(factor, the study with one input times it); None where it cannot have that value."""
+def _moved(stand: Stand, one: Input, factor: float) -> dict[str, float | None] | None:
+    """The `_values` with one input times a factor; None where it cannot have that value."""
     try:
         change = checked(Change(one, factor, None, f"{factor:g}x"), one.name)
-        return factor, apply(stand.subject, [change])
+        return _values(stand, apply(stand.subject, [change]), factor)
     except InputError:
         return None
+
+
+def _values(stand: Stand, problem: Demanded, factor: float) -> dict[str, float | None]:
+    """The winner's objective and time per output token as deployed, and the optimum found again."""
+    own = metrics_at(problem, np.array([stand.now.winner_id])).values
+    return {
+        "factor": factor,
+        "own": number(own[stand.objective][0]),
+        "tpot": number(own[TPOT][0]),
+        "optimum": stand.solve(problem).value,
+    }
 
 
 def shadow_prices(stand: Stand, progress: Progress = lambda text: None) -> list[dict[str, Any]]:
@@ -481,11 +474,11 @@ def shadow_prices(stand: Stand, progress: Progress = lambda text: None) -> list[
     assert base is not None
     price = float(problem.machines.usd_per_chip_hour[problem.machines.code(chip)])
     known = inputs_of(stand.subject)
-    asked: list[tuple[str, Change, str]] = []
     memory = known[f"chip.{chip}.memory_capacity"]
+    asked: list[tuple[Change, str]] = []
     if memory.now is not None:
         change = Change(memory, (memory.now + MEMORY) / memory.now)
-        asked.append(("memory", change, "10 GB more memory"))
+        asked.append((change, "10 GB more memory"))
     for limit in problem.limits:
         one = known[f"limit.{f'{limit.workload}.' if limit.workload else ''}{limit.metric}"]
         step = STEPS.get(limit.metric, 0.1 * abs(limit.limit))
@@ -493,65 +486,25 @@ def shadow_prices(stand: Stand, progress: Progress = lambda text: None) -> list[
             step = float(max(round(step), 1))
         change = Change(one, 1.0, limit.limit + limit.sign * step)
         more = "more" if limit.sign > 0 else "less"
-        asked.append(("limit", change, f"{one.show(step)} {more} of {limit.metric}"))
+        asked.append((change, f"{one.show(step)} {more} of {limit.metric}"))
     sign = 1.0 if METRICS[stand.objective].direction == "minimize" else -1.0
     rows = []
-    for kind, change, step in asked:
+    for change, step in asked:
         progress(f"shadow price of {change.input.name}")
         found = stand.under(change).value
         gain = None if found is None else sign * (1.0 - found / base) + 0.0
-        counts = kind == "memory" and stand.objective.startswith("usd_") and math.isfinite(price)
+        worth = None
+        if change.input is memory and found and stand.objective.startswith("usd_"):
+            worth = number(price * (base / found - 1.0) + 0.0)
         rows.append(
             {
-                "kind": kind,
                 "input": change.input.name,
                 "step": step,
                 "now": change.input.now,
                 "after": change.after,
                 "gain": gain,
-                "worth_usd_per_chip_hour": price * (base / found - 1.0) + 0.0
-                if found and counts
-                else None,
+                "worth_usd_per_chip_hour": worth,
                 "binds": bool(gain is not None and gain > 0.0),
             }
         )
     return rows
-
-
-def _moves(rows: Sequence[Json], metric: str) -> str:
-    strong = [
-        f"{row['input']} {row['elasticity_optimum']:+.2f}%"
-        for row in [row for row in rows if row["elasticity_optimum"] is not None][:4]
-        if abs(row["elasticity_optimum"]) >= 0.005
-    ]
-    title = METRICS[metric].title
-    if not strong:
-        return f"No input moves the {title} near where it stands."
-    said = f"One percent more of an input moves the {title}, deployed anew, by: {', '.join(strong)}"
-    for row in rows:  # a tenth of the demand buys or saves a whole deployment or none
-        less, more = (row[end] for end in ENDS)
-        if row["input"] == DEMAND and None not in (less, more):
-            said += (
-                f"; 10% less demand {tenths(less, sign=True)}, 10% more {tenths(more, sign=True)}"
-            )
-    return f"{said}."
-
-
-def _worth(shadows: Sequence[Json]) -> str:
-    """What the limits and the memory that bind are worth."""
-    bind = []
-    for row in shadows:
-        if row["binds"]:
-            usd = row["worth_usd_per_chip_hour"]
-            each = f", {dollars(usd)} per chip-hour" if usd is not None else ""
-            bind.append(f"{row['step']} is worth {tenths(row['gain'])}{each}")
-    return f"{'; '.join(bind) or 'No limit binds, and more memory is worth nothing'}."
-
-
-def _bends(row: Json) -> bool:
-    """Whether 10% on either side say otherwise than 1% do."""
-    less, more, near = (row[key] for key in (*ENDS, "elasticity_optimum"))
-    if None in (less, more, near) or min(less, more) <= -1.0:
-        return False
-    wide = (math.log1p(more) - math.log1p(less)) / math.log(1.1 / 0.9)
-    return abs(wide - near) > 0.05 + 0.5 * min(abs(wide), abs(near))

@@ -52,8 +52,7 @@ from dse.questions.whatif.solve import (
     described,
     load_of,
 )
-from dse.record import record
-from dse.schema.costs import BASIS, Cost, Costs
+from dse.schema.costs import BASIS, Costs
 from dse.schema.metrics import METRICS, parse_limit
 from dse.schema.owning import lacks_for_owning, lacks_power, power_at_meter
 from dse.space.candidates import CandidateBatch, Floats
@@ -85,11 +84,6 @@ def break_even(stand: Stand) -> Part:
     problem = stand.problem
     best = best_of_each(stand, lambda metrics, batch: metrics.values[COST])
     rows = price_rows(stand, best)
-    together: dict[str, Any] = {}
-    no_rate = all(one.workload.serving != POISSON for one in problem.mix)
-    one_pool = problem.pools is None and "concurrency" in problem.space.names
-    if len(rows) > 1 and no_rate and one_pool:
-        together = by_requests(stand, *(row["chip"] for row in rows[:2]))
     owned = own_rows(stand.subject, rows)
     if len(rows) < 2 and not owned:
         raise InputError(
@@ -97,16 +91,18 @@ def break_even(stand: Stand) -> Part:
             field="--break-even",
             accepted="two chips, or one with a rent and a price to buy it at",
         )
-    left_out = [row["chip"] for row in rows if row["chip"] not in [one["chip"] for one in owned]]
-    infeasible = [chip for k, chip in enumerate(problem.machines.ids) if k not in best]
+    no_rate = all(one.workload.serving != POISSON for one in problem.mix)
+    loads: list[dict[str, Any]] = []
+    if len(rows) > 1 and no_rate and problem.pools is None and "concurrency" in problem.space.names:
+        loads = by_requests(stand, *(row["chip"] for row in rows[:2]))
+    named = [one["chip"] for one in owned]
     facts = {
         "break_even": rows,
         "any_quality": problem.model is None,
-        "infeasible_chips": infeasible,
-        "concurrency": together.pop("rows", []),
-        "concurrency_turns": together or None,
+        "infeasible_chips": [chip for k, chip in enumerate(problem.machines.ids) if k not in best],
+        "concurrency": loads,
         "owning": owned,
-        "owning_left_out": left_out,
+        "owning_left_out": [row["chip"] for row in rows if row["chip"] not in named],
     }
     return Part(facts, _tied(facts), _ties(facts))
 
@@ -136,9 +132,8 @@ def price_rows(stand: Stand, best: Mapping[int, tuple[float, int]]) -> list[dict
     return rows
 
 
-def by_requests(stand: Stand, a: str, b: str) -> dict[str, Any]:
-    """The lowest cost of two chips at each number of requests in flight a chip may be given, under
-    the limits, and where one overtakes the other."""
+def by_requests(stand: Stand, *chips: str) -> list[dict[str, Any]]:
+    """The lowest cost of chips at each number of requests in flight, under the limits."""
     space, machines = stand.problem.space, stand.problem.machines
     axis = space.names.index("concurrency")
     values = space.choices[axis]
@@ -147,25 +142,12 @@ def by_requests(stand: Stand, a: str, b: str) -> dict[str, Any]:
         lambda metrics, batch: metrics.values[COST],
         lambda batch, index: batch.chip * len(values) + index[:, axis],
     )
-    rows = [
-        {"concurrency": value, "chip": chip, COST: number(found.get(at, (math.inf, 0))[0])}
-        for chip in (a, b)
-        for k, value in enumerate(values)
-        for at in (machines.code(chip) * len(values) + k,)
-    ]
-    pairs = zip(rows[: len(values)], rows[len(values) :], strict=True)
-    both = [(one, other) for one, other in pairs if one[COST] and other[COST]]
-    ahead = [other[COST] < one[COST] for one, other in both]
-    return {
-        "a": a,
-        "b": b,
-        "rows": rows,
-        "compared": len(both),
-        "b_is_ahead_at_first": ahead[0] if ahead else None,
-        "overtakes_at": [
-            both[k][0]["concurrency"] for k in range(1, len(both)) if ahead[k] != ahead[k - 1]
-        ],
-    }
+    rows = []
+    for chip in chips:
+        for k, value in enumerate(values):
+            usd, _ = found.get(machines.code(chip) * len(values) + k, (math.inf, 0))
+            rows.append({"concurrency": value, "chip": chip, COST: number(usd)})
+    return rows
 
 
 def owning(catalog: Catalog, chip: str, rent: float | None, costs: Costs) -> dict[str, Any] | None:
@@ -231,31 +213,16 @@ def own_rows(subject: Subject, rows: Sequence[Json]) -> list[dict[str, Any]]:
 
 
 def _tied(facts: Json) -> list[str]:
-    found, chips, turns = [], facts["break_even"], facts["concurrency_turns"]
+    found, chips = [], facts["break_even"]
     if len(chips) > 1:
         first, other = chips[0], chips[1]
         found.append(
             f"{other['chip']} breaks even with {first['chip']} at "
             f"{dollars(other['break_even_usd_per_chip_hour'])} per chip-hour "
-            f"({tenths(other['change'], sign=True)} from {dollars(other['usd_per_chip_hour'])}); "
-            f"{first['chip']} stays cheapest up to "
-            f"{dollars(first['break_even_usd_per_chip_hour'])} "
-            f"({tenths(first['change'], sign=True)})."
+            f"({tenths(other['change'], sign=True)} from {dollars(other['usd_per_chip_hour'])})."
         )
-    if turns and turns["compared"]:
-        a, b = turns["a"], turns["b"]
-        ahead, behind = (b, a) if turns["b_is_ahead_at_first"] else (a, b)
-        places = ", ".join(f"{one:,}" for one in turns["overtakes_at"])
-        where = f"with few requests in flight; the lead changes at {places}"
-        every = "at every number of requests in flight"
-        found.append(f"{ahead} is cheaper than {behind} {where if places else every}.")
     if facts["owning"]:
-        said = _owned(facts["owning"][0])
-        if chips[0]["chip"] in facts["owning_left_out"]:
-            said = (
-                f"What owning {chips[0]['chip']} costs is not known (no price or no power). {said}"
-            )
-        found.append(said)
+        found.append(_owned(facts["owning"][0]))
     return found
 
 
@@ -326,84 +293,58 @@ def _ties(facts: Json) -> list[Block]:
     return blocks
 
 
-@record
-class Budget:
-    """What one chip takes of a budget, (chips,) in the order of the machines; NaN: not known.
-    `draws` says of power and racks what each chip's watts rest on, by chip."""
-
-    per_chip: Floats
-    assumed: Sequence[str] = ()
-    draws: Mapping[str, dict[str, Any]] = {}
-
-
-def draw(
-    catalog: Catalog, chip: str, costs: Costs, at_meter: bool
-) -> tuple[dict[str, Any], tuple[Cost, ...]] | None:
-    """What a chip with its share of the server draws, at the meter or at the server, as JSON: the
-    figure (of a chip file, or a cost) that it follows from, what that counts, and the factors that
-    it is multiplied by, or `over` which it is; and these factors. None where no power is known."""
+def draw(catalog: Catalog, chip: str, costs: Costs, at_meter: bool) -> dict[str, Any] | None:
+    """What a chip with its share of the server draws, at the meter or at the server: the figure (of
+    a chip file, or a cost) that it follows from, and the factor on that. None where no power is
+    known."""
     if lacks_power(catalog, chip, costs) is not None:
         return None
     figure, server_w, meter_w = power_at_meter(catalog, chip, costs)
-    facility, server = costs.inputs["facility_factor"], costs.inputs["server_power_factor"]
-    all_in = figure.value == meter_w
-    if all_in:
-        of, factors = "all in, at the meter", () if at_meter else (facility,)
-    else:
-        of, factors = "the chip with its share of the server", ()
-        if figure.value != server_w:
-            of, factors = "the chip alone, as rated", (server,)
-        factors = (*factors, facility) if at_meter else factors
-    row = {
-        "watts_per_chip": meter_w if at_meter else server_w,
-        "published": not factors,
-        "figure": figure.name,
+    watts = meter_w if at_meter else server_w
+    return {
+        "chip": chip,
+        "watts_per_chip_counted": watts,
+        "of": figure.name,
         "figure_w": figure.value,
-        "of": of,
+        "power_factor": watts / figure.value,
         "kind": figure.kind,
-        "factors": {factor.name: factor.value for factor in factors},
-        "over": all_in and not at_meter,
         "source": figure.source,
     }
-    return row, factors
 
 
-def budget_of(subject: Subject, kind: str, rack_w: float) -> Budget:
-    """What one chip takes of a budget of `kind`."""
-    problem, catalog = subject.problem, subject.catalog
-    machines, costs = problem.machines, problem.study.costs or catalog.costs
-    if kind in ("cost", "chips"):
-        usd = machines.usd_per_chip_hour
-        return Budget(usd if kind == "cost" else np.ones(len(usd)))
-    found = {chip: draw(catalog, chip, costs, kind == "power") for chip in machines.ids}
-    draws = {chip: one[0] for chip, one in found.items() if one is not None}
-    used = dict.fromkeys(factor for one in found.values() if one for factor in one[1])
-    # `facility_factor: 1.36, estimated: power at the meter over that of the servers ...`
-    notes = [
-        ": ".join(filter(None, (f"{one.name}: {one.text}, {one.kind}", one.note))) for one in used
-    ]
-    if missing := [chip for chip in found if chip not in draws]:
-        notes.append(f"no power is known of {', '.join(missing)}")
-    watts = np.array([draws[one]["watts_per_chip"] if one in draws else math.nan for one in found])
+def drawn_by(subject: Subject, at_meter: bool) -> list[dict[str, Any] | None]:
+    """The `draw` of each chip of the machines."""
+    costs = subject.problem.study.costs or subject.catalog.costs
+    ids = subject.problem.machines.ids
+    return [draw(subject.catalog, chip, costs, at_meter) for chip in ids]
+
+
+def per_chip(subject: Subject, kind: str, rack_w: float) -> Floats:
+    """What one chip takes of a budget of `kind`, (chips,) in the order of the machines; NaN: not
+    known. A scale-up domain of more than 8 chips is a rack of its own, whatever it draws."""
+    machines, catalog = subject.problem.machines, subject.catalog
+    if kind == "cost":
+        return machines.usd_per_chip_hour
+    if kind == "chips":
+        return np.ones(len(machines.ids))
+    each = drawn_by(subject, kind == "power")
+    watts = [math.nan if one is None else one["watts_per_chip_counted"] for one in each]
     if kind == "power":
-        where = "power is that at the meter: the chip with its share of server, network and cooling"
-        return Budget(watts, (where, *notes), draws)
+        return np.array(watts)
     chips = []
-    for chip, each in zip(found, watts.tolist(), strict=True):
-        # Those of a scale-up domain that is a rack, else whole servers; NaN where it holds none.
+    for chip, one in zip(machines.ids, watts, strict=True):
         domain = catalog.systems[catalog.chip(chip).system].levels[0].size or 1
-        whole = math.floor(rack_w / each / 8) * 8 if each > 0 else 0
+        whole = math.floor(rack_w / one / 8) * 8 if one > 0 else 0
         chips.append(domain if 8 < domain <= LARGEST_RACK else whole or math.nan)
-    where = "a rack holds the power of its servers; cooling is outside it"
-    return Budget(1.0 / np.array(chips, dtype=float), (where, *notes, RACK_NOTE), draws)
+    return 1.0 / np.array(chips, dtype=float)
 
 
 def racks_held(subject: Subject, point: Json, rack_w: float) -> float | None:
     """Racks of the deployments that a demand takes; None where that is not known."""
     if not (load := load_of(point)):
         return None
-    each = budget_of(subject, "racks", rack_w).per_chip
-    needed = point["deployment"]["chips"] * each[subject.problem.machines.code(point["chip"])]
+    each = per_chip(subject, "racks", rack_w)[subject.problem.machines.code(point["chip"])]
+    needed = point["deployment"]["chips"] * each
     return _racks_of(load["deployments"], needed) if math.isfinite(needed) else None
 
 
@@ -414,6 +355,14 @@ def _racks_of(deployments: int, needed: float) -> int:
     if in_one:
         return math.ceil(deployments / in_one)
     return deployments * math.ceil(needed * (1.0 - 1e-9))
+
+
+def deployments_of(kind: str, level: float, each: Floats) -> Floats:
+    """Whole deployments that a budget buys, each of which takes `each` (n,) of it."""
+    if kind != "racks":
+        return np.floor(level * (1.0 + 1e-9) / each)
+    in_one = np.floor(1.0 / each * (1.0 + 1e-9))
+    return np.where(in_one >= 1.0, level * in_one, np.floor(level / np.ceil(each * (1.0 - 1e-9))))
 
 
 def read_level(kind: str, text: str | None) -> float | None:
@@ -439,70 +388,65 @@ def equal(stand: Stand, kind: str, at: float | None = None, rack_w: float = RACK
     not known.
     """
     bound, ids = LEVELS.get(kind), stand.problem.machines.ids
-    metric = COST if bound else RATE
-    budget = Budget(np.ones(0)) if bound else budget_of(stand.subject, kind, rack_w)
-    level = at if at is not None else _of_winner(stand, kind, budget)
+    each = np.ones(len(ids)) if bound else per_chip(stand.subject, kind, rack_w)
+    level = at if at is not None else _of_winner(stand, kind, each)
 
-    def needed(batch: CandidateBatch) -> Floats:
-        return batch.chips * budget.per_chip[batch.chip]
+    def needed(metrics: Metrics, batch: CandidateBatch) -> Floats:
+        return batch.chips * each[batch.chip]
 
     def worth(metrics: Metrics, batch: CandidateBatch) -> Floats:
         if bound:
             good = metrics.values[bound] <= level * (1.0 + 1e-12)
             return np.where(good, metrics.values[COST], np.inf)
-        each = needed(batch)
-        many = np.floor(level * (1.0 + 1e-9) / each)
-        if kind == "racks":  # several in one, or one over several whole racks
-            per_rack = np.floor(1.0 / each * (1.0 + 1e-9))
-            over = np.floor(level / np.ceil(each * (1.0 - 1e-9)))
-            many = np.where(per_rack >= 1.0, level * per_rack, over)
+        many = deployments_of(kind, level, needed(metrics, batch))
         return np.where(many >= 1.0, -many * metrics.values[RATE], np.inf)
 
+    best = best_of_each(stand, worth)
+    if not best and bound:
+        message = f"no chip keeps the limits at {level_words(kind, level)}"
+        raise InputError(message, field="--at", accepted="a looser one")
+    if not best:
+        least = [value for value, _ in best_of_each(stand, needed).values()]
+        message = f"{level_words(kind, level)}: too little for any deployment that keeps the limits"
+        accepted = f"at least {level_words(kind, min(least))}" if least else "another limit"
+        raise InputError(message, field="--at", accepted=accepted)
     rows: list[dict[str, Any]] = []
-    for code, (value, point) in best_of_each(stand, worth).items():
+    first = min(value for value, _ in best.values())
+    for code, (value, point) in best.items():
         one = described(stand.problem, point, bound or RATE, COST)
         many = None if bound else round(-value / one["metrics"][RATE])
-        rows.append(
-            {
-                "chip": ids[code],
-                "value": abs(value),
-                "deployments": many,
-                "chips": None if many is None else many * one["deployment"]["chips"],
-                "point": one,
-                "draw": budget.draws.get(ids[code]),
-            }
-        )
-    if not rows:
-        _refuse(stand, needed, kind, level)
-    rows.sort(key=lambda row: (row["value"] if bound else -row["value"], row["chip"]))
-    for row in rows:
-        row["over_best"] = row["value"] / rows[0]["value"] - 1.0
-    seen = [row["chip"] for row in rows]
+        row = {"chip": ids[code], "value": abs(value), "over_best": value / first - 1.0}
+        row |= {"deployments": many, "point": one}
+        rows.append(row | {"chips": many and many * one["deployment"]["chips"]})
+    rows.sort(key=lambda row: (-row["over_best"] if not bound else row["over_best"], row["chip"]))
+    power = drawn_by(stand.subject, kind == "power") if kind in ("power", "racks") else []
     facts = {
         "kind": kind,
         "level": level,
         "unit": bound or UNITS[kind],
         "level_is_the_winners": at is None,
-        "metric": metric,
+        "metric": COST if bound else RATE,
         "rows": rows,
-        "without": [chip for chip in ids if chip not in seen],
-        "assumed": list(budget.assumed),
+        "without": [chip for code, chip in enumerate(ids) if code not in best],
+        "draw": [one for one in power if one is not None],
+        "assumed": _assumed(stand.subject, kind),
     }
     return Part(facts, [_first(facts)], _equals(facts))
 
 
-def _refuse(stand: Stand, needed: Any, kind: str, level: float) -> None:
-    if kind in LEVELS:
-        message = f"no chip keeps the limits at {level_words(kind, level)}"
-        raise InputError(message, field="--at", accepted="a looser one")
-    least = best_of_each(stand, lambda _, batch: needed(batch)).values()
-    known = [level_words(kind, value) for value, _ in least if value == min(least)[0]]
-    message = f"{level_words(kind, level)}: too little for any deployment that keeps the limits"
-    accepted = f"at least {known[0]}" if known else "another limit"
-    raise InputError(message, field="--at", accepted=accepted)
+def _assumed(subject: Subject, kind: str) -> list[str]:
+    """What watts rest on beyond the figures of the chips."""
+    if kind not in ("power", "racks"):
+        return []
+    inputs = (subject.problem.study.costs or subject.catalog.costs).inputs
+    notes = [
+        ": ".join(filter(None, (f"{one.name}: {one.text}, {one.kind}", one.note)))
+        for one in (inputs["facility_factor"], inputs["server_power_factor"])
+    ]
+    return [*notes, RACK_NOTE] if kind == "racks" else notes
 
 
-def _of_winner(stand: Stand, kind: str, budget: Budget) -> float:
+def _of_winner(stand: Stand, kind: str, each: Floats) -> float:
     """The winner's quality or latency, or what its deployments take of a budget for the demand;
     without one, ten of them: enough that whole deployments compare fairly."""
     winner = stand.winner
@@ -513,8 +457,7 @@ def _of_winner(stand: Stand, kind: str, budget: Budget) -> float:
             raise InputError(f"the winner has no {bound}", field="--equal", accepted=accepted)
         return at
     chip = winner["chip"]
-    each = float(budget.per_chip[stand.problem.machines.code(chip)])
-    found = winner["deployment"]["chips"] * each
+    found = winner["deployment"]["chips"] * float(each[stand.problem.machines.code(chip)])
     if not math.isfinite(found):
         message = f"how much {chip} takes is not known"
         raise InputError(message, field="--equal", accepted="--at AMOUNT")
@@ -534,62 +477,44 @@ def level_words(kind: str, level: float) -> str:
 
 def _first(facts: Json) -> str:
     first, rest = facts["rows"][0], facts["rows"][1:]
+    verb, value = "is cheapest", priced(COST, first["value"])
     if facts["metric"] == RATE:
-        verb, none = "serves most", "; no deployment of another chip fits"
+        verb = "serves most"
         value = f"{first['value']:,.0f} output tokens/s from {counted(first['chips'], 'chip')}"
-    else:
-        verb, none = "is cheapest", "; no other chip keeps it"
-        value = priced(facts["metric"], first["value"])
-    then = f"; next {rest[0]['chip']}, {tenths(rest[0]['over_best'], sign=True)}" if rest else none
+    then = "no deployment of another chip fits"
+    if rest:
+        then = f"next {rest[0]['chip']}, {tenths(rest[0]['over_best'], sign=True)}"
     level = level_words(facts["kind"], facts["level"])
-    return f"At equal {facts['kind']} ({level}), {first['chip']} {verb}: {value}{then}."
+    return f"At equal {facts['kind']} ({level}), {first['chip']} {verb}: {value}; {then}."
 
 
 def _equals(facts: Json) -> list[Block]:
     """A bar for each chip, the table, and from which figure watts follow."""
     kind, metric, rows = facts["kind"], facts["metric"], facts["rows"]
     caption = f"At equal {kind}: {level_words(kind, facts['level'])}"
-    said = []
-    if facts["level_is_the_winners"]:
-        said.append("The level is that of the winner, for the demand or of ten deployments.")
-    if facts["without"]:
-        said.append(f"No deployment: {', '.join(facts['without'])}.")
-    notes = [" ".join(said)] if said else []
-    shown = [
-        {**cells(row["point"]), metric: row["value"], "chip": row["chip"]}
-        | {"over_best": row["over_best"], "deployments": row["deployments"]}
-        | {"all_chips": row["chips"], "usd_per_hour": None}
-        for row in rows
-    ]
-    for row, one in zip(shown, rows, strict=True):  # a budget is served at the full rate
-        load = one["point"]["at_average_load"] or {}
-        row[COST] = load.get("busy_usd_per_million_total_tokens", row[COST])
+    without = [f"No deployment: {', '.join(facts['without'])}."] if facts["without"] else []
+    shown = []
+    for row in rows:  # a budget is served at the full rate
+        busy = (row["point"]["at_average_load"] or {}).get("busy_usd_per_million_total_tokens")
+        own = cells(row["point"]) | {"usd_per_hour": None, "chip": row["chip"]}
+        own |= {"deployments": row["deployments"], "all_chips": row["chips"]}
+        own |= {"over_best": row["over_best"], COST: busy or own[COST], metric: row["value"]}
+        shown.append(own)
     keys = dict.fromkeys((metric, "over_best", "deployments", "all_chips", "deployed", COST, TPOT))
-    first = ("chip", metric, "over_best")
-    values = scaled(metric, [row["value"] for row in rows])
     picture = bar_chart(
         f"equal-{kind}",
         caption,
         [row["chip"] for row in rows],
-        {METRICS[metric].title: values},
+        {METRICS[metric].title: scaled(metric, [row["value"] for row in rows])},
         axis_title(metric),
         f"Each chip at equal {kind}, the best on top.",
     )
-    blocks: list[Block] = [
-        picture,
-        of_rows(f"equal_{kind}", caption, shown, ("chip", *keys), *notes, first=first),
-    ]
-    drawn = [row["draw"] | {"chip": row["chip"]} for row in rows if row["draw"]]
-    for one in drawn:
-        sign = "/" if one["over"] else "x"
-        factors = " ".join(f"{sign} {value:.4g} {name}" for name, value in one["factors"].items())
-        one |= {"watts_per_chip_counted": one["watts_per_chip"], "how": factors or "as published"}
-        one |= {"of": f"{one['of']} ({one['kind']})"}
-    if drawn:
-        where = "at the meter" if kind == "power" else "of the server"
-        text = "; ".join(facts["assumed"])
-        note = f"{text[0].upper()}{text[1:]}."
-        shown_keys = ("chip", "watts_per_chip_counted", "figure_w", "of", "how")
-        what = f"What a chip draws, {where}"
-        blocks.append(of_rows(f"draw_{kind}", what, drawn, shown_keys, note, on_console=False))
+    first = ("chip", metric, "over_best")
+    table = of_rows(f"equal_{kind}", caption, shown, ("chip", *keys), *without, first=first)
+    blocks: list[Block] = [picture, table]
+    if facts["draw"]:
+        what = f"What a chip draws, {'at the meter' if kind == 'power' else 'of the server'}"
+        keys = ("chip", "watts_per_chip_counted", "figure_w", "of", "power_factor", "kind")
+        note = f"{'; '.join(facts['assumed'])}."
+        blocks.append(of_rows(f"draw_{kind}", what, facts["draw"], keys, note, on_console=False))
     return blocks

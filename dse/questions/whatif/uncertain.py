@@ -3,15 +3,14 @@ choice costs, and which measurement would help most."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dse.answer.answer import Answer, Block, Commands, Opening, table_of
-from dse.answer.frames import bar_chart, of_rows
+from dse.answer.answer import Answer, Block, Commands, Opening, Table, table_of
+from dse.answer.frames import bar_chart, frame, of_rows
 from dse.answer.numbers import number, percent, priced, share, tenths
 from dse.answer.plots import scaled
 from dse.catalog import Catalog
@@ -42,22 +41,16 @@ from dse.study.folder import STUDY, find_item
 from dse.study.regret import Uncertain, draw, measure_next, robustness
 
 QUALITY = ("predicted_loss", "dense_equivalent_parameters")
-LEARNED = ("chance_saved", "expected_regret_saved", "changes_choice")
 NAMED = 8  # chips that are left out for one reason and named
-SHOWN = 4  # measurements
 BY_TORCH = ("NVIDIA", "AMD")  # whose chips PyTorch reaches as `dse calibrate` needs
-BINS, FARTHEST = 40, math.log(4.0)  # of the margin, as a logarithm
-MEANING = (
-    "Regret: what a choice costs in a draw over what the best choice of that draw costs, less 1. A "
-    "choice that then keeps the limits with no deployment is counted with its own price and, on "
-    "top, that of the best choice, which is bought after it."
-)
+MEANING = "Regret: what a choice costs in a draw over the best choice of that draw, less 1."
 PRICED = {
     "published": "spread of three or more published rows of the chip",
     "pooled": "too few rows of a chip: pooled spread of the basis's chips that have three",
     "assumed": "no two chips of the basis have three rows: 15% either way (assumed)",
     "given": "price_interval, as it was given",
 }
+Json = Mapping[str, Any]
 
 
 def uncertain_answer(
@@ -78,79 +71,110 @@ def uncertain_answer(
     draws, seed = draws or 10_000, seed or 0
     problem, study = subject.problem.busy, subject.problem.study
     shapes = shapes_of(source, points, study)
-    if len(shapes) > 1:
-        each = {
-            name: choices_of(problem, objective, item["model"], progress)
-            for name, item in shapes.items()
-        }
-        choices = joined(each)
-    else:
-        config = next((item["model"] for item in shapes.values()), None)
-        choices = choices_of(problem, objective, config, progress)
+    models = {name: item["model"] for name, item in shapes.items()} or {"": None}
+    each = {n: choices_of(problem, objective, model, progress) for n, model in models.items()}
+    choices = joined(each) if len(each) > 1 else next(iter(each.values()))
     rate = None if demand is None else rate_of(demand, subject, choices)
-    terms, chips = on_terms(subject.catalog, study), [item.chip for item in choices.items]
+    catalog, chips = on_terms(subject.catalog, study), [item.chip for item in choices.items]
     prices: tuple[PriceSpread, ...] = ()
     if choices.priced:
         known = list(dict.fromkeys(chips))
-        prices = price_spreads(terms.prices, study.price_basis, known, price_interval)
+        prices = price_spreads(catalog.prices, study.price_basis, known, price_interval)
     sd = {one.chip: one.sd for one in prices}
     kin_of = dict(zip(problem.machines.ids, problem.machines.kin, strict=True))
-    case = Uncertain(
-        choices,
-        np.array([sd.get(chip, 0.0) for chip in chips]),
-        rate,
-        tuple(kin_of[chip] for chip in chips),
-    )
+    price_sd = np.array([sd.get(chip, 0.0) for chip in chips])
+    case = Uncertain(choices, price_sd, rate, tuple(kin_of[chip] for chip in chips))
     drawn = draw(case, draws, seed)
     robust = robustness(case, drawn)
-    measured = measure_next(case, drawn, robust, progress)
-    document = _document(subject, terms, case, robust, measured, prices, shapes)
-    document |= {"draws": draws, "seed": seed}
-    document["rests_on"] = _rests(subject, terms, case, prices, shapes)
-    document["answer"] = said = _sentences(document, unsold(terms, chips))
-    asked = f"{subject.title}: {document['asked']}"
-    rows = sorted(document["choices"], key=lambda row: -row["chance_first"])
-    metric = choices.objective
-    keys = ("name", metric, "chance_first", "expected_regret")
+    loads, metric = [load.row() for load in study.workloads], choices.objective
+    rows = _choices(case, robust, held(loads))
+    learned = _learned(catalog, case, rows, measure_next(case, drawn, robust, progress), loads)
+    take = min(rows, key=lambda row: row["expected_regret"])
+    now = min(rows, key=lambda row: row["predicted"])
+    parts = price_documents(catalog, dict.fromkeys(chips), study.price_basis)
+    asked = _asked(study, case, robust, shapes)
+    rests = _rests(subject, catalog, case, prices, shapes)
+    none, not_sold = robust["share_without_answer"], unsold(catalog, chips)
+    said = _sentences(metric, draws, rows, (take, now), learned, none, not_sold)
+    spreads = frame(
+        "prices",
+        f"Prices that were drawn, per chip-hour on basis {study.price_basis}",
+        {
+            "chip": [one.chip for one in prices],
+            "usd_per_chip_hour": [one.usd_per_chip_hour for one in prices],
+            "usd_per_chip_hour.low": [one.ends[0] for one in prices],
+            "usd_per_chip_hour.high": [one.ends[1] for one in prices],
+            "published_rows": [one.rows for one in prices],
+            "kind": [one.kind for one in prices],
+        },
+        on_console=False,
+    )
+    document = {
+        "space": study.name,
+        "title": subject.title,
+        "asked": asked,
+        "point": ", ".join(shapes) or None,
+        "objective": metric,
+        "price_basis": study.price_basis,
+        "draws": draws,
+        "seed": seed,
+        "standard_error": float(robust["standard_error"].max()),
+        "demand": rate and {"requests_per_s_low": rate[0], "requests_per_s_high": rate[1]},
+        "advised": take["name"],
+        "predicted_best": now["name"],
+        "chance_wrong": 1.0 - now["chance_first"],
+        "share_without_answer": none,
+        "choices": rows,
+        "measure_next": learned,
+        "prices": [dict(row) for row in spreads.rows],
+        "price_parts": parts,
+        "prices_given": catalog.source.own_prices(),
+        "left_out": {**study.why_left_out, **choices.left_out},
+        "rests_on": rests,
+        "answer": said,
+    }
+    best_first = sorted(rows, key=lambda row: -row["chance_first"])
     picture = bar_chart(
         "choices",
         "How often each choice is the best, and what it gives away",
-        [row["name"] for row in rows],
+        [row["name"] for row in best_first],
         {
-            "best in": scaled("chance_first", [row["chance_first"] for row in rows]),
-            "gives away": scaled("expected_regret", [row["expected_regret"] for row in rows]),
+            "best in": scaled("chance_first", [row["chance_first"] for row in best_first]),
+            "gives away": scaled("expected_regret", [row["expected_regret"] for row in best_first]),
         },
         "share of the draws, and regret on average (%)",
         "Each choice by the share of the draws in which it is the best, and by its regret.",
     )
-    often = of_rows("often", "", [{**row, metric: row["predicted"]} for row in rows[:8]], keys)
-    steps = document["measure_next"][0]["commands"] if measured else []
-    parts = price_documents(terms, dict.fromkeys(chips), study.price_basis)
-    blocks: list[Block] = [
-        *_tables(document, rows),
-        *([price_parts(parts)] if parts else []),
-        *([Commands("To make the first measurement", steps)] if steps else []),
-    ]
-    flat = [{**row, "low": row["interval"][0], "high": row["interval"][1]} for row in rows]
-    take = next(row for row in rows if row["name"] == document["advised"])
-    full = served_words(take["deployment"], held([load.row() for load in study.workloads]))
-    first = Opening(asked, said[0].replace(take["words"], full), picture, often)
+    tables: list[Table] = [_table(metric, best_first)]
+    if learned:
+        keys = ("learn", "chance_wrong_after", "expected_regret_after", "changes_choice")
+        caption = f"Measure next: now a choice is wrong in {share(learned[0]['chance_wrong_now'])}"
+        tables.append(of_rows("measure_next", caption, learned[:4], keys))
+    blocks: list[Block] = [*tables, *([spreads] if prices else [])]
+    blocks += [price_parts(parts)] if parts else []
+    if learned and learned[0]["commands"]:
+        blocks.append(Commands("To make the first measurement", learned[0]["commands"]))
+    full = served_words(take["deployment"], held(loads))
+    often = of_rows(
+        "often", "", best_first[:8], ("name", metric, "chance_first", "expected_regret")
+    )
+    first = Opening(asked, said[0].replace(take["deployed"], full), picture, often)
     return Answer(
         question="whatif",
         title=f"How sure: {subject.title}",
-        asked=asked,
+        asked=f"{subject.title}: {asked}",
         headline=said[0],
         sentences=said[1:],
         blocks=blocks,
-        rests=document["rests_on"],
+        rests=rests,
         document=document,
-        data=(table_of("data", flat),),
+        data=(table_of("data", rows),),
         opening=first if len(rows) > 1 else None,
-        names=terms.names,
+        names=catalog.names,
     )
 
 
-def shapes_of(source: Any, points: Sequence[str], study: Study) -> dict[str, Mapping[str, Any]]:
+def shapes_of(source: Any, points: Sequence[str], study: Study) -> dict[str, Json]:
     """Unlike shapes of the points: an item of front.json by the names that were asked for; none
     where the space has one model."""
     folder = Path() if isinstance(source, Mapping) else Path(source)
@@ -168,7 +192,7 @@ def shapes_of(source: Any, points: Sequence[str], study: Study) -> dict[str, Map
             field="--point",
             accepted="its number in front.csv, or start, cheapest, fastest, best, knee",
         )
-    found: list[tuple[list[str], Mapping[str, Any]]] = []
+    found: list[tuple[list[str], Json]] = []
     for point in dict.fromkeys(points):
         item = find_item(folder, point)
         alike = [names for names, known in found if known["model"] == item["model"]]
@@ -211,101 +235,68 @@ def rate_of(text: str, subject: Subject, choices: Choices) -> tuple[float, float
     return ends[0], ends[1]
 
 
-def _document(
-    subject: Subject,
-    catalog: Catalog,
-    case: Uncertain,
-    robust: Mapping[str, Any],
-    measured: Sequence[Mapping[str, Any]],
-    prices: Sequence[PriceSpread],
-    shapes: Mapping[str, Any],
-) -> dict[str, Any]:
-    study, items = subject.problem.study, case.items
-    loads = [load.row() for load in study.workloads]
-    is_held, names = held(loads), [item.name for item in items]
-
-    def words(item: Choice) -> str:
+def _choices(case: Uncertain, robust: Json, is_held: bool) -> list[dict[str, Any]]:
+    """A row for each choice; under its objective the price at the prediction."""
+    metric = case.choices.objective
+    keys = ("predicted", "chance_first", "chance_first_as_deployed", "standard_error")
+    keys = (*keys, "expected_regret", "regret_95", "chance_misses_limits", "worst_price")
+    rows = []
+    for i, item in enumerate(case.items):
+        deployment = dict(item.deployments[item.best])
         shape = f" ({item.shape})" if item.shape else ""
-        return short_deployment(item.deployments[item.best], is_held) + shape
-
-    columns = {key: value for key, value in robust.items() if np.ndim(value) and key != "margin"}
-    wrong, regret = 1.0 - robust["chance_first"].max(), robust["expected_regret"].min()
-    choices = []
-    for i, item in enumerate(items):
-        own = {key: number(value[i]) for key, value in columns.items()}
-        low, high = own.pop("low"), own.pop("high")
-        choices.append(
+        rows.append(
             {
                 "name": item.name,
                 "chip": item.chip,
                 "point": item.shape or None,
-                "words": words(item),
-                "deployment": dict(item.deployments[item.best]),
+                "deployed": short_deployment(deployment, is_held) + shape,
+                "deployment": deployment,
                 "efficiency": item.kind,
-                "interval": [low, high],
-                **own,
+                metric: number(robust["predicted"][i]),
+                f"{metric}.low": number(robust["low"][i]),
+                f"{metric}.high": number(robust["high"][i]),
+                "worst_regret_at_ends": number(robust["worst_regret"][i]),
+                **{key: number(robust[key][i]) for key in keys},
             }
         )
-    learn = []
+    return rows
+
+
+def _learned(
+    catalog: Catalog,
+    case: Uncertain,
+    rows: Sequence[Json],
+    measured: Sequence[Json],
+    loads: Sequence[Json],
+) -> list[dict[str, Any]]:
+    """What each measurement would save, and the commands that make it."""
+    regret = min(row["expected_regret"] for row in rows)
+    wrong = 1.0 - max(row["chance_first"] for row in rows)
+    found = []
     for one in measured:
-        item, serving = items[one["i"]], one["what"] == "serving"
-        learn.append(
+        row, serving = rows[one["i"]], one["what"] == "serving"
+        commands = _commands(catalog, case.items[one["i"]], loads) if serving else []
+        found.append(
             {
-                **{key: one[key] for key in ("what", *LEARNED)},
-                "words": f"serving on {words(item)}" if serving else f"a quote for {item.chip}",
-                "chip": item.chip,
-                "deployment": dict(item.deployments[item.best]) if serving else None,
-                "chance_wrong_now": float(wrong),
-                "chance_wrong_after": max(float(wrong) - one["chance_saved"], 0.0),
-                "expected_regret_after": max(float(regret) - one["expected_regret_saved"], 0.0),
-                "commands": _commands(catalog, item, loads) if serving else [],
+                "what": one["what"],
+                "chip": row["chip"],
+                "learn": f"serving on {row['deployed']}"
+                if serving
+                else f"a quote for {row['chip']}",
+                "deployment": row["deployment"] if serving else None,
+                "chance_saved": one["chance_saved"],
+                "expected_regret_saved": one["expected_regret_saved"],
+                "changes_choice": one["changes_choice"],
+                "chance_wrong_now": wrong,
+                "chance_wrong_after": max(wrong - one["chance_saved"], 0.0),
+                "expected_regret_after": max(regret - one["expected_regret_saved"], 0.0),
+                "commands": commands,
             }
         )
-    return {
-        "space": study.name,
-        "title": subject.title,
-        "asked": _asked(study, case, robust, shapes),
-        "meaning": MEANING,
-        "point": ", ".join(shapes) or None,
-        "objective": case.choices.objective,
-        "price_basis": study.price_basis,
-        "standard_error": float(robust["standard_error"].max()),
-        "demand": case.demand
-        and {"requests_per_s_low": case.demand[0], "requests_per_s_high": case.demand[1]},
-        "advised": names[int(np.argmin(robust["expected_regret"]))],
-        "predicted_best": names[int(np.argmin(robust["predicted"]))],
-        "most_often_first": names[int(np.argmax(robust["chance_first"]))],
-        "least_worst_regret": names[int(np.argmin(robust["worst_regret"]))],
-        "least_worst_price": names[int(np.argmin(robust["worst_price"]))],
-        "chance_wrong": float(1.0 - robust["chance_first"][int(np.argmin(robust["predicted"]))]),
-        "share_without_answer": robust["share_without_answer"],
-        "margin": _margin_shares(robust["margin"]),
-        "kin": [{"choice": n, "kin": kin} for n, kin in zip(names, case.kin, strict=True)],
-        "choices": choices,
-        "measure_next": learn,
-        "prices": [
-            {
-                "chip": one.chip,
-                "usd_per_chip_hour": one.usd_per_chip_hour,
-                "interval": list(one.ends),
-                "rows": one.rows,
-                "kind": one.kind,
-            }
-            for one in prices
-        ],
-        "price_parts": [
-            {"chip": price["chip"], "usd_per_chip_hour": price["usd_per_chip_hour"]}
-            | {part["name"]: part["usd_per_chip_hour"] for part in price["parts"]}
-            for price in price_documents(
-                catalog, dict.fromkeys(item.chip for item in items), study.price_basis
-            )
-        ],
-        "prices_given": catalog.source.own_prices(),
-        "left_out": {**study.why_left_out, **case.choices.left_out},
-    }
+    return found
 
 
-def _commands(catalog: Catalog, item: Choice, loads: Sequence[Mapping[str, Any]]) -> list[str]:
+def _commands(catalog: Catalog, item: Choice, loads: Sequence[Json]) -> list[str]:
     """Command lines that measure a choice and bring that in: vLLM's own benchmark of a server that
     was started as `dse export` writes it."""
     flight = int(item.deployments[item.best]["concurrency"])
@@ -323,22 +314,7 @@ def _commands(catalog: Catalog, item: Choice, loads: Sequence[Mapping[str, Any]]
     return [*lines, "dse validate --data measured.csv"]
 
 
-def _margin_shares(margin: np.ndarray) -> list[dict[str, float]]:
-    """Shares of the draws by what the best other choice costs over the advised one, less 1; what
-    lies beyond the ends is in the first and the last."""
-    inside = np.clip(margin, -FARTHEST, FARTHEST)
-    count, edges = np.histogram(inside, bins=BINS, range=(-FARTHEST, FARTHEST))
-    ends = np.expm1(edges)
-    ends[BINS // 2] = 0.0
-    return [
-        {"from": float(a), "to": float(b), "share": float(n) / len(margin)}
-        for a, b, n in zip(ends[:-1], ends[1:], count, strict=True)
-    ]
-
-
-def _asked(
-    study: Study, case: Uncertain, robust: Mapping[str, Any], shapes: Mapping[str, Any]
-) -> str:
+def _asked(study: Study, case: Uncertain, robust: Json, shapes: Json) -> str:
     """What the answer was worked out from."""
     loads = [load.row() for load in study.workloads]
     choices, limits = case.choices, "; ".join(limit.text for limit in study.constraints) or "none"
@@ -355,48 +331,46 @@ def _asked(
     )
 
 
-def _sentences(found: Mapping[str, Any], unsold_chips: Mapping[str, str]) -> list[str]:
-    """What to take and how sure that is; what being wrong costs; what to measure."""
-    rows = {row["name"]: row for row in found["choices"]}
-    take, now = rows[found["advised"]], rows[found["predicted_best"]]
-    chance, draws = tenths(take["chance_first"]), f"{found['draws']:,} draws"
-    said = f"Take {take['chip']}, served on {take['words']}: "
-    said += f"{priced(found['objective'], take['predicted'])} at the prediction"
-    if take is not now:
-        said += (
-            f" and the best in {chance} of {draws}; it is the safest. {now['name']} is best at the "
-            f"prediction and in {tenths(now['chance_first'])} of the draws, and costs more where "
-            "it is not."
-        )
-    else:
-        other = f"; in {tenths(1.0 - take['chance_first'])} another choice is better"
-        said += f", the best there and in {chance} of {draws}{other * (len(rows) > 1)}."
-    words = [said, *unsold_sentences(unsold_chips, [take["chip"]])]
+def _sentences(
+    metric: str,
+    draws: int,
+    rows: Sequence[Json],
+    chosen: tuple[Json, Json],
+    learned: Sequence[Json],
+    none: float,
+    not_sold: Mapping[str, str],
+) -> list[str]:
+    """What to take and how sure that is; what being wrong costs; what to measure. `chosen`: the
+    choice of least expected regret, and the best at the prediction."""
+    take, now = chosen
+    said = (
+        f"Take {take['chip']}, served on {take['deployed']}: {priced(metric, take['predicted'])} "
+        f"at the prediction, the best in {tenths(take['chance_first'])} of {draws:,} draws."
+    )
+    words = [said, *unsold_sentences(not_sold, [take["chip"]])]
     if len(rows) == 1:
         return [*words, "There is no other choice."]
-    order = sorted(rows.values(), key=lambda row: -row["chance_first"])
-    rest = [row for row in order if row is not take and row["chance_first"] > 0.0][:3]
-    if rest:
-        others = ", ".join(f"{row['name']} in {percent(row['chance_first'])}" for row in rest)
-        words.append(f"Next most often best: {others}.")
+    if take is not now:
+        words.append(
+            f"{now['name']} is best at the prediction and in {tenths(now['chance_first'])} of the "
+            f"draws, and costs more where it is not: {take['name']} is the safest."
+        )
     words.append(
         f"A wrong choice costs: {take['name']} gives away {_share(take['expected_regret'])} on "
         f"average to the best choice of each draw, {_share(take['regret_95'])} or more in one draw "
-        f"of twenty, and with every interval at its end against it {_share(take['worst_regret'])}."
+        f"of twenty, and with every interval at its end against it "
+        f"{_share(take['worst_regret_at_ends'])}."
     )
-    if found["share_without_answer"] > 0.0:
-        none = percent(found["share_without_answer"])
-        words.append(f"In {none} of the draws no choice keeps the limits.")
-    if found["measure_next"]:
-        best = found["measure_next"][0]
+    if none > 0.0:
+        words.append(f"In {percent(none)} of the draws no choice keeps the limits.")
+    if learned and learned[0]["chance_saved"] >= 0.0005:
+        best = learned[0]
         words.append(
-            f"Before buying, measure {best['words']}: a wrong choice falls from "
-            f"{tenths(best['chance_wrong_now'])} to {tenths(best['chance_wrong_after'])}, expected "
-            f"regret from {_share(take['expected_regret'])} to "
-            f"{_share(best['expected_regret_after'])}."
-            if best["chance_saved"] >= 0.0005
-            else "No single measurement lowers the chance of a wrong choice by 0.05 points."
+            f"Before buying, measure {best['learn']}: a wrong choice falls from "
+            f"{tenths(best['chance_wrong_now'])} to {tenths(best['chance_wrong_after'])}."
         )
+    elif learned:
+        words.append("No single measurement lowers the chance of a wrong choice by 0.05 points.")
     return words
 
 
@@ -404,46 +378,12 @@ def _share(regret: float | None) -> str:
     return "unbounded" if regret is None else share(regret)
 
 
-def _tables(found: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[Block]:
-    metric = found["objective"]
-    ends = ((f"{metric}.low", 0), (f"{metric}.high", 1))
-    shown = [
-        {**row, "deployed": row["words"], metric: row["predicted"]}
-        | {"worst_regret_at_ends": row["worst_regret"]}
-        | {key: row["interval"][k] for key, k in ends}
-        for row in rows
-    ]
-    keys = ("deployed", "efficiency", metric, "chance_first", "expected_regret", "regret_95")
-    more = ("worst_regret_at_ends", "chance_misses_limits")
+def _table(metric: str, rows: Sequence[Json]) -> Table:
+    shown = ("deployed", "efficiency", metric, "chance_first", "expected_regret", "regret_95")
+    shown = (*shown, "worst_regret_at_ends", "chance_misses_limits")
     caption = "Choices, the one most often first on top"
-    every = (*keys, *more, *(key for key, _ in ends))
-    note = MEANING.partition(". ")[0]
-    table = of_rows("choices", caption, shown, every, f"{note}.", shown=(*keys, *more))
-    blocks: list[Block] = [table]
-    if learn := found["measure_next"]:
-        wrong = learn[0]["chance_wrong_now"]
-        few = [{**row, "learn": row["words"]} for row in learn[:SHOWN]]
-        keys = ("learn", "chance_wrong_after", "expected_regret_after", "changes_choice")
-        caption = f"Measure next: now a choice is wrong in {share(wrong)}"
-        caption += f" ({SHOWN} of {len(learn)} measurements)" * (len(learn) > SHOWN)
-        blocks.append(of_rows("measure_next", caption, few, keys))
-    if drawn := found["prices"]:
-        low_high = (("usd_per_chip_hour.low", 0), ("usd_per_chip_hour.high", 1))
-        few = [
-            {**row, "published_rows": row["rows"]}
-            | {key: row["interval"][k] for key, k in low_high}
-            for row in drawn
-        ]
-        keys = (
-            "chip",
-            "usd_per_chip_hour",
-            *(key for key, _ in low_high),
-            "published_rows",
-            "kind",
-        )
-        caption = f"Prices that were drawn, per chip-hour on basis {found['price_basis']}"
-        blocks.append(of_rows("prices", caption, few, keys, on_console=False))
-    return blocks
+    every = (*shown, f"{metric}.low", f"{metric}.high")
+    return of_rows("choices", caption, rows, every, MEANING, shown=shown)
 
 
 def _rests(
@@ -451,30 +391,27 @@ def _rests(
     catalog: Catalog,
     case: Uncertain,
     prices: Sequence[PriceSpread],
-    shapes: Mapping[str, Any],
+    shapes: Json,
 ) -> list[str]:
     """What is assumed, and how draws were made."""
     study, choices, items = subject.problem.study, case.choices, case.items
-    chips, loose = (
-        {item.chip: None for item in some}
-        for some in (items, [i for i in items if i.kind != "fitted"])
-    )
+    chips = list(dict.fromkeys(item.chip for item in items))
     words = [
         "errors of times and costs: the 80% intervals of the model, log-normal on either side; "
         f"{choices.shared:.0%} of the variance is shared by all configurations of a chip (fitted), "
         "the rest is each configuration's own, whatever is in flight (assumed)",
     ]
-    groups: dict[str, dict[str, None]] = {}
-    for item, kin in zip(items, case.kin, strict=True):
-        groups.setdefault(kin, {})[item.chip] = None
-    if names := "; ".join(", ".join(group) for group in groups.values() if len(group) > 1):
+    kin: dict[str, dict[str, None]] = {}
+    for item, name in zip(items, case.kin, strict=True):
+        kin.setdefault(name, {})[item.chip] = None
+    if names := "; ".join(", ".join(group) for group in kin.values() if len(group) > 1):
         words.append(
             f"chips whose kernel laws have one origin err together in {COMMON:.0%} of that shared "
             f"part ({MEASURED}): {names}"
         )
     words += _shapes(study, items, shapes)
-    if loose:
-        words.append(f"kernel laws not measured on the chip, wider intervals: {', '.join(loose)}")
+    if loose := ", ".join(dict.fromkeys(one.chip for one in items if one.kind != "fitted")):
+        words.append(f"kernel laws not measured on the chip, wider intervals: {loose}")
     words.append(
         "the configuration of a chip stays the one predicted best; requests in flight are chosen "
         "again in every draw"
@@ -482,25 +419,19 @@ def _rests(
     kinds = {one.kind for one in prices}
     words += [f"price intervals: {text}" for kind, text in PRICED.items() if kind in kinds]
     if case.demand is not None:
-        words.append(
-            "demand: the interval given as 80%, log-normal; whole instances are paid, as many as "
-            "the drawn rate needs"
-        )
+        words.append("demand: 80% interval, log-normal; as many whole instances as the rate needs")
     words += unsold_rests(unsold(catalog, chips))
+    words += prices_rest_on(catalog, chips, study.price_basis)
     left: dict[str, list[str]] = {}  # chips of the space that are no choice, by reason
     for chip, why in {**study.why_left_out, **choices.left_out}.items():
         left.setdefault(why.removeprefix(f"{chip} ").partition(";")[0], []).append(chip)
-    return [
-        *words,
-        *prices_rest_on(catalog, chips, study.price_basis),
-        *(
-            f"left out, {why}: {', '.join(few) if len(few) <= NAMED else f'{len(few)} chips'}"
-            for why, few in left.items()
-        ),
-    ]
+    for why, few in left.items():
+        named = ", ".join(few) if len(few) <= NAMED else f"{len(few)} chips"
+        words.append(f"left out, {why}: {named}")
+    return words
 
 
-def _shapes(study: Study, items: Sequence[Choice], shapes: Mapping[str, Any]) -> list[str]:
+def _shapes(study: Study, items: Sequence[Choice], shapes: Json) -> list[str]:
     """What is held and what is asked where shapes are compared."""
     if not shapes:
         return []
@@ -509,18 +440,17 @@ def _shapes(study: Study, items: Sequence[Choice], shapes: Mapping[str, Any]) ->
         f"{name}: predicted loss {'not known' if loss is None else f'{loss:.4g}'}"
         for name, loss in losses.items()
     )
-    words = f"quality is not judged, nor how sure it is ({each})"
+    words = [f"quality is not judged, nor how sure it is ({each})"]
     if (loss := items[0].loss) is not None:
-        words = (
+        words = [
             f"whether a shape keeps a loss of {loss.limit:g} is drawn from what "
             f"{loss.doubt.posterior.runs} runs of yours leave of the law ({each})"
-        )
-    if len(shapes) == 1:
-        return [words]
-    then = ", and within it" if loss is None else " as predicted;"
-    limits = "; ".join(_quality_limits(study))
-    return [
-        f"all shapes keep the limit of the study on quality ({limits}){then} {words}",
-        "shapes on one chip have its price and its part of the error in common, and in one "
-        "configuration all of the error, so that their order there is taken for sure (assumed)",
-    ]
+        ]
+    if len(shapes) > 1:
+        words += [
+            f"all shapes keep the limit of the study on quality as predicted: "
+            f"{'; '.join(_quality_limits(study))}",
+            "shapes on one chip have its price and its part of the error in common, and in one "
+            "configuration all of the error, so that their order there is taken for sure (assumed)",
+        ]
+    return words

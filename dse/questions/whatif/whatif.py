@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from dse import units
-from dse.answer.answer import Answer, long_table
+from dse.answer.answer import Answer, Table, long_table
 from dse.answer.frames import of_rows
 from dse.answer.numbers import dollars, number, percent, priced, show
 from dse.catalog import Catalog, load_catalog
@@ -18,13 +18,12 @@ from dse.economics.prices import evidence_words, inputs_words, price_documents, 
 from dse.errors import InputError, NothingFeasible
 from dse.options import CHIP, MODEL, Opt
 from dse.physics.workload import POISSON
-from dse.problem.demanded import Demanded
 from dse.problem.mix import load_row
 from dse.problem.objective import on_terms
 from dse.problem.shapes import model_at
 from dse.problem.words import served_words
 from dse.questions.estimate.point import assumptions
-from dse.questions.whatif.doubled import MODELS, doubled
+from dse.questions.whatif.figures import MODELS, doubled, required
 from dse.questions.whatif.inputs import (
     DEMAND,
     PEAK,
@@ -37,7 +36,6 @@ from dse.questions.whatif.inputs import (
     sweep_of,
 )
 from dse.questions.whatif.moves import scenario, scenarios, sensitivities, sweep
-from dse.questions.whatif.required import required
 from dse.questions.whatif.solve import Part, counted, load_of, stand_of, words
 from dse.questions.whatif.ties import KINDS, break_even, equal, racks_held, read_level
 from dse.questions.whatif.uncertain import uncertain_answer
@@ -334,6 +332,7 @@ def _answer(subject: Subject, given: Json, progress: Callable[[str], None]) -> A
     rows = [row for row in document["inputs"] if row["now"] is not None]
     caption = "What may be changed with --set and --sweep, and its value now"
     blocks.append(of_rows("inputs", caption, rows, ("input", "words"), on_console=False))
+    tables = [block for block in blocks if isinstance(block, Table)]
     made = Answer(
         question="whatif",
         title=f"What if: {subject.title}",
@@ -343,7 +342,7 @@ def _answer(subject: Subject, given: Json, progress: Callable[[str], None]) -> A
         blocks=blocks,
         rests=[document["how"], *document["notes"], *document["assumed"]],
         document=document,
-        data=(long_table("data", _listed(document)),),
+        data=(long_table("data", {one.name: one.rows for one in tables}),),
         words=WORDS,
         names=subject.catalog.names,
     )
@@ -363,25 +362,6 @@ def _short(change: Change) -> str:
     return f"{of} {name} {change.written}".strip()
 
 
-def _listed(document: Json) -> dict[str, Sequence[Json]]:
-    """The rows of every question, as whatif.csv holds them."""
-    rows: dict[str, Sequence[Json]] = {
-        name: [{key: one for key, one in row.items() if key != "old_winner"} for row in value]
-        for name, value in document.items()
-        if isinstance(value, list) and value and isinstance(value[0], Mapping)
-    }
-    for name in ("sweeps", "equal"):
-        rows[name] = [
-            {**{key: one[key] for key in ("input", "kind", "level", "unit") if key in one}, **row}
-            for one in document[name]
-            for row in one["rows"]
-        ]
-    curves = [
-        {"chip": row["chip"], **at} for row in document.get("owning", ()) for at in row["curve"]
-    ]
-    return {"winner": [document["winner"]], **rows, "owning_by_utilisation": curves}
-
-
 def _asked(document: Json) -> str:
     """What is asked of what, in a line."""
     loads = "; ".join(load_words(load) for load in document["workloads"])
@@ -393,19 +373,19 @@ def _asked(document: Json) -> str:
 def _winner_words(document: Json) -> str:
     """The winner as things stand, and how sure its objective is."""
     metric, winner = document["objective"], document["winner"]
-    value, load = priced(metric, winner["metrics"][metric]), load_of(winner)
-    best = "cheapest" if metric.startswith("usd_per_million") else "best"
-    said = f"{words(winner)} is {best}: {value}"
-    if load and best == "cheapest":
-        many = counted(load["deployments"], "deployment")
-        verb = "is" if load["deployments"] == 1 else "are"
-        said = f"{many} of {words(winner)} {verb} cheapest for the demand: {value}"
+    who, best, load = words(winner), "is best", load_of(winner)
+    if metric.startswith("usd_per_million"):
+        best = "is cheapest"
+        if load:
+            many = load["deployments"]
+            who = f"{counted(many, 'deployment')} of {who}"
+            best = f"{'is' if many == 1 else 'are'} cheapest for the demand"
     sure = f"kernel laws {winner['provenance']}"
     if ends := winner["intervals"].get(metric):
         low, high = (show(metric, end) for end in ends)
-        same = "the same at both ends of the 80% interval"
-        sure = f"{same if low == high else f'80% interval {low} to {high}'}, {sure}"
-    return f"As things stand, {said} ({sure})."
+        sure = f"80% interval {low} to {high}, {sure}"
+    value = priced(metric, winner["metrics"][metric])
+    return f"As things stand, {who} {best}: {value} ({sure})."
 
 
 def _demand(subject: Subject, winner: Json, rack_w: float) -> dict[str, Any] | None:
@@ -421,16 +401,13 @@ def _demand_words(document: Json) -> list[str]:
     demand, load = document["demand"], document["winner"]["at_average_load"]
     if demand is None:
         return []
-    arrive = any(one["serving"] == POISSON for one in document["workloads"])
-    full = " of the study's arrivals" if arrive else ""
-    busy = (
-        f"{'given' if arrive else 'busy'} {percent(load['busy_share'])}{full} on average, where "
-        f"one that {'gets them all' if arrive else 'never waits'} would cost "
-        f"{dollars(load['busy_usd_per_million_total_tokens'])} per million tokens"
-    )
     said = f"{demand['words'][0].upper()}{demand['words'][1:]}"
+    busy = (
+        f"each is busy {percent(load['busy_share'])} on average, where one that never waits would "
+        f"cost {dollars(load['busy_usd_per_million_total_tokens'])} per million tokens"
+    )
     if load["deployments"] is None:
-        return [f"{said}: deployments of any size, {busy}."]
+        return [f"{said}: deployments of any size; {busy}."]
     low, high = load["deployments_interval"] or (0, 0)
     between = "" if low == high else f" (80% interval {low:,} to {high:,})"
     takes = [f"{counted(load['deployments'], 'deployment')}{between}"]
@@ -438,13 +415,9 @@ def _demand_words(document: Json) -> list[str]:
     if load["meter_w"] is not None:
         takes.append(f"{units.format(load['meter_w'], 'W', 3)} at the meter")
     if demand["racks"] is not None:
-        rack = units.format(demand["rack_w"], "W", 3)
-        takes.append(f"{counted(demand['racks'], 'rack')} of {rack}")
-    paid = (
-        f"{dollars(load['usd_per_hour'])} an hour, {dollars(load['usd_per_year'])} a year, "
-        f"{dollars(load['usd_per_million_total_tokens'])} per million tokens"
-    )
-    return [f"{said}, takes {', '.join(takes)}: {paid}; each is {busy}."]
+        takes.append(f"{counted(demand['racks'], 'rack')} of {demand['rack_w'] / 1e3:.3g} kW")
+    paid = f"{dollars(load['usd_per_hour'])} an hour, {dollars(load['usd_per_year'])} a year"
+    return [f"{said}, takes {', '.join(takes)}: {paid}; {busy}."]
 
 
 def _notes(subject: Subject, changed: Sequence[Change]) -> list[str]:
@@ -462,25 +435,16 @@ def _notes(subject: Subject, changed: Sequence[Change]) -> list[str]:
             "as things stand there is no demand: its prices are those of a deployment that is "
             "always busy, and the change is what a demand adds to them"
         )
-    if problem.demand is not None:
-        notes.append(_servers(problem))
+    elif problem.demand is not None:
+        servers = dict(zip(problem.machines.ids, problem.server.tolist(), strict=True))
+        each = ", ".join(f"{size:.0f} {chip}" for chip, size in servers.items())
+        said = f"in whole servers (scale-up domains): {each}"
+        if set(servers.values()) == {1.0}:
+            said = "one by one; --set whole_servers=true and dse fleet pay whole servers"
+        notes.append(f"chips of a demand are paid {said}")
         if arrive:
             notes.append("each deployment gets the arrivals of the study, and no more at the peak")
     return notes
-
-
-def _servers(problem: Demanded) -> str:
-    """How the chips of a demand are had."""
-    if (problem.server == 1.0).all():
-        return (
-            "chips are paid one by one; --set whole_servers=true and dse fleet pay whole servers, "
-            "which is more where a demand takes few chips, and may move the winner"
-        )
-    sizes: dict[int, list[str]] = {}
-    for chip, size in zip(problem.machines.ids, problem.server, strict=True):
-        sizes.setdefault(int(size), []).append(chip)
-    each = [f"{size} ({', '.join(chips)})" for size, chips in sizes.items()]
-    return f"chips are had and paid in whole servers of {', '.join(each)} (scale-up domains)"
 
 
 def _recommended(document: Json) -> list[Json]:

@@ -1,5 +1,7 @@
-"""What a chip must have to enter a front: the smallest change of one figure at which one of its
-deployments is beaten by no point of the front.
+"""The figures of a chip: what each must be for the chip to enter a front, and what twice does.
+
+To enter a front: the smallest change of one figure at which one of the chip's deployments is beaten
+by no point of the front.
 
 A deployment enters where it keeps every constraint and no front point is as good in every
 objective, to within `trials.MARGIN`. Each quantity is changed alone; all others stay as the chip
@@ -7,13 +9,19 @@ has them. A better bandwidth, peak, link or price makes no deployment worse, so 
 monotone in them and is bisected. Capacity admits more requests at once, a domain regroups
 collectives, and power may move a clock: these are scanned on a grid, and bisected within the first
 step that enters.
+
+Twice a figure is asked of training, of a token of one user and of a served token under load. The
+change is t(2 x) / t(x) - 1, the elasticity ln(t(2 x) / t(x)) / ln 2, of a time t in chip-hours;
+of power it is taken from half of the rated power up to it. Plans of training are searched again,
+serving keeps its chips; loads are searched again within the limit of latency. Twice the figure pays
+for a price per chip-hour of t(x) / t(2 x) times today's: what is above today's is its worth.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,20 +29,26 @@ from typing import Any
 import numpy as np
 
 from dse import units
-from dse.answer.answer import Answer, Block, Notes, table_of
-from dse.answer.frames import of_rows
+from dse.answer.answer import Answer, Block, table_of
+from dse.answer.frames import bar_chart, of_rows
+from dse.answer.numbers import share
 from dse.catalog import Catalog
 from dse.economics.prices import inputs_words, price_assumptions, price_documents, price_parts
-from dse.errors import InputError
+from dse.economics.tco import with_basis
+from dse.errors import InputError, NothingFeasible
 from dse.physics.serving import BOTTLENECKS
 from dse.problem.describe import describe_deployment
 from dse.problem.objective import KNOWN, on_terms, pose
 from dse.problem.shapes import model_at
 from dse.problem.words import SHORT, short_deployment, short_shape, show, spans
-from dse.questions.whatif.solve import Progress, turning
+from dse.questions.estimate.ask import estimate
+from dse.questions.train import train
+from dse.questions.whatif.solve import Part, Progress, turning
 from dse.rules.registry import STRUCTURAL
+from dse.schema.catalog import with_own_chips
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.derive import derive
+from dse.schema.model_catalog import load_model
 from dse.schema.own_config import config_of, model_of
 from dse.space.studied import count_deployments, deployments
 from dse.study.choices import Trials, Tried, gap
@@ -338,57 +352,51 @@ def _entry(trials: Trials, tried: Tried, items: Sequence[Json]) -> dict[str, Any
 
 
 def _answer(found: Json) -> Answer:
-    chip, study, size = found["chip"], found["study"], found["front_size"]
+    """The smallest change that lets the chip in; a row for each quantity, or why none helps."""
+    chip, study = found["chip"], found["study"]
     helped = [row for row in found["requirements"] if row["entry"]]
     first = min(helped, key=lambda row: abs(math.log(row["factor"] or math.inf)), default=None)
     if on := sorted(found["on_front"]):
         some = ", ".join(map(str, on[:LISTED])) + ", ..." * (len(on) > LISTED)
-        said = f"is on the front of {study} as it is, with {len(on)} of its {size} points: {some}"
+        said = f"is on the front of {study} as it is, with {len(on)} of its points: {some}"
     elif entry := found["entry"]:
-        many = f"{entry['deployments']} deployments; the best of them: {_entry_words(entry)}"
-        said = f"enters the front of {study} as it is, with {many}"
+        said = f"enters the front of {study} as it is, best with {_entry_words(entry)}"
     elif first is None:
         said = f"enters the front of {study} by no single change"
     else:
         factor = f", {first['factor']:.4g} times what it has" if first["factor"] else ""
-        alone = ", the smallest change that does it alone" if len(helped) > 1 else ""
-        what = f"a {QUANTITIES[first['quantity']]} of {first['needed']}{factor}{alone}"
-        said = f"enters the front of {study} ({size} points) with {what}"
+        what = f"a {QUANTITIES[first['quantity']]} of {first['needed']}{factor}"
+        said = f"enters the front of {study} ({found['front_size']} points) with {what}"
     shown = [
-        {
-            **row,
-            "needed_factor": row["factor"],
-            "quantity": QUANTITIES[row["quantity"]],
-            "enters": _entry_words(row["entry"]),
-        }
-        for row in helped
+        {**row, "needed_factor": row["factor"], "quantity": QUANTITIES[row["quantity"]]}
+        | {"enters": row["entry"] and _entry_words(row["entry"]), "reason": _why_not(row)}
+        for row in found["requirements"]
     ]
     caption = "What the chip needs, each quantity changed alone"
-    keys = ("quantity", "now", "needed", "needed_factor", "enters")
-    blocks: list[Block] = [of_rows("requirements", caption, shown, keys)] if helped else []
-    refused: dict[str, list[str]] = {}
-    for row in found["requirements"]:
-        tried, why = row["tried_to"], row["why_not"]
-        if row["bound_by"] and tried:
-            value = f"up to {tried:.3g}x" if tried >= 1 else f"down to {tried:.3g}x"
-            why = f"no value {value} helps: {why}; bound by {row['bound_by']}"
-        if not row["entry"]:
-            refused.setdefault(why, []).append(QUANTITIES[row["quantity"]])
-    if refused:
-        told = [f"{', '.join(names)}: {why}." for why, names in refused.items()]
-        blocks.append(Notes("No value of these helps", told))
+    keys = ("quantity", "now", "needed", "needed_factor", "enters", "reason")
+    blocks: list[Block] = [of_rows("requirements", caption, shown, keys)] if shown else []
     prices = [found["price"]] if found["price"] else []
+    blocks += [price_parts(prices)] if prices else []
     as_it_is = {name: found[name] for name in ("chip", "study", "enters_as_it_is", "entry")}
     as_it_is["points_on_front"] = len(found["on_front"])
     return Answer(
         question="whatif",
         title=f"What {chip} needs to enter the front of {study}",
         headline=f"{chip} {said}.",
-        blocks=[*blocks, *([price_parts(prices)] if prices else [])],
+        blocks=blocks,
         rests=[*_rests(found), *inputs_words(prices)],
         document=found,
         data=(table_of("data", found["requirements"] or [as_it_is]),),
     )
+
+
+def _why_not(row: Json) -> str | None:
+    """Why no value of a quantity helps."""
+    tried = row["tried_to"]
+    if row["entry"] or not (row["bound_by"] and tried):
+        return row["why_not"]
+    value = f"up to {tried:.3g}x" if tried >= 1 else f"down to {tried:.3g}x"
+    return f"no value {value} helps: {row['why_not']}; bound by {row['bound_by']}"
 
 
 def _rests(found: Json) -> list[str]:
@@ -415,12 +423,216 @@ def _rests(found: Json) -> list[str]:
 
 
 def _entry_words(entry: Json) -> str:
-    """`8 mi300x TP8 fp8/fp8 c64, $/M 0.07, joins the front beside point 3 of h200_sxm`."""
+    """`8 mi300x TP8 fp8/fp8 c64: $/M 0.07; beside point 3 of h200_sxm`."""
     deployed = short_deployment(entry["deployment"])
     deployed = f"{entry['shape']} on {deployed}" if entry["shape"] else deployed
     values = [f"{SHORT.get(name, name)} {show(name, v)}" for name, v in entry["objectives"].items()]
     near, beaten = entry["nearest"], sorted(entry["displaces"])
-    then = f"joins the front beside point {near['point']} of {near['chip']}"
+    then = f"beside point {near['point']} of {near['chip']}"
     if beaten:
         then = f"displaces point{'s' * (len(beaten) > 1)} {spans(beaten)}"
     return f"{deployed}: {', '.join(values)}; {then}"
+
+
+# By figure, its name in `dse.schema.derive`; power is a cap.
+DOUBLED = {
+    "FLOP/s": "flops",
+    "memory bandwidth": "bandwidth",
+    "memory capacity": "capacity",
+    "link bandwidth": "link_bandwidth",
+    "network bandwidth": "network_bandwidth",
+    "power": "",
+}
+TRAINING, ONE_USER, LOAD = "training", "one user's token", "served under load"
+# Model and the chips that train it where no model is asked for: small and large, dense and sparse.
+MODELS = {"llama-3-8b": 1024, "llama-3.1-405b": 16_384, "gpt-oss-20b": 512, "deepseek-v3": 2048}
+TOKENS, WEIGHTS = "15T", "fp8"
+GROUPS = (1, 2, 4, 8, 16, 32, 64)
+LOADS = tuple(round(2 ** (k / 2)) for k in range(0, 23))  # requests in flight a chip
+# Seconds of a task on a chip of a catalog under a power cap; None where nothing fits.
+Time = Callable[[Catalog, str, str | None], float | None]
+
+
+def doubled(
+    catalog: Catalog,
+    chip: str,
+    models: Mapping[str, int],
+    prompt_tokens: int,
+    output_tokens: int,
+    tpot_limit_s: float,
+    price_basis: str,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Part:
+    """Each task of each of `models`, by the chips that train it, and each figure; the mean over the
+    models; and dollars per unit of the figures of every chip with a price. Tasks that the chip
+    cannot do are left out."""
+    catalog = with_basis(catalog, OWNED)
+    found = catalog.prices.select(price_basis).get(chip)
+    price = None if found is None else found.usd_per_chip_hour
+    changed = {figure: _changed(catalog, chip, figure) for figure in DOUBLED}
+    load = {"prompt_tokens": prompt_tokens, "output_tokens": output_tokens, "weight_dtype": WEIGHTS}
+    rows: list[dict[str, Any]] = []
+    for model, chips in models.items():
+        progress(model)
+        for task, time, count in _tasks(catalog, chip, model, chips, load, tpot_limit_s):
+            if (now := time(catalog, chip, None)) is None:
+                continue
+            for figure, to in changed.items():
+                capped = task == TRAINING and figure == "power"
+                then = None if to is None or capped else time(*to)
+                rows.append(
+                    {"chip": chip, "task": task, "model": model, "chips": count}
+                    | {"figure": figure, "seconds": now, **_moved(now, then, figure, price)}
+                )
+    means = []
+    for task in dict.fromkeys(row["task"] for row in rows):
+        for figure in DOUBLED:
+            mine = [row["change"] for row in rows if (row["task"], row["figure"]) == (task, figure)]
+            known = [change for change in mine if change is not None]
+            mean = sum(known) / len(known) if known else None
+            means.append({"chip": chip, "task": task, "figure": figure, "change": mean})
+    units = unit_prices(catalog)
+    facts = {"doubled": rows, "doubled_mean": means, "unit_prices": units}
+    return Part(facts, [_said(means)], _shown(rows, means, units, chip))
+
+
+def _changed(catalog: Catalog, chip: str, figure: str) -> tuple[Catalog, str, str | None] | None:
+    """The catalog, chip and power cap with twice the figure; of power, with half of it. None where
+    the chip has no such figure."""
+    if figure == "power":
+        watts = catalog.chip(chip).tdp_w
+        return None if watts is None else (catalog, chip, f"{watts / 2:g} W")
+    try:
+        own = derive(catalog, chip, [f"{DOUBLED[figure]}=2x"])
+    except InputError:
+        return None
+    return with_own_chips(catalog, [own]), own.chip.id, None
+
+
+def _moved(now: float, then: float | None, figure: str, price: float | None) -> dict[str, Any]:
+    """Of power, `then` is at half of it: the change from there up to all of it."""
+    if then is None:
+        return dict.fromkeys(("change", "elasticity", "worth_usd_per_chip_hour"))
+    ratio = now / then if figure == "power" else then / now
+    worth = None if price is None or figure == "power" else price * (1.0 / ratio - 1.0)
+    elasticity = math.log(ratio) / math.log(2.0) + 0.0
+    return {
+        "change": ratio - 1.0,
+        "elasticity": elasticity,
+        "worth_usd_per_chip_hour": worth,
+    }
+
+
+def _tasks(
+    catalog: Catalog,
+    chip: str,
+    model: str,
+    chips: int,
+    load: Mapping[str, Any],
+    tpot_limit_s: float,
+) -> list[tuple[str, Time, int]]:
+    """Each task, the seconds that it takes, its chips: training, and serving on the fewest chips, a
+    power of two, that hold the model for one request."""
+    sparse = bool(load_model(model).experts)
+
+    def trained(of: Catalog, name: str, cap: str | None) -> float | None:
+        """A token of training on the best plan."""
+        found = train(model, name, chips, tokens=TOKENS, catalog=of).document
+        return chips / found["tokens_per_s"] if found["feasible"] else None
+
+    def served(of: Catalog, name: str, cap: str | None, group: int, flight: int) -> Any:
+        own = {"tp": group, "ep": group if sparse else 1, "concurrency": flight}
+        try:
+            found = estimate(model, name, **own, **load, power_cap=cap, catalog=of).document
+        except (InputError, NothingFeasible):
+            return None
+        return found if found["feasible"] else None
+
+    def token(of: Catalog, name: str, cap: str | None) -> float | None:
+        """A token of one user."""
+        found = served(of, name, cap, group, 1)
+        return None if found is None else float(found["tpot_s"])
+
+    def loaded(of: Catalog, name: str, cap: str | None) -> float | None:
+        """Chip-seconds of an output token at the load that reaches the limit, between the last one
+        that keeps it and the next."""
+        last: tuple[float, float] | None = None
+        for flight in LOADS:
+            found = served(of, name, cap, group, flight * group)
+            if found is None:
+                break
+            tpot_s, cost = found["tpot_s"], 1.0 / found["output_tokens_per_s_per_chip"]
+            if tpot_s > tpot_limit_s:
+                if last is None:
+                    return None
+                part = (tpot_limit_s - last[0]) / (tpot_s - last[0])
+                return last[1] + part * (cost - last[1])
+            last = tpot_s, cost
+        return last and last[1]
+
+    tasks: list[tuple[str, Time, int]] = [(TRAINING, trained, chips)]
+    fits = (size for size in GROUPS if served(catalog, chip, None, size, 1) is not None)
+    if group := next(fits, 0):
+        tasks += [(ONE_USER, token, group), (LOAD, loaded, group)]
+    return tasks
+
+
+def unit_prices(catalog: Catalog) -> list[dict[str, Any]]:
+    """Dollars a chip-hour over its dense 16-bit PFLOP/s, TB/s of memory and 100 GB, by chip and
+    price basis, the oldest first."""
+    rows = []
+    for basis in catalog.prices.bases():
+        for chip, price in catalog.prices.select(basis).items():
+            if (spec := catalog.chips.get(chip)) is None:
+                continue
+            hour, peak = price.usd_per_chip_hour, spec.peak_flops_per_s.get("bf16")
+            bandwidth = spec.memories[0].bytes_per_s
+            rows.append(
+                {
+                    "chip": chip,
+                    "year": spec.year,
+                    "basis": basis,
+                    "usd_per_chip_hour": hour,
+                    "usd_per_pflop": hour / (peak / 1e15) if peak else None,
+                    "usd_per_tb_per_s": hour / (bandwidth / 1e12) if bandwidth else None,
+                    "usd_per_100_gb": hour / (spec.capacity_bytes / 1e11),
+                }
+            )
+    return sorted(rows, key=lambda row: (row["basis"], row["year"] or 0, row["chip"]))
+
+
+def _said(means: Sequence[Mapping[str, Any]]) -> str:
+    """By which figure each task gains most."""
+    said = []
+    for task in dict.fromkeys(row["task"] for row in means):
+        known = [row for row in means if row["task"] == task and row["change"] is not None]
+        if known:
+            first = min(known, key=lambda row: row["change"])
+            said.append(f"{task} most by {first['figure']} ({share(first['change'])})")
+    return f"Twice a figure shortens {', '.join(said)}." if said else "Nothing fits."
+
+
+def _shown(
+    rows: Sequence[Mapping[str, Any]],
+    means: Sequence[Mapping[str, Any]],
+    units: Sequence[Mapping[str, Any]],
+    chip: str,
+) -> list[Any]:
+    names = list(dict.fromkeys(f"{row['task']}: {row['model']}" for row in rows))
+    by_figure = {
+        figure: [row["elasticity"] for row in rows if row["figure"] == figure] for figure in DOUBLED
+    }
+    across = "elasticity of time: -1 halves it with twice the figure"
+    shows = "Bars of how far the time of each task falls with each figure of the chip."
+    keys = ("task", "model", "chips", "figure", "change", "worth_usd_per_chip_hour")
+    prices = ("usd_per_chip_hour", "usd_per_pflop", "usd_per_tb_per_s", "usd_per_100_gb")
+    caption = f"Change of chip-seconds with twice a figure of {chip}"
+    per_unit = "Dollars per chip-hour for each PFLOP/s (dense, 16 bits), TB/s and 100 GB"
+    return [
+        bar_chart("doubled", "What each figure does", names, by_figure, across, shows),
+        of_rows("doubled_mean", f"{caption}, mean", means, ("task", "figure", "change")),
+        of_rows("doubled", caption, rows, keys, on_console=len(names) < 4),
+        of_rows(
+            "unit_prices", per_unit, units, ("chip", "year", "basis", *prices), on_console=False
+        ),
+    ]
