@@ -448,7 +448,7 @@ def test_the_elasticity_to_a_cost_is_a_full_reruns(owned, name: str):
     low, high = (
         least(owned_space({chip: {own: f"{mine['now'] * x!r} {unit}"}}))
         if chip
-        else least(owned_space(**{name: x}))
+        else least(owned_space(None, **{name: x}))
         for x in (0.99, 1.01)
     )
     assert mine["elasticity_optimum"] == pytest.approx(difference(low, high), abs=1e-9)

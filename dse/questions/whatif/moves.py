@@ -429,7 +429,7 @@ def elasticities(stand: Stand, progress: Progress = lambda text: None) -> list[d
         progress(f"sensitivity to {one.name}")
         low, high = (_moved(stand, one, 1.0 + step) or here for step in (-STEP, STEP))
         wide = [_moved(stand, one, 1.0 + step) for step in (-WIDE, WIDE)]
-        ends = [end and end["optimum"] for end in wide]
+        ends = [None if end is None else end["optimum"] for end in wide]
         factors = (low["factor"] or 1.0, high["factor"] or 1.0)
         rows.append(
             {
