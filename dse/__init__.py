@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dse.catalog import load_catalog
     from dse.questions.check.check import check
     from dse.questions.claims import claims
-    from dse.questions.compare.ask import compare
+    from dse.questions.compare.compare import compare
     from dse.questions.estimate.ask import estimate, fewest_chips
     from dse.questions.export import export
     from dse.questions.fleet.fleet import fleet
@@ -65,7 +65,7 @@ _PLACES = {
     "Study": "dse.study.result",
     "check": "dse.questions.check.check",
     "claims": "dse.questions.claims",
-    "compare": "dse.questions.compare.ask",
+    "compare": "dse.questions.compare.compare",
     "estimate": "dse.questions.estimate.ask",
     "export": "dse.questions.export",
     "fewest_chips": "dse.questions.estimate.ask",

@@ -180,20 +180,6 @@ class Table:
         return [[row.get(one.key) for one in self.columns] for row in self.rows]
 
 
-def side_by_side(
-    name: str,
-    caption: str,
-    titles: Mapping[str, str],
-    rows: Iterable[tuple[str, Sequence[Cell]]],
-    notes: Sequence[str] = (),
-) -> Table:
-    """Things side by side: a column for each (key: title, that of the row names first), and a row
-    for each (name, its value of every thing)."""
-    columns = [Column(key, title) for key, title in titles.items()]
-    made = [dict(zip(titles, (what, *cells), strict=True)) for what, cells in rows]
-    return Table(name, caption, columns, made, notes)
-
-
 @record
 class Figure:
     """A picture: `plotly` is {"data": [...], "layout": {...}}, `shows` says it in words for who

@@ -13,7 +13,7 @@ sheet, the tables of the terminal and the page, and the pictures show the same f
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dse.answer.answer import Column, Figure, Table
@@ -105,6 +105,27 @@ def stacked(by: str, parts: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str
         for key in keys:
             columns[key] += _listed(part.get(key, [math.nan] * n))
     return columns
+
+
+def across(
+    name: str,
+    caption: str,
+    rows: Sequence[Mapping[str, Any]],
+    down: str,
+    by: str,
+    cell: Callable[[Mapping[str, Any]], str],
+    *notes: str,
+) -> Table:
+    """Rows of a frame side by side: a row for each value of the key `down`, a column for each of
+    `by`, in the order of their first use; `cell` gives the text of a row."""
+    subjects = list(dict.fromkeys(row[by] for row in rows))
+    texts = {(row[down], row[by]): cell(row) for row in rows}
+    made = [
+        {down: what, **{subject: texts.get((what, subject)) for subject in subjects}}
+        for what in dict.fromkeys(row[down] for row in rows)
+    ]
+    columns = [column(down), *(Column(subject, subject) for subject in subjects)]
+    return Table(name, caption, columns, made, notes)
 
 
 def document(facts: Mapping[str, Any], frames: Sequence[Table]) -> dict[str, Any]:

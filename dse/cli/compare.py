@@ -74,7 +74,7 @@ def command(
     published model, the SPACE that it is held against, and what was known when it was designed.
     Exit code 3: nothing is feasible.
     """
-    from dse.questions.compare.ask import SAID, compare, kind_of
+    from dse.questions.compare.compare import SAID, compare, kind_of
 
     catalog = read_catalog(flags["chip_files"])
     kind = kind_of(what, dates, by, catalog, merge)
@@ -88,10 +88,6 @@ def command(
         given = {name: flags[name] for name in flags if name not in ("chip", "chip_files")}
     else:
         refuse(POINT_FLAGS, SAID[kind])
-    if kind in ("studies", "merged", "plans", "dates"):
-        refuse(["law"], SAID[kind])
-    if kind in ("studies", "merged"):
-        refuse(["prices", "costs", "efficiency"], f"{SAID[kind]}, which have theirs")
     answer = compare(
         *what,
         as_of=dates,
@@ -103,9 +99,4 @@ def command(
         progress=Progress(),
         **given,
     )
-    if kind == "dates" and out is not None:
-        from dse.questions.study import write_report
-
-        for date in dates:
-            write_report(out / date)
     deliver(answer, out=out, as_json=as_json)

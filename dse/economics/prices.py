@@ -470,3 +470,24 @@ def price_tables(price: Mapping[str, Any]) -> list[Table]:
             sources,
         ),
     ]
+
+
+def price_pairs(before: Sequence[Json], after: Sequence[Json]) -> list[dict[str, Any]]:
+    """Prices on one basis at two times: a row for each chip that one of the two has, with the price
+    of both (`a`, `b`), their ratio, and the dates, sources and rules of both. Rows are those of
+    `price.rows` in study.json: one for each chip."""
+    first, second = ({row["chip"]: row for row in rows} for rows in (before, after))
+    pairs = []
+    for chip in dict.fromkeys([*first, *second]):
+        one, other = first.get(chip, {}), second.get(chip, {})
+        a, b = one.get("usd_per_chip_hour"), other.get("usd_per_chip_hour")
+        pair = {"chip": chip, "a": a, "b": b, "ratio": b / a if a and b else None}
+        for key in ("date", "rule", "source"):
+            pair |= {f"{key}_a": one.get(key) or None, f"{key}_b": other.get(key) or None}
+        pairs.append(pair)
+    return pairs
+
+
+def moved(pairs: Sequence[Json]) -> list[Json]:
+    """The rows of `price_pairs` whose price is another, or that only one side has."""
+    return [row for row in pairs if row["a"] != row["b"]]

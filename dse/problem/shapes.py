@@ -17,9 +17,10 @@ ends, for that shape is better and cheaper at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,8 @@ from dse.physics.intervals import CLASS
 from dse.problem.evaluate import Metrics
 from dse.problem.mix import evaluate_mix
 from dse.problem.objective import PhysicsProblem
+from dse.quality import depth_factor
+from dse.record import record
 from dse.schema.axes import AXES, Axis
 from dse.schema.blocks import BLOCK_SIZES, WEIGHT_PARTS
 from dse.schema.dtypes import CODE, DTYPES
@@ -487,3 +490,94 @@ def stored_as(expert: Model) -> Adapt:
         )
 
     return adapt
+
+
+# Metrics that stand in a table as they are.
+COLUMNS = (
+    "predicted_loss",
+    "dense_equivalent_parameters",
+    "ttft_s",
+    "tpot_s",
+    "total_parameters",
+    "active_parameters",
+    "kv_bytes_per_token",
+    "running_requests",
+    "chips",
+    "usd_per_million_input_tokens",
+    "usd_per_million_output_tokens",
+    "memory_weights_bytes_per_chip",
+    "memory_capacity_bytes_per_chip",
+)
+DEPLOYED = ("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel", "replicas")
+DEPLOYED = (*DEPLOYED, "concurrency")
+
+
+@record
+class Shapes:
+    """Rows 0 to k - 1 are the shapes of a space, row k is the expert's own, each on its best
+    deployment. `price` (n,), inf where a shape cannot be served within the limits; `columns` (n,)
+    each, and `values` of all axes. Columns mean nothing where the price is inf."""
+
+    price: Floats
+    columns: Mapping[str, Floats]
+    values: Mapping[str, NDArray]
+    shape_axes: tuple[str, ...]
+
+    @property
+    def loss(self) -> Floats:
+        return self.columns["predicted_loss"]
+
+    @property
+    def equivalent(self) -> Floats:
+        return self.columns["dense_equivalent_parameters"]
+
+    @property
+    def served(self) -> NDArray[np.bool_]:
+        return np.isfinite(self.price)
+
+    def rows(self, rows: Sequence[int], metric: str) -> dict[str, Any]:
+        """Some rows under keys of the vocabulary: axes, price, figures, deployment."""
+        at = np.asarray(rows, dtype=np.intp)
+        shape = {name: self.values[name][at] for name in self.shape_axes}
+        served: dict[str, Any]
+        served = {name: self.values[name][at] for name in DEPLOYED if name in self.values}
+        for name in ("weight_dtype", "kv_dtype"):
+            served[name] = [DTYPES[int(code)] for code in self.values[name][at]]
+        price = np.where(np.isfinite(self.price[at]), self.price[at], np.nan)
+        found = {name: np.asarray(column)[at] for name, column in self.columns.items()}
+        return {**shape, **served, metric: price, **found}
+
+
+def tabled(
+    problem: PhysicsProblem, served: Served, adapt: Adapt, shape_axes: tuple[str, ...]
+) -> Shapes:
+    """The columns of served shapes."""
+    metrics = metrics_of(problem, served.values, adapt)
+    columns = {name: metrics.values[name] for name in COLUMNS}
+    columns |= quality_terms(served.values, metrics.parameters.active_non_embedding)
+    columns["efficiency_leverage"] = metrics.quality.efficiency_leverage
+    return Shapes(served.price, columns, served.values, shape_axes)
+
+
+def quality_terms(values: Mapping[str, NDArray], active: Floats) -> dict[str, Floats]:
+    """What the default law makes a loss of, but for the leverage; of a dense shape, an activation
+    ratio of 1 and a granularity of 2."""
+    zeros = np.zeros(len(active))
+    experts = values.get("num_experts", zeros)
+    sparse, shared = experts > 0.0, values.get("num_shared_experts", zeros)
+    used = values.get("num_experts_per_tok", zeros) + shared
+    width = np.where(sparse, values.get("moe_intermediate_size", zeros), values["hidden_size"])
+    return {
+        "active_non_embedding": active,
+        "activation_ratio": np.where(sparse, used, 1.0) / np.where(sparse, experts + shared, 1.0),
+        "granularity": 2.0 * values["hidden_size"] / width,
+        "depth_factor": depth_factor(values["hidden_size"], values["num_hidden_layers"], active),
+    }
+
+
+def joined(one: Served, other: Served) -> Served:
+    """The rows of both, one after the other."""
+    return Served(
+        np.concatenate([one.price, other.price]),
+        {name: np.concatenate([v, other.values[name]]) for name, v in one.values.items()},
+    )

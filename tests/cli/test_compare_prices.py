@@ -7,6 +7,7 @@ import json
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +18,7 @@ import dse as dse_library
 from dse.answer.answer import Answer
 from dse.catalog import load_catalog
 from dse.pareto import non_dominated
-from dse.questions.compare.ask import kind_of
-from dse.questions.compare.studies import compare
-from dse.questions.compare.tables import lead, tables
+from dse.questions.compare.compare import kind_of
 from dse.study.folder import FLEET, FRONT, STUDY, read_json
 from tests.cli.conftest import Said, dse, fits, on_page
 from tests.cli.test_fleet import PLAN
@@ -79,108 +78,93 @@ def text(said: Said) -> str:
     return " ".join(said.out.split())
 
 
+def chosen(document: dict[str, Any], name: str = "cheapest") -> list[dict[str, Any]]:
+    """A chosen design, before and after."""
+    return [row for row in document["chosen"] if row["which"] == name]
+
+
+def alike(document: dict[str, Any]) -> dict[str, bool]:
+    return {row["what"]: row["alike"] for row in document["comparable"]}
+
+
 def test_the_answer_comes_first(pair: tuple[Path, Path]) -> None:
     document = dse("compare", *pair, "--json").json()
-    (cheapest,) = [row for row in document["chosen"] if row["name"] == "cheapest"]
-    assert (cheapest["chip_a"], cheapest["chip_b"]) == ("h200_sxm", "h100_sxm")
-    ends = cheapest["metrics"][COST]
+    before, after = chosen(document)
+    assert (before["chip"], after["chip"]) == ("h200_sxm", "h100_sxm")
     lead = document["answer"][0]
     assert lead.startswith("From june to now, the cheapest design moves from h200_sxm to h100_sxm")
-    assert f"{1.0 - ends['b'] / ends['a']:.0%}" in lead
-    assert "cheaper" in lead
+    assert f"{1.0 - after[COST] / before[COST]:.1%} cheaper" in lead
     assert lead.endswith("prices of 2 of 4 chips changed.")
     lines = text(dse("compare", *pair))
     assert lines.index(lead) < lines.index("Prices, USD per chip-hour")
-    assert "h100_sxm 3.00 to 1.20 (-60%)" in lines
-    assert {row["chip"]: row["ratio"] for row in document["prices"]} == pytest.approx(
-        {"h100_sxm": 0.4, "b200_sxm": 0.5}
+    assert "mail of june" in lines
+    assert {row["chip"]: row["change"] for row in document["prices"]} == pytest.approx(
+        {"h100_sxm": -0.6, "h200_sxm": 0.0, "b200_sxm": -0.5, "b300_sxm": 0.0}
     )
-    assert all(row["source_a"] == "mail of june" for row in document["all_prices"])
 
 
 def test_a_design_kept_costs_what_an_estimate_says(pair: tuple[Path, Path]) -> None:
     document = dse("compare", *pair, "--json").json()
     items = {item["names"][0]: item for item in read_json(pair[0], FRONT)["items"] if item["names"]}
     deployment = items["cheapest"]["deployment"]
-    names = {
-        "tensor_parallel": "--tp",
-        "replicas": "--replicas",
-        "concurrency": "--concurrency",
-        "weight_dtype": "--weight-dtype",
-        "kv_dtype": "--kv-dtype",
-    }
-    flags = [word for name, flag in names.items() for word in (flag, deployment[name])]
-    found = dse(
-        "estimate",
-        "--model",
+    found = dse_library.estimate(
         "llama-3-8b",
-        "--chip",
         deployment["chip"],
-        *flags,
-        "--prompt-tokens",
-        1024,
-        "--output-tokens",
-        256,
-        "--price-basis",
-        "on_demand",
-        "--prices",
-        pair[1].parent / "now.csv",
-        "--json",
-    ).json()
+        tp=deployment["tensor_parallel"],
+        **{key: deployment[key] for key in ("replicas", "concurrency", "weight_dtype", "kv_dtype")},
+        prompt_tokens=1024,
+        output_tokens=256,
+        price_basis="on_demand",
+        catalog=load_catalog(prices=pair[1].parent / "now.csv"),
+    ).document
     assert document["kept"]["value"] == pytest.approx(found[COST], rel=1e-9)
-    (cheapest,) = [row for row in document["chosen"] if row["name"] == "cheapest"]
-    over = found[COST] / cheapest["metrics"][COST]["b"] - 1.0
+    over = found[COST] / chosen(document)[1][COST] - 1.0
     assert document["kept"]["over"] == pytest.approx(over)
     assert over > 0.0
 
 
 def test_what_left_is_beaten_at_the_other_prices(pair: tuple[Path, Path]) -> None:
     document = dse("compare", *pair, "--json").json()
-    for what, other in (("left", pair[1]), ("entered", pair[0])):
+    for status, other in (("left", pair[1]), ("entered", pair[0])):
         points = {item["point"]: item["metrics"] for item in read_json(other, FRONT)["items"]}
-        rows = document["telling"][what]
-        assert rows
-        assert {row["point"] for row in rows} <= set(document[what])
+        rows = [row for row in document["changed"] if row["status"] == status]
+        assert {row["point"] for row in rows} <= set(document[status])
         beaten = [row for row in rows if row["beaten_by"] is not None]
         assert beaten  # the others are within the resolution of a design there
         for row in beaten:
             beaten_by = points[row["beaten_by"]]
-            assert beaten_by[COST] <= row["repriced"][COST] * (1 + 1e-12)
-            assert beaten_by["tpot_s"] <= row["metrics"]["tpot_s"] * (1 + 1e-12)
+            assert beaten_by[COST] <= row[f"{COST}.elsewhere"] * (1 + 1e-12)
+            assert beaten_by["tpot_s"] <= row["tpot_s"] * (1 + 1e-12)
 
 
 def test_chips_count_every_design_of_both_fronts(pair: tuple[Path, Path]) -> None:
     document = dse("compare", *pair, "--json").json()
-    total = {key: sum(row[key] for row in document["chips"]) for key in ("a", "left", "entered")}
-    assert total == {
-        "a": document["front_a"],
-        "left": len(document["left"]),
-        "entered": len(document["entered"]),
-    }
+    keys = ("designs.before", "left", "entered")
+    total = [sum(row[key] for row in document["chips"]) for key in keys]
+    assert total == [document["front_a"], len(document["left"]), len(document["entered"])]
     for row in document["chips"]:
-        assert row["a"] - row["left"] + row["entered"] == row["b"]
+        assert row["designs.before"] - row["left"] + row["entered"] == row["designs.after"]
 
 
 def test_there_and_back_is_the_inverse(pair: tuple[Path, Path]) -> None:
-    there, back = compare(*pair).document, compare(*reversed(pair)).document
+    there, back = (dse_library.compare(*way).document for way in (pair, pair[::-1]))
     assert (there["entered"], there["left"]) == (back["left"], back["entered"])
     assert there["ratio"] == pytest.approx(1.0 / back["ratio"])
-    ratios = [{row["chip"]: row["ratio"] for row in one["all_prices"]} for one in (there, back)]
-    assert ratios[0] == pytest.approx({chip: 1.0 / ratio for chip, ratio in ratios[1].items()})
+    ways = [{row["chip"]: 1.0 + row["change"] for row in one["prices"]} for one in (there, back)]
+    assert ways[0] == pytest.approx({chip: 1.0 / ratio for chip, ratio in ways[1].items()})
 
 
 def test_a_price_that_scales_all_chips_moves_no_design(renting: Path) -> None:
     prices = {"h100_sxm": 3.0, "h200_sxm": 2.0, "b200_sxm": 9.0, "b300_sxm": 12.0}
     a = study(renting, "once", **prices)
     b = study(renting, "half", **{chip: usd / 2 for chip, usd in prices.items()})
-    document = compare(a, b).document
+    document = dse_library.compare(a, b).document
     assert document["entered"] == document["left"] == []
     assert all(row["same_design"] for row in document["chosen"])
     assert document["kept"]["over"] == pytest.approx(0.0, abs=1e-12)
-    assert document["same_hardware"]
-    lead = dse("compare", a, b, "--json").json()["answer"]
-    assert "50% cheaper" in lead[0]
-    assert any(sentence.startswith("The front holds the same") for sentence in lead)
+    assert alike(document)["hardware data"]
+    assert "50.0% cheaper" in document["answer"][0]
+    assert document["answer"][-1].startswith("The front holds the same")
 
 
 @settings(max_examples=25, deadline=None)
@@ -203,31 +187,27 @@ def test_repriced_designs_leave_where_another_beats_them(
         (after / STUDY).write_text(json.dumps(before), encoding="utf-8")
         front = {"items": [item for item, stays in zip(items, kept, strict=True) if stays]}
         (after / FRONT).write_text(json.dumps(front), encoding="utf-8")
-        found = compare(pair[0], after)
-        document = found.document
-        assert lead(found)[0].startswith("From june to ")
-        assert tables(found)
-    assert document["same_hardware"]
-    assert document["entered"] == []
-    assert document["left"] == left
-    assert {row["chip"] for row in document["prices"]} == {c for c, r in ratio.items() if r != 1.0}
-    assert all(row["margin"] is not None for row in document["telling"]["left"])
+        document = dse_library.compare(pair[0], after).document
+    assert alike(document)["hardware data"]
+    assert (document["entered"], document["left"]) == ([], left)
+    moved = {row["chip"] for row in document["prices"] if row["change"]}
+    assert moved == {c for c, r in ratio.items() if r != 1.0}
+    assert all(row["margin"] is not None for row in document["changed"])
 
 
 def test_a_chip_that_gets_a_price_is_told_first(renting: Path) -> None:
     a = study(renting, "early", "--as-of", "2026-06", h100_sxm=3.0, h200_sxm=2.0, b200_sxm=9.0)
     b = study(renting, "late", h100_sxm=3.0, h200_sxm=2.0, b200_sxm=9.0, b300_sxm=1.0)
-    document = dse("compare", a, b, "--json").json()
-    (row,) = document["prices"]
-    assert (row["chip"], row["a"], row["b"], row["ratio"]) == ("b300_sxm", None, 1.0, None)
-    assert not document["same_space"]
+    document = dse_library.compare(a, b).document
+    (row,) = (row for row in document["prices"] if row["chip"] == "b300_sxm")
+    ends = [row[f"usd_per_chip_hour.{end}"] for end in ("before", "after")]
+    assert (ends, row["change"]) == ([None, 1.0], None)
     (space,) = [one for one in document["comparable"] if one["what"] == "space"]
-    assert space["same"]
-    assert "b300_sxm" in space["words"]
-    assert all(one["chip"] == "b300_sxm" for one in document["telling"]["entered"])
-    said = text(dse("compare", a, b))
-    assert "b300_sxm new at 1.00" in said
-    assert "no price in early" in said
+    assert space["alike"]
+    assert "b300_sxm" in space["note"]
+    entered = [one for one in document["changed"] if one["status"] == "entered"]
+    assert {one["chip"] for one in entered} == {"b300_sxm"}
+    assert {one["reason"] for one in entered} == {"no price in early"}
 
 
 def test_what_differs_beside_prices_is_said(renting: Path, pair: tuple[Path, Path]) -> None:
@@ -235,7 +215,7 @@ def test_what_differs_beside_prices_is_said(renting: Path, pair: tuple[Path, Pat
     other.write_text(SPACE.replace("output_tokens: 256", "output_tokens: 512"), encoding="utf-8")
     document = dse("compare", pair[0], study(other, "longer", h100_sxm=1.0), "--json").json()
     assert document["kept"] is None
-    assert all(row["repriced"] is None for row in document["telling"]["left"])
+    assert all(f"{COST}.elsewhere" not in row for row in document["changed"])
     assert any("they serve different workloads" in sentence for sentence in document["answer"])
 
 
@@ -248,8 +228,8 @@ def test_older_chip_figures_are_not_taken_for_prices(
     study_json["sources"][0]["figure"] += " once"
     (older / STUDY).write_text(json.dumps(study_json), encoding="utf-8")
     (older / FRONT).write_text(json.dumps(front), encoding="utf-8")
-    found = compare(older, pair[1]).document
-    assert not found["same_hardware"]
+    found = dse_library.compare(older, pair[1]).document
+    assert not alike(found)["hardware data"]
     assert found["kept"] is None
     # The same figures, and a model that says otherwise of the same designs.
     study_json["sources"] = read_json(pair[0], STUDY)["sources"]
@@ -257,7 +237,7 @@ def test_older_chip_figures_are_not_taken_for_prices(
         item["metrics"]["tpot_s"] *= 1.01
     (older / STUDY).write_text(json.dumps(study_json), encoding="utf-8")
     (older / FRONT).write_text(json.dumps(front), encoding="utf-8")
-    assert not compare(older, pair[0]).document["same_hardware"]
+    assert not alike(dse_library.compare(older, pair[0]).document)["hardware data"]
 
 
 def test_the_files_hold_the_same_answer(pair: tuple[Path, Path], tmp_path: Path) -> None:
@@ -271,14 +251,12 @@ def test_the_files_hold_the_same_answer(pair: tuple[Path, Path], tmp_path: Path)
     assert {key: written[key] for key in printed} == printed
     with (out / "compare.csv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
-    for status, points in (("entered", "point_b"), ("left", "point_a")):
-        found = sorted(int(row[points]) for row in rows if row["status"] == status)
+    for status in ("entered", "left"):
+        found = sorted(int(row["point"]) for row in rows if row["status"] == status)
         assert found == printed[status]
-    assert len(rows) == printed["front_a"] + len(printed["entered"])
+    assert len(rows) == printed["front_a"] + printed["front_b"]
     page = (out / "compare.html").read_text(encoding="utf-8")
-    assert page.index(on_page("moves from h200_sxm to h100_sxm")) < page.index(
-        "<h2>In pictures</h2>"
-    )
+    assert on_page("moves from h200_sxm to h100_sxm") in page
     assert "An 8B model &lt;on&gt; rented chips" in page
     assert "<on>" not in page
     assert "mail of june" in page
@@ -308,7 +286,11 @@ def test_a_space_at_two_dates_in_one_command(renting: Path, tmp_path: Path) -> N
             "--json",
         ).json()["changes"]
     }
-    chips = {row["chip"]: (row["a"], row["b"]) for row in document["prices"]}
+    chips = {
+        row["chip"]: tuple(row[f"usd_per_chip_hour.{end}"] for end in ("before", "after"))
+        for row in document["prices"]
+        if row["change"] != 0.0
+    }
     assert chips
     assert chips == {chip: changed[chip] for chip in chips}
     out = tmp_path / "kept"

@@ -30,8 +30,7 @@ from dse.problem.shapes import (
     stored_as,
 )
 from dse.quality.quantisation import AWARE
-from dse.questions.compare.designs import designs_answer, lead
-from dse.questions.compare.rediscovery import rediscover
+from dse.questions.compare.designs import designs_answer, lead, rediscover
 from dse.schema.rediscovery import load_case, shipped_cases
 from dse.schema.study import load_study
 from dse.search.run import search

@@ -325,17 +325,18 @@ def test_merged_studies_are_the_study_of_all(ran: Path, catalog: Catalog, tmp_pa
     metrics = ("usd_per_million_total_tokens", "tpot_s")
 
     def points(rows: list[dict[str, Any]]) -> list[tuple[float, ...]]:
-        return sorted(tuple(row["metrics"][name] for name in metrics) for row in rows)
+        return sorted(tuple(row[name] for name in metrics) for row in rows)
 
-    assert points(document["front"]) == points(read_json(tmp_path / "all", FRONT)["items"])
-    counted = {row["name"]: row["kept"] for row in document["studies"]}
+    items = read_json(tmp_path / "all", FRONT)["items"]
+    assert points(document["front"]) == points([item["metrics"] for item in items])
+    counted = {row["study"]: row["on_front"] for row in document["studies"]}
     assert sum(counted.values()) == len(document["front"])
     for row in document["studies"]:
-        mine = [one for one in document["front"] if one["study"] == row["name"]]
-        assert counted[row["name"]] == len(mine)
-        assert all(one["chip"] == row["name"] for one in mine)
+        mine = [one for one in document["front"] if one["study"] == row["study"]]
+        assert row["on_front"] == len(mine)
+        assert all(one["chip"] == row["study"] for one in mine)
         assert 0.0 <= row["adds"] <= row["share"] <= 1.0
-        assert (row["adds"] > 0.0) is (row["kept"] > 0)
+        assert (row["adds"] > 0.0) is (row["on_front"] > 0)
 
 
 def test_what_does_not_merge_is_refused(ran: Path, catalog: Catalog, tmp_path: Path):

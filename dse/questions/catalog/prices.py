@@ -8,13 +8,15 @@ from typing import Annotated, Any
 
 from dse.answer.answer import Answer, Block, table_of
 from dse.answer.frames import frame, of_rows
-from dse.answer.numbers import significant
+from dse.answer.numbers import show_as, significant
 from dse.answer.sentences import Sources
 from dse.catalog import Catalog, load_catalog
 from dse.economics.prices import (
     STALE_DAYS,
     catalog_day,
     evidence_rows,
+    moved,
+    price_pairs,
     price_parts,
     price_tables,
     rests_on,
@@ -22,7 +24,6 @@ from dse.economics.prices import (
 from dse.economics.tco import usd_per_chip_hour, with_basis
 from dse.errors import InputError
 from dse.options import Opt
-from dse.questions.compare.prices import change, moved, price_pairs
 from dse.schema.prices import COMPUTED, PRICE_TIERS, PriceRow, first_day, last_day
 
 MEDIAN = (
@@ -220,7 +221,8 @@ def _changes_words(
     words = f"Since {since}{until}: {len(both):,} of {known_then:,} prices changed"
     if both:
         most = max(both, key=lambda row: abs(row["ratio"] - 1.0))
-        words += f", most of all {most['chip']} on {most['basis']} ({change(most['ratio'])})"
+        by = show_as("change", most["ratio"] - 1.0)
+        words += f", most of all {most['chip']} on {most['basis']} ({by})"
     for side, what in (("a", "new"), ("b", "no longer known")):
         if count := sum(row[side] is None for row in changes):
             words += f"; {count:,} are {what}"

@@ -7,40 +7,79 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dse import units
-from dse.answer.numbers import dollars, number, show
+from dse.answer.answer import Answer, Figure, Opening, Table
+from dse.answer.frames import across, document, lines, of_rows
+from dse.answer.glossary import GLOSSARY
+from dse.answer.labels import label
+from dse.answer.numbers import dollars, number, show, show_as, significant, time
+from dse.answer.plots import line, marks, plain
+from dse.answer.roofline import PHASES, layout, operators_of
+from dse.answer.sentences import listed
 from dse.catalog import Catalog, with_own_chips
 from dse.economics.tco import with_basis
 from dse.errors import InputError
-from dse.problem.words import violation_words
-from dse.questions.estimate.ask import point_of
+from dse.problem.words import heading, violation_words
+from dse.questions.estimate.ask import DEFAULTS, point_of
 from dse.questions.estimate.detail import breakdown
 from dse.questions.estimate.point import Estimate
-from dse.schema.chip import Chip, Figure
+from dse.schema.chip import Chip
 from dse.schema.derive import PEAKS, derive
-from dse.schema.system import FabricLevel, System
 
-POINT = (
-    "ttft_s",
-    "tpot_s",
-    "prefill_s",
-    "decode_step_s",
-    "output_tokens_per_s",
-    "output_tokens_per_s_per_chip",
-    "output_tokens_per_s_per_user",
-    "usd_per_million_input_tokens",
-    "usd_per_million_output_tokens",
-    "usd_per_million_total_tokens",
-    "joules_per_output_token",
-    "running_requests",
-    "mfu",
-    "mbu",
-    "latency_floor_s",
-)
+PRICE = "usd_per_million_total_tokens"
+FEW = ("ttft_s", "tpot_s", PRICE, "joules_per_output_token")
+SHOWN = ("ttft_s", "tpot_s", "prefill_s", "output_tokens_per_s", "output_tokens_per_s_per_user")
+SHOWN = (*SHOWN, PRICE, "joules_per_output_token", "mfu", "mbu")
+METRICS = (*SHOWN, "decode_step_s", "output_tokens_per_s_per_chip", "usd_per_million_input_tokens")
+METRICS = (*METRICS, "usd_per_million_output_tokens", "running_requests", "latency_floor_s")
 MOST = 6  # chips side by side
+FIGURES = {
+    "memory_capacity": "memory",
+    "memory_bandwidth": "memory bandwidth",
+    **dict.fromkeys(PEAKS, ""),
+    "size": "scale-up domain, chips",
+    "topology": "its topology",
+    "bandwidth_per_direction": "scale-up link, per direction",
+    "latency": "latency of a hop",
+    "scale_out": "scale-out network",
+    "tdp": "rated power",
+    "system_power": "power with its share of the system",
+}
+MARKS = {"claimed": "c", "estimated": "e", "assumed": "a", "derived": "d", "fitted": "f"}
+MARKS_KEY = (
+    "(c) claimed, (e) estimated, (a) assumed, (d) derived; no mark: specified or measured. "
+    "`dse catalog chips show` gives the source of each figure."
+)
+# What is best in a metric: a verb, and what its value is of.
+LEADS = {
+    "tpot_s": ("writes fastest", "per token"),
+    "ttft_s": ("answers soonest", "to the first token"),
+    PRICE: ("is cheapest", "per million tokens"),
+    "joules_per_output_token": ("takes least energy", "per output token"),
+}
+WORDS = {
+    "roof": "the most that a chip can do at an intensity: memory bandwidth times the intensity, "
+    "up to its peak arithmetic",
+    "ridge": "the intensity at which a roof bends: below it memory is the limit, above it "
+    "arithmetic",
+    "arithmetic intensity": "operations for each byte moved between memory and chip",
+    "hypothetical": "made up from a known chip by changing figures; nobody makes it",
+    "scale-up domain": "the chips that one fast fabric joins",
+    "claimed": GLOSSARY["claimed"],
+}
+ROOF = (
+    "A roof is the most that a chip can do: on its slope memory is the limit, on its flat part "
+    "arithmetic."
+)
+OPERATORS = (
+    "Each mark, in the colour of its chip, is an operator of the model. It grows with the "
+    "operator's time, and lies as far below its roof as kernels, launches and links keep it."
+)
+DASHES = ("solid", "dash", "dot", "dashdot")
+Row = Mapping[str, Any]
 
 
-def compare_chips(catalog: Catalog, chips: Sequence[str], **point: Any) -> dict[str, Any]:
-    """Chips by id or by the path of a chip file, with the model on each where `point` (the
+def compare_chips(catalog: Catalog, chips: Sequence[str], **given: Any) -> Answer:
+    """Chips by id or by the path of a chip file, with the model on each where `given` (the
     arguments of `dse.estimate`) has one; `settings` add the first of them with figures changed.
 
     Raises InputError for more than MOST chips, a chip that does not exist, and what `dse.estimate`
@@ -48,249 +87,366 @@ def compare_chips(catalog: Catalog, chips: Sequence[str], **point: Any) -> dict[
     """
     if len(chips) > MOST:
         raise InputError(f"{len(chips)} chips", field="CHIP", accepted=f"at most {MOST}")
+    point = {**DEFAULTS, **given}
     catalog, found = catalog.with_chips(chips)
-    names: list[tuple[str, Sequence[str]]] = [(name, ()) for name in found]
+    names: dict[str, Any] = dict.fromkeys(found, ())
     read, basis = catalog, point["price_basis"]
     if point["settings"]:
-        own = derive(catalog, names[0][0], point["settings"])
+        own = derive(catalog, found[0], point["settings"])
         catalog = with_own_chips(catalog, [own])
-        names.insert(1, (own.chip.id, tuple(point["settings"])))
+        rest = dict.fromkeys(found[1:], ())
+        names = {found[0]: (), own.chip.id: point["settings"], **rest}
     catalog = with_basis(catalog, basis)
     catalog.prices.select(basis)
-    names = list(dict.fromkeys(names))
-    document: dict[str, Any] = {
-        "chips": [chip_row(catalog, name, basis) for name, _ in names],
+    figures = [row for name in names for row in _figures(catalog, name, basis)]
+    points, operators, first, refused = [], [], None, {}
+    for name, settings in names.items():
+        if point.get("model") is None:
+            continue
+        one = _estimate(read, {**point, "chip": found[0] if settings else name}, settings)
+        if isinstance(one, InputError):
+            refused[name] = one.message
+            continue
+        answer, where = one.as_json(), breakdown(one.metrics, 0)
+        first = first or {**answer, "model": one.model.name}
+        points.append(
+            {"chip": name, **{key: answer[key] for key in ("feasible", "bottleneck")}}
+            | {"known": answer["provenance"]["decode_step_s"]}
+            | {"hbm_bytes_per_s": where["hbm_bytes_per_s"], "violations": answer["violations"]}
+            | {metric: answer[metric] for metric in METRICS}
+            | {
+                f"{metric}.{end}": value
+                for metric in METRICS
+                for end, value in zip(
+                    ("low", "high"), answer["intervals"].get(metric, ()), strict=False
+                )
+            }
+        )
+        operators += [{"chip": name, **row} for row in where["breakdown"]]
+    leaders = _leaders(points)
+    sentences = _figure_lead(figures, basis)
+    if point.get("model") is not None:
+        sentences = [*_lead(leaders), *_cannot(points, refused)]
+    specs = [catalog.chip(name) for name in names]
+    for chip in specs:
+        if chip.hypothetical:
+            changed = "; ".join(chip.changes) or "its file says so"
+            sentences.append(f"{chip.id} is hypothetical: {changed}.")
+    asked = f"Prices: {basis}"
+    if first is not None:
+        deployment = {**first["deployment"], "chip": "each chip"}
+        asked = "; ".join(heading({**first, "deployment": deployment, "price_basis": basis}))
+    keys = tuple(key for metric in METRICS for key in (metric, f"{metric}.low", f"{metric}.high"))
+    of_points = of_rows(
+        "points",
+        "The model on each chip",
+        points,
+        ("chip", "feasible", "bottleneck", "known", *keys),
+    )
+    blocks = _tables(figures, points, operators, list(names), basis)
+    drawn = [
+        picture
+        for phase, *_ in PHASES
+        if (picture := _roofs(f"roof-{phase}", f"Roofline: {phase}", points, operators, phase))
+    ] or _bare_roofs(figures, list(names))
+    opening = None
+    if points:
+        feasible = [row for row in points if row["feasible"]] or points
+        x = PRICE if all(row[PRICE] is not None for row in feasible) else "ttft_s"
+        what = f"{label(x).text} and {label('tpot_s').text}"
+        speed = lines(
+            "speed",
+            f"{what[0].upper()}{what[1:]}",
+            of_rows("speed", "", feasible, f"chip {x} tpot_s"),
+            x,
+            "tpot_s",
+            "chip",
+            f"Each mark is a chip, by {what}; lower is better in both.",
+            joined=False,
+        )
+        opening = Opening(asked, sentences[0], speed, of_rows("few", "", points, ("chip", *FEW)))
+    facts = {
+        "chips": list(names),
         "price_basis": basis,
-        "model": None,
-        "points": [],
-        "leaders": None,
+        "model": None if first is None else first["model"],
+        **{
+            key: None if first is None else first.get(key)
+            for key in ("deployment", "workload", "workloads")
+        },
+        "refused": refused,
+        "answer": sentences,
     }
-    if point["model"] is None:
-        return document
-    for name, settings in names:
-        chip = names[0][0] if settings else name
-        found = _estimate(read, point | {"chip": chip, "settings": settings})
-        document["points"].append(point_row(name, found))
-        if not isinstance(found, InputError):
-            document["model"] = found.model.name
-    return document | {"leaders": leaders(document["points"])}
+    wide = ("flops", "bytes", "peak_flops_per_s")
+    work = [f"{phase}_{key}" for phase in ("prefill", "decode") for key in wide]
+    frames = [
+        of_rows("figures", "Figures", figures, "chip figure_name value unit written kind"),
+        of_points,
+        of_rows("leaders", "Best chip by metric", leaders, "metric chip value next ratio"),
+        of_rows(
+            "operators",
+            "Operators",
+            operators,
+            ("chip", "operator", "prefill_s", "prefill_bound", "decode_s", "bound", *work),
+        ),
+    ]
+    return Answer(
+        question="compare",
+        title=listed(list(names)),
+        asked=asked,
+        headline=sentences[0],
+        sentences=sentences[1:],
+        blocks=(*drawn, *blocks),
+        document=document(facts, frames),
+        data=(frames[1] if points else frames[0], frames[0]),
+        words=WORDS,
+        opening=opening,
+        names={chip.id: _maker(chip) for chip in specs},
+    )
 
 
-def _estimate(catalog: Catalog, point: dict[str, Any]) -> Estimate | InputError:
+def _estimate(catalog: Catalog, point: dict[str, Any], settings: Any) -> Estimate | InputError:
     """The estimate on one chip, or the error of a chip that lacks a figure for it."""
     try:
-        return point_of(catalog, point, keep=True)
+        return point_of(catalog, {**point, "settings": settings}, keep=True)
     except InputError as error:
         if catalog.refusal(point["chip"], point["tp"] * point["pp"] * point["dp"]):
             return error
         raise
 
 
-def chip_row(catalog: Catalog, name: str, basis: str) -> dict[str, Any]:
-    """One chip of `dse compare CHIP... --json`; `figures` maps a name to {value, unit, text,
-    kind}, a value of null where nobody published it."""
+def _maker(chip: Chip) -> str:
+    """`hypothetical H100 SXM5 80GB`."""
+    known = chip.name.partition(" (")[0].removesuffix(", hypothetical")
+    return f"hypothetical {known}" if chip.hypothetical else known
+
+
+def _figures(catalog: Catalog, name: str, basis: str) -> list[dict[str, Any]]:
+    """A row for each figure of a chip and its system, price, and ratio of these; a value of None
+    where nobody published it."""
     chip = catalog.chip(name)
     system = catalog.systems[chip.system]
-    figures = {
-        "memory_capacity": _capacity(chip),
-        "memory_bandwidth": _figure(chip.figure("memory_bandwidth")),
-        **{peak: _figure(chip.figure(peak)) for peak in PEAKS if chip.figure(peak)},
-        **_fabric(system),
-        "tdp": _figure(chip.figure("tdp")),
-        "system_power": _figure(chip.figure("system_power")),
-    }
-    prices = {}
+    inner, outer = system.levels[0].name, system.levels[-1].name
+    on_system = {figure.name: figure for figure in system.figures}
+    rows = []
+    for key, title in FIGURES.items():
+        found = chip.figure(key) or on_system.get(f"{inner} {key}")
+        if key == "memory_capacity":  # what the driver reports where it is known
+            found = chip.figure("memory_capacity_driver_reported") or found
+        if key == "scale_out":
+            found = on_system.get(f"{outer} bandwidth_per_direction")
+        if found is not None:
+            value, text = number(found.value), found.text
+            text = text if value is None else units.format(value, found.unit, 4)
+            row = {"value": value, "unit": found.unit, "written": text, "kind": found.kind}
+            rows.append({"chip": name, "figure_name": title or key.replace("_", " "), **row})
+    paid = math.nan
     for one in catalog.prices.bases():
-        price = catalog.prices.select(one).get(name)
-        if price is not None:
+        if (price := catalog.prices.select(one).get(name)) is not None:
+            paid = price.usd_per_chip_hour if one == basis else paid
             assumed = any(note.startswith("assumed") for note in price.notes)
-            prices[one] = {
-                "usd_per_chip_hour": price.usd_per_chip_hour,
-                "rule": price.rule,
-                "date": price.newest_date,
-                "kind": "assumed" if assumed else None,
-            }
-    return {
-        "id": chip.id,
-        "name": chip.name,
-        "vendor": chip.vendor,
-        "hypothetical": chip.hypothetical,
-        "derived_from": chip.derived_from or None,
-        "changes": list(chip.changes),
-        "laws_of": chip.efficiency.split(":")[0],
-        "figures": figures,
-        "ratios": _ratios(chip, prices.get(basis)),
-        "prices": prices,
-        "refused": catalog.refusal(name),
-    }
-
-
-def _figure(figure: Figure | None) -> dict[str, Any] | None:
-    if figure is None:
-        return None
-    text, value, unit = figure.text, number(figure.value), figure.unit
-    return {"value": value, "unit": unit, "text": text, "kind": figure.kind}
-
-
-def _capacity(chip: Chip) -> dict[str, Any] | None:
-    """The figure that is used: what the driver reports where it is known."""
-    own = chip.figure("memory_capacity_driver_reported") or chip.figure("memory_capacity")
-    return _figure(own)
-
-
-def _fabric(system: System) -> dict[str, dict[str, Any] | None]:
-    inner, outer = system.levels[0], system.levels[-1]
-    return {
-        "domain": _of(system, inner, "size"),
-        "topology": _of(system, inner, "topology"),
-        "link": _of(system, inner, "bandwidth_per_direction"),
-        "link_latency": _of(system, inner, "latency"),
-        "scale_out_bandwidth": _of(system, outer, "bandwidth_per_direction"),
-    }
-
-
-def _of(system: System, level: FabricLevel, field: str) -> dict[str, Any] | None:
-    name = f"{level.name} {field}"
-    return _figure(next((figure for figure in system.figures if figure.name == name), None))
-
-
-def _ratios(chip: Chip, price: dict[str, Any] | None) -> dict[str, float | None]:
-    """FLOP per byte where the roof bends, and what a TB/s and a PFLOP/s cost by the hour."""
+            row = {"value": price.usd_per_chip_hour, "unit": "USD/h"}
+            row |= {"written": dollars(price.usd_per_chip_hour)}
+            row |= {"kind": "assumed" if assumed else None}
+            rows.append({"chip": name, "figure_name": f"$/h {one}", **row})
     bandwidth = chip.memories[0].bytes_per_s
     peak = chip.peak_flops_per_s.get("bf16", math.nan)
-    usd = price["usd_per_chip_hour"] if price else math.nan
-    return {
-        "ridge_flops_per_byte": number(peak / bandwidth),
-        "usd_per_hour_per_tb_per_s": number(usd / bandwidth * 1e12),
-        "usd_per_hour_per_pflop_per_s": number(usd / peak * 1e15),
-        "usd_per_hour_per_tb": number(usd / chip.capacity_bytes * 1e12),
-        "watts_per_tb_per_s": number((chip.tdp_w or math.nan) / bandwidth * 1e12),
-    }
-
-
-def point_row(name: str, found: Estimate | InputError) -> dict[str, Any]:
-    """The model on one chip: metrics and operators, or why it cannot be estimated."""
-    if isinstance(found, InputError):
-        return {"chip": name, "refused": found.message, "metrics": None, "operators": []}
-    answer = found.as_json()
-    where = breakdown(found.metrics, 0)
-    return {
-        "chip": name,
-        "refused": None,
-        "feasible": answer["feasible"],
-        "violations": answer["violations"],
-        "bottleneck": answer["bottleneck"],
-        "efficiency": answer["provenance"]["decode_step_s"],
-        "metrics": {metric: answer[metric] for metric in POINT},
-        "intervals": {m: answer["intervals"][m] for m in POINT if m in answer["intervals"]},
-        "deployment": answer["deployment"],
-        "workload": answer["workload"],
-        **({"workloads": answer["workloads"]} if "workloads" in answer else {}),
-        "operators": where["breakdown"],
-        "hbm_bytes_per_s": where["hbm_bytes_per_s"],
-    }
-
-
-def leaders(points: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any] | None]:
-    """For each question, the feasible chip that is best and how far the next one is behind:
-    {metric: {chip, value, next, times}}; None where no chip has a value."""
-    answers: dict[str, dict[str, Any] | None] = {}
-    for metric in ("tpot_s", "ttft_s", "usd_per_million_total_tokens", "joules_per_output_token"):
-        known = [
-            (point["metrics"][metric], point["chip"])
-            for point in points
-            if point["metrics"] and point["feasible"] and point["metrics"][metric] is not None
-        ]
-        known.sort(key=lambda pair: pair[0])
-        if not known:
-            answers[metric] = None
-            continue
-        (value, chip), second = known[0], known[1] if len(known) > 1 else None
-        answers[metric] = {
-            "chip": chip,
-            "value": value,
-            "next": second[1] if second else None,
-            "times": second[0] / value if second else None,
-        }
-    return answers
-
-
-QUESTIONS = {
-    "tpot_s": ("writes fastest", "per token"),
-    "ttft_s": ("answers soonest", "to the first token"),
-    "usd_per_million_total_tokens": ("is cheapest", "per million tokens"),
-    "joules_per_output_token": ("takes least energy", "per output token"),
-}
-
-
-def lead(document: Mapping[str, Any]) -> list[str]:
-    """Which chip is best at what, in a sentence each; without a model, by their figures."""
-    if document["points"]:
-        return _lead_of_points(document)
-    chips, sentences = document["chips"], []
-    for name, words, unit in (
-        ("memory_bandwidth", "the most memory bandwidth", "bytes/s"),
-        ("memory_capacity", "the most memory", "bytes"),
-        ("peak_bf16", "the highest bf16 peak", "flop/s"),
+    for title, ratio in (
+        ("ridge at bf16, FLOP per byte", peak / bandwidth),
+        ("$/h per TB/s", paid / bandwidth * 1e12),
+        ("$/h per PFLOP/s at bf16", paid / peak * 1e15),
+        ("$/h per TB of memory", paid / chip.capacity_bytes * 1e12),
+        ("W per TB/s", (chip.tdp_w or math.nan) / bandwidth * 1e12),
     ):
-        known = {c["id"]: c["figures"][name]["value"] for c in chips if c["figures"].get(name)}
+        row = {"value": number(ratio), "unit": "", "written": show_as("number", ratio)}
+        rows.append({"chip": name, "figure_name": title, **row, "kind": None})
+    laws = chip.efficiency.split(":")[0]
+    text = "its own, measured" if laws == name else f"of {laws}"
+    row = {"value": None, "unit": "", "written": text, "kind": None}
+    return [*rows, {"chip": name, "figure_name": "kernel efficiencies", **row}]
+
+
+def _leaders(points: Sequence[Row]) -> list[dict[str, Any]]:
+    """For each of LEADS, the feasible chip that is best and how far the next one is behind."""
+    rows = []
+    for metric in LEADS:
+        known = [row for row in points if row["feasible"] and row[metric] is not None]
+        known.sort(key=lambda row: row[metric])
         if known:
-            most = max(known.values())
-            sentences.append((_first(known, most), f"{words}, {units.format(most, unit, 4)}"))
-    known = {c["id"]: c["ratios"]["usd_per_hour_per_tb_per_s"] for c in chips}
-    known = {chip: value for chip, value in known.items() if value is not None}
-    if known:
-        least = min(known.values())
-        words = f"the cheapest TB/s, {dollars(least)} an hour ({document['price_basis']})"
-        sentences.append((_first(known, least), words))
-    return _by_chip(sentences, "has")
+            best, second = known[0], known[1] if len(known) > 1 else None
+            row = {"metric": metric, "chip": best["chip"], "value": best[metric]}
+            row |= {"next": second and second["chip"]}
+            rows.append(row | {"ratio": second and second[metric] / best[metric]})
+    return rows
 
 
-def _first(known: Mapping[str, float], best: float) -> str:
-    return " and ".join(chip for chip, value in known.items() if value == best)
-
-
-def _by_chip(parts: Sequence[tuple[str, str]], verb: str = "") -> list[str]:
-    """One sentence for each chip that leads in something."""
+def _lead(leaders: Sequence[Row]) -> list[str]:
+    """One sentence for each chip that is best at something."""
     found: dict[str, list[str]] = {}
-    for chip, words in parts:
-        found.setdefault(chip, []).append(words)
+    for row in leaders:
+        verb, per = LEADS[row["metric"]]
+        behind = f" ({row['next']}: {row['ratio']:.2f} times that)" if row["next"] else ""
+        words = f"{verb}, {show(row['metric'], row['value'])} {per}{behind}"
+        found.setdefault(row["chip"], []).append(words)
+    lines_ = [f"{chip} {'; '.join(words)}." for chip, words in found.items()]
+    return lines_ or ["None of these chips can serve this."]
+
+
+def _cannot(points: Sequence[Row], refused: Mapping[str, str]) -> list[str]:
+    said = [f"{chip} is not estimated: {message}." for chip, message in refused.items()]
+    for row in points:
+        if not row["feasible"]:
+            broken = "; ".join(map(violation_words, row["violations"]))
+            said.append(f"{row['chip']} cannot: it {broken}.")
+    return said
+
+
+def _figure_lead(figures: Sequence[Row], basis: str) -> list[str]:
+    """Which chip has the most of what, without a model."""
+    found: dict[str, list[str]] = {}
+    for name, words, choose in (
+        ("memory bandwidth", "the most memory bandwidth, {}", max),
+        ("memory", "the most memory, {}", max),
+        ("peak bf16", "the highest bf16 peak, {}", max),
+        ("$/h per TB/s", f"the cheapest TB/s, ${{}} an hour ({basis})", min),
+    ):
+        known = [row for row in figures if row["figure_name"] == name and row["value"] is not None]
+        if known:
+            best = choose(row["value"] for row in known)
+            who = [row for row in known if row["value"] == best]
+            chips = " and ".join(row["chip"] for row in who)
+            found.setdefault(chips, []).append(words.format(who[0]["written"]))
     return [
-        " ".join(filter(None, (chip, "have" if verb and " and " in chip else verb)))
-        + f" {'; '.join(words)}."
-        for chip, words in found.items()
+        f"{chips} {'have' if ' and ' in chips else 'has'} {'; '.join(words)}."
+        for chips, words in found.items()
+    ] or ["None of these figures is published."]
+
+
+def _tables(
+    figures: Sequence[Row],
+    points: Sequence[Row],
+    operators: Sequence[Row],
+    chips: Sequence[str],
+    basis: str,
+) -> list[Table]:
+    """Figures, metrics and operators, a column for each chip. Of prices those of the basis, and of
+    those that every chip has published."""
+    published = [row["figure_name"] for row in figures if row["kind"] != "assumed"]
+    kept = [
+        row
+        for row in figures
+        if not row["figure_name"].startswith("$/h ")
+        or " per " in row["figure_name"]
+        or row["figure_name"] == f"$/h {basis}"
+        or published.count(row["figure_name"]) == len(chips)
     ]
 
+    order = [title or name.replace("_", " ") for name, title in FIGURES.items()]
+    kept.sort(key=lambda row: (*order, row["figure_name"]).index(row["figure_name"]))
 
-def _lead_of_points(document: Mapping[str, Any]) -> list[str]:
-    parts = []
-    for metric, (verb, per) in QUESTIONS.items():
-        best = document["leaders"][metric]
-        if best is None:
-            continue
-        value = show(metric, best["value"])
-        behind = ""
-        if best["next"]:
-            behind = f" ({best['next']}: {best['times']:.2f} times that)"
-        parts.append((best["chip"], f"{verb}, {value} {per}{behind}"))
-    lines = _by_chip(parts) or ["None of these chips can serve this."]
-    for point in document["points"]:
-        if point["refused"]:
-            lines.append(f"{point['chip']} is not estimated: {point['refused']}.")
-        elif not point["feasible"]:
-            broken = "; ".join(map(violation_words, point["violations"]))
-            lines.append(f"{point['chip']} cannot: it {broken}.")
-    return lines
+    def figure(row: Row) -> str:
+        mark = MARKS.get(row["kind"])
+        return f"{row['written']} ({mark})" if mark else row["written"]
 
-
-def hypothetical_lines(document: Mapping[str, Any]) -> list[str]:
-    """What each hypothetical chip is."""
-    return [
-        f"{chip['id']} is hypothetical: {'; '.join(chip['changes']) or 'its file says so'}."
-        for chip in document["chips"]
-        if chip["hypothetical"]
+    made = [across("figures", "Figures", kept, "figure_name", "chip", figure, MARKS_KEY)]
+    if not points:
+        return made
+    known = [{"chip": row["chip"], "metric": m, "value": row[m]} for row in points for m in SHOWN]
+    known += [
+        {"chip": row["chip"], "metric": title, "value": value}
+        for row in points
+        for title, value in (
+            ("bound by", row["bottleneck"]),
+            ("feasible", "yes" if row["feasible"] else "no"),
+        )
     ]
+    for row in known:
+        metric, value = row["metric"], row["value"]
+        row["written"] = value if isinstance(value, str) else show(metric, value)
+        row["metric"] = label(metric).text if metric in SHOWN else metric
+    said = across(
+        "metrics", "The model on each chip", known, "metric", "chip", lambda row: row["written"]
+    )
+    made.append(said)
+    for phase, bound, caption in (
+        ("prefill", "prefill_bound", "Prefill of one prompt"),
+        ("decode", "bound", "Decode step"),
+    ):
+        key = f"{phase}_s"
+        longest = {row["operator"]: row[key] for row in operators if row["chip"] == chips[0]}
+        rows = [{**row, "bound": row[bound]} for row in operators if row[key]]
+        rows.sort(key=lambda row: -longest.get(row["operator"], 0.0))
+        for point in points:
+            mine = [row[key] for row in rows if row["chip"] == point["chip"]]
+            rows.append({"chip": point["chip"], "operator": "total", key: sum(mine), "bound": ""})
+
+        def cell(row: Row, key: str = key) -> str:
+            return f"{show(key, row[key])} {row['bound']}".strip()
+
+        note = "Beside a time: what the operator waits for."
+        made.append(across(phase, caption, rows, "operator", "chip", cell, note))
+    return made
 
 
-def estimated(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    return [point for point in document["points"] if not point["refused"]]
+def _roofs(
+    name: str, title: str, points: Sequence[Row], operators: Sequence[Row], phase: str
+) -> Figure | None:
+    """Intensity against TFLOP/s in one phase: a roof for each chip, and its operators, whose marks
+    grow with their time. None where no operator computes."""
+    found = []
+    for k, point in enumerate(points):
+        mine = [row for row in operators if row["chip"] == point["chip"]]
+        detail = {"breakdown": mine, "hbm_bytes_per_s": point["hbm_bytes_per_s"]}
+        under = [one for one in operators_of(detail) if one.phase == phase]
+        peak = max((row.get(f"{phase}_peak_flops_per_s") or 0.0 for row in mine), default=0.0)
+        if under and peak:
+            found.append((k, point["chip"], point["hbm_bytes_per_s"], peak, under))
+    if not found:
+        return None
+    every = [one.intensity for *_, under in found for one in under]
+    low, high = min(every) / 2, 2 * max([*every, *(peak / rate for _, _, rate, peak, _ in found)])
+    traces = []
+    for k, chip, rate, peak, under in found:
+        hover = [
+            f"{chip}: {o.name}, {time(o.seconds)}, {o.share:.0%} of its phase; "
+            f"{significant(o.intensity)} FLOP per byte, {o.achieved / o.attainable:.0%} of the "
+            f"roof; bound by {o.bound}"
+            for o in under
+        ]
+        x, y = [o.intensity for o in under], [1e-12 * o.achieved for o in under]
+        trace = marks(k, chip, x, y, hover)
+        trace["marker"] |= {
+            "size": [8 + 16 * math.sqrt(o.share) for o in under],
+            "symbol": f"{trace['marker']['symbol']}-open",
+            "line": {"width": 2},
+        }
+        traces += [_roof(k, chip, low, high, rate, peak), trace | {"showlegend": False}]
+    drawn = {"data": traces, "layout": layout(low, high, 460)}
+    return Figure(name, title, drawn, f"{ROOF} {OPERATORS}")
+
+
+def _roof(k: int, chip: str, low: float, high: float, rate: float, peak: float) -> dict[str, Any]:
+    words = f"{chip}: {significant(1e-12 * rate)} TB/s, {significant(1e-12 * peak, 4)} TFLOP/s"
+    y = [1e-12 * low * rate, 1e-12 * peak, 1e-12 * peak]
+    drawn = line(k, chip, [low, peak / rate, high], y, DASHES[k % len(DASHES)])
+    return drawn | {"hoverinfo": "text", "hovertext": [plain(words)] * 3}
+
+
+def _bare_roofs(figures: Sequence[Row], chips: Sequence[str]) -> list[Figure]:
+    """A roof at the bf16 peak for each chip that has the figures; nothing where none has."""
+    values = {(row["chip"], row["figure_name"]): row["value"] for row in figures}
+    known = [
+        (k, chip, values.get((chip, "memory bandwidth")), values.get((chip, "peak bf16")))
+        for k, chip in enumerate(chips)
+    ]
+    known = [(k, chip, rate, peak) for k, chip, rate, peak in known if rate and peak]
+    if not known:
+        return []
+    ridges = [peak / rate for _, _, rate, peak in known]
+    low, high = min(ridges) / 100, max(ridges) * 8
+    drawn = [_roof(k, chip, low, high, rate, peak) for k, chip, rate, peak in known]
+    missing = [chip for chip in chips if chip not in [one[1] for one in known]]
+    shows = f"{ROOF} Roofs are at the bf16 peak."
+    if missing:
+        shows += f" No roof: {', '.join(missing)}. It takes a bf16 peak and a memory bandwidth."
+    picture = {"data": drawn, "layout": layout(low, high, 460)}
+    return [Figure("roof-chips", "Rooflines at bf16", picture, shows)]

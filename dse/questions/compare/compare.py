@@ -20,11 +20,23 @@ from dse.schema.prices import last_day
 from dse.schema.rediscovery import case_of, load_case, resolve_case, shipped_cases
 from dse.schema.study import chip_files_of, load_study, resolve_space, shipped_spaces
 from dse.study.definition import space_file_of
-from dse.study.folder import STUDY, read_json
+from dse.study.folder import FLEET, STUDY, read_json
 
-Kind = Literal["studies", "merged", "plans", "dates", "chips", "by chip", "design", "model"]
+Kind = Literal["studies", "merged", "fleets", "plans", "dates", "chips", "basket", "case", "model"]
 Say = Callable[[str], None]
 CASES = "rediscovery"  # all shipped cases; before a slash, one of them
+# What each kind of comparison is called in a message.
+SAID: dict[Kind, str] = {
+    "studies": "two studies or fleets",
+    "merged": "studies that are merged",
+    "fleets": "two studies or fleets",
+    "plans": "two plans",
+    "dates": "a space at two dates",
+    "chips": "chips",
+    "basket": "a space by chip",
+    "case": "a published design",
+    "model": "a space and a published model",
+}
 
 
 def compare(
@@ -71,85 +83,70 @@ def compare(
     """
     catalog = catalog or load_catalog()
     kind = kind_of(what, as_of, by, catalog, merge)
+    point = {name: value for name, value in point.items() if value is not None}
     if kind != "chips" and (point or model is not None):
         given = "model" if model is not None else next(iter(point))
         raise InputError(f"{given} does not go with {SAID[kind]}", accepted="chips")
-    made = _compared(kind, what, as_of, law, model, out, catalog, progress, point)
-    names = catalog.names
-    known = Lazy((*made.names, *names), lambda chip: made.names.get(chip) or names[chip])
-    return replace(made, names=known)
-
-
-def _compared(
-    kind: Kind,
-    what: Sequence[Any],
-    as_of: Sequence[str],
-    law: str | None,
-    model: Any,
-    out: str | Path | None,
-    catalog: Catalog,
-    progress: Say,
-    point: dict[str, Any],
-) -> Answer:
-    if kind == "merged":
-        from dse.questions.compare.merged import merge as merge_studies
-        from dse.questions.compare.merged import merged_answer
-
-        folders = [Path(str(getattr(one, "folder", one))) for one in what]
-        return merged_answer(merge_studies(folders))
-    if kind == "studies":
-        return _studies(what[0], what[1])
-    if kind == "dates":
-        return _dates(str(what[0]), tuple(as_of), out, catalog, progress)
+    if kind in ("studies", "merged", "fleets", "plans", "dates") and law is not None:
+        raise InputError(f"--law does not go with {SAID[kind]}", accepted="one of the two")
     if len(as_of) == 1:
         catalog = catalog.as_of(as_of[0])
-    if kind == "plans":
-        from dse.questions.compare.fleet import compare_fleets
-
-        fleets = [_fleet(one, catalog, progress) for one in what]
-        return compare_fleets(fleets[0], fleets[1])
-    if kind == "chips":
-        from dse.questions.compare.chips import compare_chips
-        from dse.questions.compare.chips_tables import chips_answer
-        from dse.questions.estimate.ask import DEFAULTS
-
-        asked = {**DEFAULTS, "law": law, "model": model, **point}
-        return chips_answer(compare_chips(catalog, list(map(str, what)), **asked))
+    names = [str(getattr(one, "folder", one)) for one in what]
+    folders = [Path(name) for name in names]
 
     def count(name: str, done: int, total: int) -> None:
         progress(f"{name}: {done:,} of {total:,} shapes served")
 
-    if kind == "by chip":
+    if kind == "merged":
+        from dse.questions.compare.studies import merged_studies
+
+        made = merged_studies(folders)
+    elif kind == "studies":
+        from dse.questions.compare.studies import compare_studies
+
+        made = compare_studies(folders[0], folders[1])
+    elif kind == "dates":
+        made = _at_dates(names[0], as_of, out, catalog, progress)
+    elif kind in ("fleets", "plans"):
+        from dse.questions.compare.fleet import compare_fleets
+        from dse.questions.fleet.fleet import fleet
+
+        sides: list[Path | Answer] = []
+        for one, name in zip(what, names, strict=True):
+            if isinstance(one, Answer):
+                sides.append(one)
+            elif _is_plan(name):
+                sides.append(fleet(name, catalog=catalog, progress=progress))
+            else:
+                sides.append(Path(name))
+        made = compare_fleets(sides[0], sides[1])
+    elif kind == "chips":
+        from dse.questions.compare.chips import compare_chips
+
+        made = compare_chips(catalog, names, law=law, model=model, **point)
+    elif kind == "basket":
         from dse.questions.compare.basket import basket_answer
 
-        study = load_study(resolve_space(str(what[0])), _for(what[0], catalog), law)
-        return basket_answer(study, _for(what[0], catalog), count)
-    from dse.questions.compare.designs import designs_answer
-    from dse.questions.compare.rediscovery import rediscover
+        catalog = catalog.with_files(chip_files_of(names[0]))
+        made = basket_answer(load_study(resolve_space(names[0]), catalog, law), catalog, count)
+    else:
+        from dse.questions.compare.designs import designs_answer, rediscover
 
-    if kind == "model":
-        space = _space_of(what[0])
-        study = load_study(resolve_space(space), _for(space, catalog), law)
-        case = case_of(study, load_model(what[1]))
-        return designs_answer([rediscover(case, _for(space, catalog), count)])
-    name = str(what[0]).removeprefix(f"{CASES}/")
-    paths = list(shipped_cases().values()) if name == CASES else [resolve_case(name)]
-    cases = [load_case(path, law, catalog) for path in paths]
-    found = [rediscover(case, catalog, count) for case in cases]
-    return designs_answer(found)
-
-
-# What each kind of comparison is called in a message.
-SAID: dict[Kind, str] = {
-    "studies": "two studies or fleets",
-    "merged": "studies that are merged",
-    "plans": "two plans",
-    "dates": "a space at two dates",
-    "chips": "chips",
-    "by chip": "a space by chip",
-    "design": "a published design",
-    "model": "a space and a published model",
-}
+        if kind == "model":
+            space = names[0]
+            if (folders[0] / STUDY).is_file():
+                space = str(space_file_of(read_json(folders[0], STUDY), space))
+            catalog = catalog.with_files(chip_files_of(space))
+            study = load_study(resolve_space(space), catalog, law)
+            cases = [case_of(study, load_model(what[1]))]
+        else:
+            name = names[0].removeprefix(f"{CASES}/")
+            paths = list(shipped_cases().values()) if name == CASES else [resolve_case(name)]
+            cases = [load_case(path, law, catalog) for path in paths]
+        made = designs_answer([rediscover(case, catalog, count) for case in cases])
+    chips = catalog.names
+    known = Lazy((*made.names, *chips), lambda chip: made.names.get(chip) or chips[chip])
+    return replace(made, names=known)
 
 
 def kind_of(
@@ -160,25 +157,26 @@ def kind_of(
     merge: bool = False,
 ) -> Kind:
     """What is compared. Raises InputError where that is not clear."""
-    folders = [Path(str(getattr(one, "folder", one))) for one in what]
-    studies = [(folder / STUDY).is_file() for folder in folders]
+    names = [str(getattr(one, "folder", one)) for one in what]
+    studies = [(Path(name) / STUDY).is_file() for name in names]
     if (len(what) > 2 and any(studies)) or merge:
         if not all(studies) or len(what) < 2 or as_of or by is not None:
-            wrong = next((str(what[k]) for k, good in enumerate(studies) if not good), "")
+            wrong = next((name for name, good in zip(names, studies, strict=True) if not good), "")
             message = f"{wrong} is no study" if wrong else "these are not merged"
             raise InputError(message, accepted="folders of studies alone, two or more")
         return "merged"
     if len(what) == 2 and all(isinstance(one, Answer) for one in what):
-        return "studies"
-    names = [str(getattr(one, "folder", one)) for one in what]
+        return "fleets"
     if by is not None and (by != "chip" or len(names) != 1):
         raise InputError(f"read {by!r}", field="--by", accepted="chip, with one space")
-    if names and all(Path(name).is_dir() for name in names) and len(names) == 2:
-        kind: Kind = "studies"
+    if len(names) == 2 and all(Path(name).is_dir() for name in names):
+        fleets = [(Path(name) / FLEET).is_file() for name in names]
+        alone = any(fleet and not study for fleet, study in zip(fleets, studies, strict=True))
+        kind: Kind = "fleets" if alone else "studies"
     elif by is not None:
-        kind = "by chip"
+        kind = "basket"
     elif len(names) == 1 and _is_case(names[0]):
-        kind = "design"
+        kind = "case"
     elif len(names) == 2 and any(map(_is_plan, names)):
         kind = "plans"
     elif any(_is_chip(name, catalog) for name in names) or len(names) > 2:
@@ -195,32 +193,31 @@ def kind_of(
             accepted="a second folder or plan; of a space, --as-of twice, --by chip or a published "
             "model; chips; rediscovery/NAME",
         )
-    if kind == "studies" and as_of:
+    if kind in ("studies", "fleets") and as_of:
         raise InputError("--as-of does not go with two folders", accepted="one of the two")
     if len(as_of) > (2 if kind == "dates" else 1):
         raise InputError(f"{len(as_of)} dates", field="--as-of", accepted="one, or two of a space")
+    source = catalog.source
+    own = {
+        "--prices": source.prices,
+        "--costs": source.costs,
+        "--efficiency-file": source.efficiency,
+    }
+    for option, given in own.items():
+        if given and kind in ("studies", "merged", "fleets"):
+            message = f"{option} does not go with {SAID[kind]}, which have theirs"
+            raise InputError(message, accepted="one of the two")
     return kind
 
 
 def _is_case(text: str) -> bool:
     """`rediscovery`, `rediscovery/NAME`, or a file that names an expert."""
-    if text == CASES or text.startswith(f"{CASES}/"):
-        return True
-    return "expert" in _keys(text)
+    return text == CASES or text.startswith(f"{CASES}/") or "expert" in _keys(text)
 
 
 def _is_plan(text: str) -> bool:
     """A shipped plan of a fleet, or a file that is one."""
     return text in shipped_plans() or "demand" in _keys(text)
-
-
-def _fleet(one: Any, catalog: Catalog, progress: Say) -> Path | Answer:
-    """The fleet of a plan; a folder as it is."""
-    if isinstance(one, Answer):
-        return one
-    from dse.questions.fleet.fleet import fleet
-
-    return fleet(one, catalog=catalog, progress=progress) if _is_plan(str(one)) else Path(one)
 
 
 def _is_chip(text: str, catalog: Catalog) -> bool:
@@ -250,41 +247,12 @@ def _keys(text: str) -> set[str]:
     return set(map(str, written)) if isinstance(written, dict) else set()
 
 
-def _for(space: Any, catalog: Catalog) -> Catalog:
-    """The catalog with the chip files that a space names."""
-    return catalog.with_files(chip_files_of(str(space)))
-
-
-def _space_of(text: Any) -> str:
-    """A space, or that of a finished study."""
-    if (Path(str(text)) / STUDY).is_file():
-        return str(space_file_of(read_json(Path(str(text)), STUDY), str(text)))
-    return str(text)
-
-
-def _studies(a: Any, b: Any) -> Answer:
-    from dse.questions.compare.fleet import compare_fleets, is_fleet
-    from dse.questions.compare.studies import compare as compare_studies
-    from dse.questions.compare.tables import studies_answer
-
-    if isinstance(a, Answer) and isinstance(b, Answer):
-        return compare_fleets(a, b)
-    first, second = (Path(str(getattr(one, "folder", one))) for one in (a, b))
-    if is_fleet(first) or is_fleet(second):
-        return compare_fleets(first, second)
-    return studies_answer(compare_studies(first, second))
-
-
-def _dates(
-    space: str,
-    dates: tuple[str, ...],
-    out: str | Path | None,
-    catalog: Catalog,
-    progress: Say,
+def _at_dates(
+    space: str, dates: Sequence[str], out: str | Path | None, catalog: Catalog, progress: Say
 ) -> Answer:
-    """Two studies of a space at the prices of two dates, kept under `out`."""
-    from dse.questions.compare.studies import compare as compare_studies
-    from dse.questions.compare.tables import studies_answer
+    """Two studies of a space at the prices of two dates, kept under `out` with their reports."""
+    from dse.questions.compare.studies import compare_studies
+    from dse.questions.study import write_report
     from dse.study.run import run
 
     if last_day(dates[0]) >= last_day(dates[1]):
@@ -292,14 +260,15 @@ def _dates(
             f"read {' and '.join(dates)}", field="--as-of", accepted="the earlier date first"
         )
     with tempfile.TemporaryDirectory() if out is None else nullcontext(out) as folder:
-        sides = []
-        for date in dates:
+        sides = [Path(folder) / date for date in dates]
+        for side, date in zip(sides, dates, strict=True):
 
             def count(done: int, total: int | None, front: int, date: str = date) -> None:
                 of = f" of at most {total:,}" if total else ""
                 progress(f"as of {date}: {done:,}{of} points evaluated; front {front:,}")
 
-            sides.append(Path(folder) / date)
-            run(space, out=sides[-1], catalog=catalog.as_of(date), progress=count)
+            run(space, out=side, catalog=catalog.as_of(date), progress=count)
+            if out is not None:
+                write_report(side)
         called = None if out else (f"{space} as of {dates[0]}", f"{space} as of {dates[1]}")
-        return studies_answer(compare_studies(sides[0], sides[1], called))
+        return compare_studies(sides[0], sides[1], called)
