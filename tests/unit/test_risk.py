@@ -271,8 +271,9 @@ def test_price_intervals_are_of_the_price_and_the_quotes_that_the_evidence_names
         chips = sorted(catalog.prices.select(basis))
         for one in price_spreads(catalog.prices, basis, chips):
             known = evidence(catalog, one.chip, basis)
-            assert (one.usd_per_chip_hour, one.rows) == (known.usd_per_chip_hour, known.quotes)
-            assert (one.kind == "published") == (known.quotes >= 3)
+            assert one.usd_per_chip_hour == known["usd_per_chip_hour"]
+            assert one.rows == known["quotes"]
+            assert (one.kind == "published") == (known["quotes"] >= 3)
 
 
 def test_price_intervals_come_from_the_rows_of_the_chip_or_of_the_others() -> None:

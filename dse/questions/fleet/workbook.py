@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dse.answer.answer import Cell, Column, Formula, Table
+from dse.answer.frames import of_rows
 from dse.economics.fleet_cost import (
     Flow,
     capital_usd,
@@ -35,6 +36,12 @@ COSTS = {
     "electricity": "USD/kWh",
     "load_share": "share of the power that follows the load",
 }
+# Columns of the sheets, in the order of the letters that formulas name them by.
+ORDER_COLUMNS = "offer way order_quarter chips first_quarter price_usd last_quarter lasts"
+ORDER_COLUMNS += " quarter_usd commits_usd written_off_usd worth_usd"
+RUNNING_COLUMNS = "quarter chip chips upkeep_usd electricity_usd"
+CASH_COLUMNS = "quarter rent_usd capital_usd upkeep_usd electricity_usd usd bought_usd cash_usd"
+CASH_COLUMNS += " worth_usd discount_factor present_usd"
 
 
 class _Inputs:
@@ -137,18 +144,20 @@ def _recovery(rate: str, years: str) -> str:
 def _orders(found: Solution, inputs: _Inputs) -> Table:
     """A row for each order; dollars of a quarter, in all, and at the end of the plan."""
     plan, at, rows = found.plan, inputs.at, []
-    assert found.solved.mix is not None
     r, s, y, charge = (at[n] for n in ("cost of capital", "resale", "life", "capital charge"))
     used, rate, end = at["used after the end"], at["discount rate"], plan.quarters
-    for (label, q), servers in sorted(
-        found.solved.mix.orders.items(), key=lambda one: one[0][::-1]
-    ):
+    for (label, q), servers in sorted(found.mix.orders.items(), key=lambda one: one[0][::-1]):
         offer, k = plan.offer(label), len(rows) + 2
         chips, first = servers * plan.chip(offer.chip).server, q + offer.lead_quarters + 1
         change = at.get(f"{label}, change")
         text = at[label] + (f"*(1+{change})^{q}" if change else "")
-        row: dict[str, Any] = {"offer": label, "way": offer.way, "ordered": q + 1, "chips": chips}
-        row |= {"first": first, "price": Formula(text, offer.usd_in(q))}
+        row: dict[str, Any] = {
+            "offer": label,
+            "way": offer.way,
+            "order_quarter": q + 1,
+            "chips": chips,
+        }
+        row |= {"first_quarter": first, "price_usd": Formula(text, offer.usd_in(q))}
         if offer.way == BUY:
             last, age = first + offer.life_quarters - 1, (end - first + 1) / 4.0
             left = f"({y}-{age!r})"
@@ -172,36 +181,21 @@ def _orders(found: Solution, inputs: _Inputs) -> Table:
             total = f"IF({rate}=0,{after},({v})^{end}*(1-({v})^{after})/(1-{v}))"
             ends, worth_cell = f"I{k}*(1-{used})*{total}", Formula(f"0*I{k}", 0.0)
         row |= {
-            "last": last,
+            "last_quarter": last,
             "lasts": "rented" if offer.way != BUY else "owned",
-            "quarter": Formula(quarter, chips * each),
-            "signed": Formula(signed, chips * paid),
-            "ends": Formula(ends, chips * end_usd(plan, offer, q)),
-            "worth": worth_cell,
+            "quarter_usd": Formula(quarter, chips * each),
+            "commits_usd": Formula(signed, chips * paid),
+            "written_off_usd": Formula(ends, chips * end_usd(plan, offer, q)),
+            "worth_usd": worth_cell,
         }
         rows.append(row)
-    columns = (
-        Column("offer", "offer"),
-        Column("way", "way"),
-        Column("ordered", "ordered in quarter", "count"),
-        Column("chips", "chips", "count"),
-        Column("first", "serves from quarter", "count"),
-        Column("price", "price, USD a chip-hour or chip", "dollars"),
-        Column("last", "to quarter"),
-        Column("lasts", "is"),
-        Column("quarter", "cost, USD a quarter", "dollars"),
-        Column("signed", "signed for, USD in all", "dollars"),
-        Column("ends", "written off at the end, USD discounted", "dollars"),
-        Column("worth", "worth at the end, USD", "dollars"),
-    )
-    return Table("order cost", "", columns, rows)
+    return of_rows("order cost", "", rows, ORDER_COLUMNS)
 
 
 def _running(found: Solution, inputs: _Inputs) -> Table:
     """A row for each chip that is owned and on, and quarter."""
     plan, at, rows = found.plan, inputs.at, []
-    assert found.solved.mix is not None
-    for (chip, q), servers in sorted(found.solved.mix.on.items(), key=lambda one: one[0][::-1]):
+    for (chip, q), servers in sorted(found.mix.on.items(), key=lambda one: one[0][::-1]):
         k, chips = len(rows) + 2, servers * plan.chip(chip).server
         own = plan.chip(chip).owning
         assert own is not None
@@ -217,18 +211,11 @@ def _running(found: Solution, inputs: _Inputs) -> Table:
                 "quarter": q + 1,
                 "chip": chip,
                 "chips": chips,
-                "upkeep": Formula(upkeep, chips * upkeep_usd(plan, chip)),
-                "electricity": Formula(drawn, chips * electricity_usd(plan, chip)),
+                "upkeep_usd": Formula(upkeep, chips * upkeep_usd(plan, chip)),
+                "electricity_usd": Formula(drawn, chips * electricity_usd(plan, chip)),
             }
         )
-    columns = (
-        Column("quarter", "quarter", "count"),
-        Column("chip", "chip"),
-        Column("chips", "owned and on", "count"),
-        Column("upkeep", "upkeep, USD", "dollars"),
-        Column("electricity", "electricity, USD", "dollars"),
-    )
-    return Table("running cost", "", columns, rows)
+    return of_rows("running cost", "", rows, RUNNING_COLUMNS)
 
 
 def _cash(
@@ -258,34 +245,21 @@ def _cash(
         rows.append(
             {
                 "quarter": q,
-                "rent": Formula(rent, one.rent),
-                "capital": Formula(charge, capital),
-                "upkeep": Formula(f"SUMIF({run('A')},A{k},{run('D')})", one.upkeep),
-                "electricity": Formula(f"SUMIF({run('A')},A{k},{run('E')})", one.electricity),
-                "cost": Formula(f"B{k}+C{k}+D{k}+E{k}" if within else "0", cost if within else 0.0),
-                "bought": Formula(
+                "rent_usd": Formula(rent, one.rent),
+                "capital_usd": Formula(charge, capital),
+                "upkeep_usd": Formula(f"SUMIF({run('A')},A{k},{run('D')})", one.upkeep),
+                "electricity_usd": Formula(f"SUMIF({run('A')},A{k},{run('E')})", one.electricity),
+                "usd": Formula(f"B{k}+C{k}+D{k}+E{k}" if within else "0", cost if within else 0.0),
+                "bought_usd": Formula(
                     f'SUMPRODUCT(({of("B")}="buy")*({of("E")}=A{k})*{of("J")})', one.bought
                 ),
-                "paid": Formula(f"B{k}+D{k}+E{k}+G{k}", one.paid),
-                "worth": Formula(worth, one.worth),
-                "factor": Formula(f"(1+{rate})^-((A{k}-1)/4)", discount(plan, q - 1)),
-                "present": Formula(f"J{k}*(H{k}-I{k})", one.present),
+                "cash_usd": Formula(f"B{k}+D{k}+E{k}+G{k}", one.paid),
+                "worth_usd": Formula(worth, one.worth),
+                "discount_factor": Formula(f"(1+{rate})^-((A{k}-1)/4)", discount(plan, q - 1)),
+                "present_usd": Formula(f"J{k}*(H{k}-I{k})", one.present),
             }
         )
-    columns = (
-        Column("quarter", "quarter", "count"),
-        Column("rent", "rent, USD", "dollars"),
-        Column("capital", "capital charge, USD", "dollars"),
-        Column("upkeep", "upkeep, USD", "dollars"),
-        Column("electricity", "electricity, USD", "dollars"),
-        Column("cost", "cost of the plan, USD", "dollars"),
-        Column("bought", "bought, USD", "dollars"),
-        Column("paid", "cash paid, USD", "dollars"),
-        Column("worth", "worth left, USD", "dollars"),
-        Column("factor", "discount factor"),
-        Column("present", "today's worth, USD", "dollars"),
-    )
-    return Table("cash flow", "", columns, rows)
+    return of_rows("cash flow", "", rows, CASH_COLUMNS)
 
 
 def _totals(found: Solution, inputs: _Inputs, flows: Sequence[Flow], orders: int) -> Table:
