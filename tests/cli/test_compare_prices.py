@@ -127,7 +127,7 @@ def test_what_left_is_beaten_at_the_other_prices(pair: tuple[Path, Path]) -> Non
     document = dse("compare", *pair, "--json").json()
     for status, other in (("left", pair[1]), ("entered", pair[0])):
         points = {item["point"]: item["metrics"] for item in read_json(other, FRONT)["items"]}
-        rows = [row for row in document["changed"] if row["status"] == status]
+        rows = [row for row in document["changed"] if row["became"] == status]
         assert {row["point"] for row in rows} <= set(document[status])
         beaten = [row for row in rows if row["beaten_by"] is not None]
         assert beaten  # the others are within the resolution of a design there
@@ -205,7 +205,7 @@ def test_a_chip_that_gets_a_price_is_told_first(renting: Path) -> None:
     (space,) = [one for one in document["comparable"] if one["what"] == "space"]
     assert space["alike"]
     assert "b300_sxm" in space["note"]
-    entered = [one for one in document["changed"] if one["status"] == "entered"]
+    entered = [one for one in document["changed"] if one["became"] == "entered"]
     assert {one["chip"] for one in entered} == {"b300_sxm"}
     assert {one["reason"] for one in entered} == {"no price in early"}
 
@@ -252,7 +252,7 @@ def test_the_files_hold_the_same_answer(pair: tuple[Path, Path], tmp_path: Path)
     with (out / "compare.csv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
     for status in ("entered", "left"):
-        found = sorted(int(row["point"]) for row in rows if row["status"] == status)
+        found = sorted(int(row["point"]) for row in rows if row["became"] == status)
         assert found == printed[status]
     assert len(rows) == printed["front_a"] + printed["front_b"]
     page = (out / "compare.html").read_text(encoding="utf-8")

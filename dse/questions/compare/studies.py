@@ -321,12 +321,12 @@ def _row(words: Words, side: Side, item: Json) -> dict[str, Any]:
 def _designs(pair: Pair) -> Table:
     """Every design of both fronts, as it stands in each."""
     rows = [
-        {"status": _status(pair, key), "names": " ".join(item["names"])}
+        {"became": _status(pair, key), "names": " ".join(item["names"])}
         | _row(pair.words, side, item)
         for side in pair.sides
         for key, item in side.items.items()
     ]
-    keys = ("status", "study", "point", "names", "chip", *pair.a.metrics, "design")
+    keys = ("became", "study", "point", "names", "chip", *pair.a.metrics, "design")
     return of_rows("designs", "The designs of both fronts", rows, keys)
 
 
@@ -360,7 +360,7 @@ def _changed(pair: Pair, fronts: Sequence[np.ndarray], scale: Scale) -> Table:
         for i, (key, item) in enumerate(side.items.items()):
             if key in other.items:
                 continue
-            row = {"status": status, **_row(pair.words, side, item), "margin": None}
+            row = {"became": status, **_row(pair.words, side, item), "margin": None}
             row["reason"] = f"not compared with {other.name}"
             if row["chip"] in unpriced:
                 row["reason"] = f"no price in {other.name}"
@@ -376,8 +376,8 @@ def _changed(pair: Pair, fronts: Sequence[np.ndarray], scale: Scale) -> Table:
             rows.append(row)
         rows.sort(key=lambda row: (row["chip"] not in unpriced, -(row["margin"] or 0.0)))
         found += rows[:TELLING]
-    keys = ("status", "study", "point", "chip", *metrics, *elsewhere, "beaten_by", "margin")
-    shown = ("status", "point", *metrics, "reason", "design") if found else ()
+    keys = ("became", "study", "point", "chip", *metrics, *elsewhere, "beaten_by", "margin")
+    shown = ("became", "point", *metrics, "reason", "design") if found else ()
     caption = "Designs that only one front has"
     return of_rows("changed", caption, found, (*keys, "reason", "design"), shown=shown)
 
