@@ -20,7 +20,7 @@ from dse.physics.machines import Machines, compile_machines
 from dse.physics.training.evaluate import evaluate_training
 from dse.physics.training.plan import TrainingBatch
 from dse.schema.model_catalog import resolve_model
-from dse.schema.training_stack import training_stack
+from dse.schema.training import training_stack
 from dse.space.batches import batch_of
 
 MODELS = ("llama-3.1-405b", "deepseek-v3")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, ForwardRef
 
 import dse
-from dse.schema import deployed
+from dse.schema import workloads
 from dse.schema.metrics import EVERY, METRICS
 
 HEAD = """\
@@ -84,7 +84,7 @@ def signature(name: str, documented: Any) -> str:
             arguments.append("*")
             keyword_only = True
         if of := re.fullmatch(r"Unpack\[(\w+)\]", str(one.annotation)):
-            fields = vars(deployed)[of[1]].__annotations__.items()
+            fields = vars(workloads)[of[1]].__annotations__.items()
             arguments += [f"{field}: {_plain(kind)} = None" for field, kind in fields]
             continue
         stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")

@@ -8,8 +8,7 @@ from dse.catalog import load_catalog
 from dse.economics.fleet_cost import (
     Option,
 )
-from dse.schema.costs import Cost
-from dse.schema.owning import Owning
+from dse.schema.costs import Cost, Owning
 from dse.schema.plan import BUY, RENT, DemandClass, FleetChip, Limits, Offer, Plan
 from dse.schema.traffic import Requests, Traffic
 

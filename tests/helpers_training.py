@@ -8,7 +8,7 @@ from typing import Any
 from dse.physics.training.evaluate import evaluate_training
 from dse.physics.training.passes import Pass, TrainingDeployed
 from dse.physics.training.plan import TrainingBatch, TrainingMetrics
-from dse.schema.training_stack import TrainingStack, training_stack
+from dse.schema.training import TrainingStack, training_stack
 from dse.space.candidates import Floats
 from tests.helpers import deploy, machines
 

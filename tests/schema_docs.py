@@ -11,14 +11,13 @@ from math import inf
 from dse import units
 from dse.schema.backend import Backend
 from dse.schema.chip import Chip
+from dse.schema.constants import EnergyConstants, Reliability
 from dse.schema.costs import OWN_COSTS
 from dse.schema.efficiency import Efficiency
-from dse.schema.energy import EnergyConstants
 from dse.schema.figure import Figured, Value, sourced
 from dse.schema.own_chip import SHORT
 from dse.schema.plan import Plan
 from dse.schema.prices import Basis
-from dse.schema.rack import RACK
 from dse.schema.reader import (
     OPTIONAL,
     REQUIRED,
@@ -41,12 +40,10 @@ from dse.schema.reader import (
     Word,
     brief,
 )
-from dse.schema.rediscovery import CASE
-from dse.schema.reliability import Reliability
-from dse.schema.study import Study
-from dse.schema.system import SYSTEM
+from dse.schema.study import CASE, Study
+from dse.schema.system import RACK, SYSTEM
 from dse.schema.tiers import TierDefaults
-from dse.schema.training_stack import STACK
+from dse.schema.training import STACK
 
 INTRO = """\
 # Fields of the files

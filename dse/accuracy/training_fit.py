@@ -34,7 +34,7 @@ from dse.accuracy.training_rows import (
 )
 from dse.catalog import Catalog, load_catalog
 from dse.physics.training.evaluate import RATE, RATES, RUN, WHOLE_RUNS, training_interval
-from dse.schema.training_stack import CLOCK, TrainingStack, training_stacks
+from dse.schema.training import CLOCK, TrainingStack, training_stacks
 from dse.space.candidates import Floats
 
 MAIN = ("tokens_per_s_per_chip", "tokens_per_s", "step_s", "model_flops_per_s_per_chip", "mfu")

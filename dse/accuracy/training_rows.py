@@ -63,7 +63,7 @@ from dse.physics.training.plan import (
 from dse.schema.blocks import FEED_FORWARD
 from dse.schema.dtypes import CODE
 from dse.schema.model import BlockSpec, Model
-from dse.schema.training_stack import TrainingStack, training_stacks
+from dse.schema.training import TrainingStack, training_stacks
 from dse.space.batches import batch_of
 from dse.space.candidates import CandidateBatch, Floats
 

@@ -26,7 +26,7 @@ Markdown, HTML, JSON, CSV and XLSX each have one renderer (`dse.render`), which 
   "grid" follows the page's own, light or dark. Escape names with `plots.plain`.
 - `ask.py` has the function of the library that makes the Answer. `asked` is one line: model,
   workload, limits, price basis; without it the console begins with the headline. `words` explains
-  terms of this question, beside the common ones (`dse.answer.glossary`).
+  terms of this question, beside the common ones (`dse.answer.labels`).
 - `cli/VERB.py` is options, one call, and `deliver(answer, out=out, as_json=as_json)` of
   `dse.cli.printing`: files first, then words or the document.
 """

@@ -1,10 +1,12 @@
-"""What metrics are called, the unit they are shown in, and the words a reader may not know."""
+"""What metrics are called, the unit they are shown in, the layers of a model in words, and the
+words that a reader may not know."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from dse.answer.numbers import kind_of
+from dse.data import rows_beside
 from dse.vocabulary import find
 
 
@@ -92,3 +94,8 @@ def axis_title(metric: str, direction: str | None = None) -> str:
     if direction is None:
         return title
     return f"{title}, {'lower' if direction == 'minimize' else 'higher'} is better"
+
+
+# The words that a reader may not know, each explained once: the rows of glossary.csv.
+
+GLOSSARY = {row["term"]: row["meaning"] for row in rows_beside(__file__, "glossary.csv")}

@@ -130,8 +130,9 @@ class Several(click.ParamType):
         return tuple(self.kind.convert(word, param, ctx) for word in words if word)
 
 
-# How a model is deployed and served, alike in every verb. Names are those of `dse.schema.deployed`,
-# and of a space and a plan (`dse.schema.axes.AXES`, `dse.schema.workloads.SERVED`).
+# How a model is deployed and served, alike in every verb. Names are those of
+# `dse.schema.workloads`, and of a space and a plan (`dse.schema.axes.AXES`,
+# `dse.schema.workloads.SERVED`).
 _CHOICES: tuple[tuple[str, click.ParamType, str], ...] = (
     ("--redundant-experts", Whole(0, 100_000), "Copies of busy experts a layer, on all ranks."),
     (

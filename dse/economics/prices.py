@@ -24,10 +24,9 @@ from dse.catalog import Catalog
 from dse.economics.tco import owned, usd_per_chip_hour
 from dse.schema.catalog import Source
 from dse.schema.costs import BASIS as OWNED
-from dse.schema.costs import Costs
+from dse.schema.costs import Costs, capital_rows, lacks_for_owning, own_cost, owning
 from dse.schema.dates import today
 from dse.schema.loader import csv_rows
-from dse.schema.owning import capital_rows, lacks_for_owning, own_cost, owning
 from dse.schema.plausible import USD_PER_HOUR, probably
 from dse.schema.prices import OWN, PRICE_TIERS, PriceTable, dates_of, first_day, last_day
 

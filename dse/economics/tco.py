@@ -27,8 +27,7 @@ from dse.catalog import Catalog
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.costs import BASIS as OWNED
-from dse.schema.costs import Cost, Costs
-from dse.schema.owning import YEAR_HOURS, Owning, lacks_for_owning, owning
+from dse.schema.costs import YEAR_HOURS, Cost, Costs, Owning, lacks_for_owning, owning
 from dse.schema.prices import PriceRow
 
 MONTH_HOURS = YEAR_HOURS / 12.0

@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.record import record
-from dse.schema.load import Demand
+from dse.schema.traffic import Demand
 
 if TYPE_CHECKING:
     from dse.physics.energy import Energy

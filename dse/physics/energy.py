@@ -56,7 +56,7 @@ from numpy.typing import NDArray
 
 from dse.record import record
 from dse.schema.chip import Chip
-from dse.schema.energy import EnergyConstants
+from dse.schema.constants import EnergyConstants
 from dse.space.candidates import Codes, Floats, Rows
 
 if TYPE_CHECKING:

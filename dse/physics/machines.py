@@ -36,7 +36,7 @@ from dse.schema.catalog import Catalog
 from dse.schema.chip import ROOFLINE, Chip
 from dse.schema.dtypes import CODE, DTYPES, arithmetic
 from dse.schema.efficiency import OPERATORS, Efficiency, Law
-from dse.schema.rack import Rack
+from dse.schema.system import Rack
 from dse.space.candidates import CandidateBatch
 
 # Laws that only models with blocks of some kinds use: `dse calibrate` does not measure them.

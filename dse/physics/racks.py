@@ -1,6 +1,6 @@
 """What bounds the scale-up domain of a rack: each bound as used / limit, n domain sizes at once.
 
-Notation, n domain sizes D (n,), of a rack as `dse.schema.rack` describes it:
+Notation, n domain sizes D (n,), of a rack as `dse.schema.system` describes it:
 
     R  racks that one domain may take            f  chips of each rack, whole trays, evenly spread
     t  stages of switches                        s = 2 t - 1, ports of switches that a chip takes
@@ -24,7 +24,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dse.schema.rack import HEIGHT_UNIT_M, Rack
+from dse.schema.system import HEIGHT_UNIT_M, Rack
 from dse.space.candidates import Codes, Floats
 
 MOST_STAGES = 6

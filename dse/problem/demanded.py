@@ -24,14 +24,14 @@ from dse.problem.evaluate import Metrics
 from dse.problem.objective import PhysicsProblem
 from dse.problem.pools import Kinds
 from dse.schema.costs import BASIS as OWNED
-from dse.schema.load import Demand, check_idle_once
-from dse.schema.owning import (
+from dse.schema.costs import (
     LARGEST_DOMAIN,
     lacks_for_owning,
     lacks_power,
     power_at_meter,
     server_of,
 )
+from dse.schema.traffic import Demand, check_idle_once
 from dse.space.candidates import Floats
 
 TOTAL = "usd_per_million_total_tokens"

@@ -37,8 +37,7 @@ from dse.schema.blocks import WEIGHT_PARTS
 from dse.schema.calibration import KINDS
 from dse.schema.dtypes import DTYPES
 from dse.schema.metrics import Limit
-from dse.schema.rack import Rack, refusal, shipped_racks
-from dse.schema.system import System
+from dse.schema.system import Rack, System, refusal, shipped_racks
 from dse.schema.tiers import TIERS
 from dse.space.batches import CAP_AXIS, DOMAIN_AXIS, DRAFT_AXIS, EXPERT_AXES, OFFLOAD_AXES
 from dse.space.candidates import CandidateBatch

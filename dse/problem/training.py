@@ -45,10 +45,9 @@ from dse.schema.calibration import KINDS
 from dse.schema.chip import Figure
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.model import Model
+from dse.schema.space_sections import LifetimeTerms
 from dse.schema.study import Study
-from dse.schema.training_run import TrainingTerms
-from dse.schema.training_section import LifetimeTerms
-from dse.schema.training_stack import TrainingStack, training_stack
+from dse.schema.training import TrainingStack, TrainingTerms, training_stack
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
 from dse.space.candidates import CandidateBatch, Floats
 from dse.space.deployments import Deployments, stacked

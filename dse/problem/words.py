@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dse.answer.layers import layers_in_short, layers_in_words
 from dse.answer.numbers import dollars, plain, share, show, significant
 from dse.problem.describe import pools_of
 from dse.problem.mix import held, loads_of
@@ -19,6 +18,7 @@ from dse.rules.registry import row_words
 from dse.schema.dtypes import BITS
 from dse.schema.metrics import EVERY
 from dse.schema.model import Model
+from dse.schema.own_config import layers_in_short, layers_in_words
 from dse.schema.tiers import offload_words
 from dse.schema.workloads import load_words, mix_words
 

@@ -51,7 +51,7 @@ from dse.data import search_spaces_dir
 from dse.errors import InputError, NothingFeasible
 from dse.options import Opt
 from dse.record import record
-from dse.schema import deployed
+from dse.schema import workloads
 from dse.schema.catalog import is_chip_file
 from dse.schema.loader import did_you_mean, load_yaml
 from dse.schema.model_catalog import load_model
@@ -328,7 +328,7 @@ class Question:
 
 @cache
 def question(name: str) -> Question:
-    """Arguments behind `**` are a type of `dse.schema.deployed`, or fields that the call reads."""
+    """Arguments behind `**` are a type of `dse.schema.workloads`, or fields that the call reads."""
     place, function = ASKED[name]
     module = import_module(place)
     call, settings = getattr(module, function), getattr(module, "SETTINGS", Table())
@@ -338,7 +338,7 @@ def question(name: str) -> Question:
         if parameter.kind is not parameter.VAR_KEYWORD:
             types[key] = words.removeprefix("Annotated[").split(", Opt(")[0]
         elif words.startswith("Unpack["):
-            behind = vars(deployed)[words[len("Unpack[") : -1]].__annotations__
+            behind = vars(workloads)[words[len("Unpack[") : -1]].__annotations__
             types |= {key: getattr(of, "__forward_arg__", str(of)) for key, of in behind.items()}
     kinds = {
         **{field.name: field.kind for field in settings.fields},

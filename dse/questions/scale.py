@@ -51,13 +51,13 @@ from dse.questions.estimate.ask import published_drafts
 from dse.questions.estimate.point import assumptions
 from dse.schema.backend import find_backend
 from dse.schema.calibration import KINDS
-from dse.schema.deployed import FIELDS, PREFILL_FIELDS, ServedOrPooled, full, prefill_of
 from dse.schema.dtypes import known_dtypes
 from dse.schema.metrics import Limit
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_model
 from dse.schema.reader import Field, Number, Text, Whole
 from dse.schema.reader import Table as Fields
+from dse.schema.workloads import FIELDS, PREFILL_FIELDS, ServedOrPooled, full, prefill_of
 from dse.space.batches import EXPERT_AXES
 from dse.space.candidates import Floats
 from dse.space.deployments import (

@@ -56,7 +56,7 @@ from dse.schema.model import Model
 from dse.schema.model_catalog import load_model
 from dse.schema.plausible import unusual
 from dse.schema.reader import Field, Raw, Table
-from dse.schema.training_run import MOST_CHIPS, TRAINING, TrainingTerms, training_terms
+from dse.schema.training import MOST_CHIPS, TRAINING, TrainingTerms, training_terms
 
 # Arguments whose names differ from the fields of a `training:` section.
 FIELDS = {

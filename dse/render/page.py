@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from dse.answer.answer import Answer, Block, Column, Section, Table
-from dse.answer.glossary import GLOSSARY
+from dse.answer.labels import GLOSSARY
 from dse.answer.numbers import kind_of
 from dse.answer.plots import plain
 from dse.answer.sentences import spoken, with_names

@@ -16,10 +16,9 @@ from dse.errors import InputError
 from dse.record import record
 from dse.schema.blocks import WORDS
 from dse.schema.families import FAMILIES
+from dse.schema.families.config import Cannot, Config, Shape, merged
 from dse.schema.families.engine import Prediction
-from dse.schema.families.quantization import formats
-from dse.schema.families.shape import Cannot, Config, Shape, merged
-from dse.schema.huggingface import classes_of, from_config
+from dse.schema.huggingface import classes_of, formats, from_config
 from dse.schema.model import Model
 
 TRANSFORMERS = "5.23.0"  # the version that every class was instantiated with

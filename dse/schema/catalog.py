@@ -24,12 +24,17 @@ from dse.schema.backend import Backend, load_backends
 from dse.schema.calibration import FILE as CALIBRATION
 from dse.schema.calibration import NONE, Calibration
 from dse.schema.chip import ROOFLINE, Chip, load_chip
+from dse.schema.constants import (
+    ENERGY_FILE,
+    NO_ENERGY,
+    NO_RELIABILITY,
+    RELIABILITY_FILE,
+    EnergyConstants,
+    Reliability,
+)
 from dse.schema.costs import FILE as COSTS_FILE
 from dse.schema.costs import NO_COSTS, Costs, check_chips, load_costs
 from dse.schema.efficiency import Efficiency, load_efficiency
-from dse.schema.energy import FILE as ENERGY
-from dse.schema.energy import NONE as NO_ENERGY
-from dse.schema.energy import EnergyConstants
 from dse.schema.loader import Lazy, did_you_mean, load_yaml, unknown
 from dse.schema.prices import (
     PriceTable,
@@ -39,8 +44,6 @@ from dse.schema.prices import (
     load_purchases,
     with_own_prices,
 )
-from dse.schema.reliability import FILE as RELIABILITY
-from dse.schema.reliability import NO_RELIABILITY, Reliability
 from dse.schema.system import ON_PCIE, THROUGH_HOST, FabricLevel, System, load_system
 from dse.schema.tiers import FILE as TIERS_FILE
 from dse.schema.tiers import NO_TIERS, TierDefaults
@@ -383,8 +386,8 @@ def _read(folder: _Folder, source: Source) -> Catalog:
         backends={name: fitted.backend(backend) for name, backend in backends.items()},
         calibration=fitted,
         tiers=_read_or(path / TIERS_FILE, TierDefaults.load, NO_TIERS),
-        energy=_read_or(path / ENERGY, EnergyConstants.load, NO_ENERGY),
-        reliability=_read_or(path / RELIABILITY, Reliability.load, NO_RELIABILITY),
+        energy=_read_or(path / ENERGY_FILE, EnergyConstants.load, NO_ENERGY),
+        reliability=_read_or(path / RELIABILITY_FILE, Reliability.load, NO_RELIABILITY),
         costs=_read_or(path / COSTS_FILE, load_costs, NO_COSTS),
     )
     return with_own_chips(shipped, own, replacing) if own else shipped

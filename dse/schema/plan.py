@@ -12,13 +12,13 @@ from typing import Any, Literal
 from dse.record import record
 from dse.schema.axes import AXES, POOL_AXES
 from dse.schema.catalog import Source
-from dse.schema.costs import Costs
-from dse.schema.dtypes import DTYPES
-from dse.schema.loader import did_you_mean
-from dse.schema.owning import (
+from dse.schema.costs import (
     YEAR_HOURS,
+    Costs,
     Owning,
 )
+from dse.schema.dtypes import DTYPES
+from dse.schema.loader import did_you_mean
 from dse.schema.plausible import TPOT, TTFT, USD_PER_HOUR
 from dse.schema.prices import PRICE_TIERS, Basis
 from dse.schema.reader import (

@@ -14,20 +14,23 @@ from dse.data import search_spaces_dir
 from dse.errors import InputError
 from dse.schema.catalog import Catalog
 from dse.schema.costs import BASIS as OWNED
-from dse.schema.costs import Cost, Costs, check_chips, read_costs
-from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml
-from dse.schema.model_catalog import resolve_model
-from dse.schema.owning import (
+from dse.schema.costs import (
     HOUR,
     LARGEST_DOMAIN,
+    Cost,
+    Costs,
     Owning,
+    check_chips,
     lacks_for_owning,
     lacks_power,
     owning,
     power_at_meter,
     rack_of,
+    read_costs,
     server_of,
 )
+from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml
+from dse.schema.model_catalog import resolve_model
 from dse.schema.plan import (
     BUY,
     FROM_TRACE,
@@ -44,8 +47,7 @@ from dse.schema.plan import (
 )
 from dse.schema.prices import COMPUTED
 from dse.schema.reader import read
-from dse.schema.trace import read_trace
-from dse.schema.traffic import GROUPS, Traffic, traffic_of
+from dse.schema.traffic import GROUPS, Traffic, read_trace, traffic_of
 from dse.schema.workloads import CURRENT_BACKEND
 
 GIVEN = "the plan given"  # what messages call a plan that is no file

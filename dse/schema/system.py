@@ -1,17 +1,36 @@
-"""Systems: `hardware/systems/*.yaml`, the fabric around a chip as levels, innermost first."""
+"""Systems: `hardware/systems/*.yaml`, the fabric around a chip as levels, innermost first; and
+racks: `hardware/racks/*.yaml`, what ends a scale-up domain."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from dse import units
+from dse.data import hardware_dir, is_shipped
+from dse.errors import InputError
 from dse.record import record
-from dse.schema.figure import Figure, Figured, Value, reasons
-from dse.schema.loader import Document, load_yaml
-from dse.schema.plausible import doubts
-from dse.schema.reader import ID, Field, Listed, Refused, Table, Text, Then, read
+from dse.schema.figure import OWN_SOURCE, Figure, Figured, Value, reasons
+from dse.schema.loader import Document, did_you_mean, load_yaml
+from dse.schema.plausible import doubts, near, unusual
+from dse.schema.reader import (
+    ID,
+    Field,
+    Flag,
+    Listed,
+    Mistakes,
+    Place,
+    Refused,
+    Table,
+    Text,
+    Then,
+    Word,
+    read,
+)
 
 Topology = Literal[
     "switched", "full_mesh", "ring", "torus_2d", "torus_3d", "dragonfly", "pcie", "through_host"
@@ -186,3 +205,258 @@ def read_system(document: Document, part: str = "") -> System:
         missing,
         document.file,
     )
+
+
+# Racks: `hardware/racks/*.yaml`, what bounds the scale-up domain that stands in one or in several.
+#
+# A figure is written in full (value, kind, source, date), as in the files of chips and systems. In
+# a file of the user's own it may be its value alone: it is then `assumed`, and the file is its
+# source.
+
+HEIGHT_UNIT_M = 0.04445  # EIA-310: one rack unit
+
+
+@record
+class Cables:
+    """The cables of the scale-up fabric, and the space for them.
+
+    A chip has `per_chip` to the first stage of switches. One carries `bytes_per_s`, both directions
+    added; `power_w` is that of both its ends. They run up and down one rack in a cross-section of
+    `area_m2`, of which they can fill the share `fill`; a tray's cables turn into it within
+    `bend_depth_m`, side by side over `tray_width_m`. Beside its way along the rack the longest has
+    `lead_m`, and `between_racks_m` for each further rack.
+    """
+
+    kind: str
+    per_chip: float
+    bytes_per_s: float
+    diameter_m: float
+    bend_multiple: float
+    reach_m: float
+    area_m2: float
+    fill: float
+    bend_depth_m: float
+    tray_width_m: float
+    lead_m: float
+    between_racks_m: float
+    power_w: float = 0.0
+    mass_kg: float = 0.0
+
+
+@record
+class Rack:
+    """One rack, full of one kind of chip.
+
+    `domain` is the scale-up domain of the product and `racks` how many racks one domain may take.
+    `other_w` comes with every chip (host, network, fans, losses of conversion). A stage of
+    switches joins up to `stage_chips` chips (inf: any number); `stage_w, stage_units, stage_kg`
+    are those of its switches, per chip. Heights are in rack units, `frame_kg` is the rack without
+    trays. Of all heat, the medium that is at its limit first takes the share `cooling_share` and
+    can carry `cooling_w` out of one rack. Without `cables` (a printed backplane) none of their
+    bounds exists.
+    """
+
+    id: str
+    name: str
+    hypothetical: bool
+    chip: str
+    domain: int
+    racks: int
+    tray_chips: int
+    chip_w: float
+    chip_units: float
+    chip_kg: float
+    frame_units: float
+    frame_kg: float
+    allowed_kg: float
+    width_m: float
+    depth_m: float
+    floor_kg_per_m2: float
+    feed_w: float
+    cooling_share: float
+    cooling_w: float
+    cables: Cables | None
+    figures: tuple[Figure, ...]
+    assumed: tuple[str, ...]
+    notes: tuple[str, ...]
+    other_w: float = 0.0
+    stage_chips: float = math.inf
+    stage_w: float = 0.0
+    stage_units: float = 0.0
+    stage_kg: float = 0.0
+    file: str = ""
+
+
+def _figure(name: str, value: Value | str, to: str = "", meaning: str = "") -> Field:
+    return Field(name, Figured(value, bare=OWN_SOURCE), to=to, meaning=meaning)
+
+
+def _optional(name: str, value: Value | str, to: str = "", meaning: str = "") -> Field:
+    return replace(_figure(name, value, to, meaning), default=None)
+
+
+_WHOLE = Value("count", whole=True)
+_MEDIUM = Table(
+    Field("kind", Word(("air", "liquid"))),
+    _figure("share", _SHARE, "cooling_share", "of all heat"),
+    _figure("capacity", "W", "cooling_w", "that it can carry out of the rack"),
+)
+_CABLES = Table(
+    Field("kind", Word(("passive_copper", "active_copper", "optical"))),
+    _figure("per_chip", "count", meaning="to the first stage of switches"),
+    _figure("rate", "bytes/s", "bytes_per_s", "both directions added"),
+    _figure("diameter", "m", "diameter_m"),
+    _figure("bend_multiple", "count"),
+    _figure("reach", "m", "reach_m"),
+    _optional("power", "W", "power_w", "of both ends"),
+    _optional("mass", "kg", "mass_kg"),
+    _figure("area", "m2", "area_m2", "cross-section for cables along the rack"),
+    _figure("fill", _SHARE, meaning="of the area that cables can take"),
+    _figure("bend_depth", "m", "bend_depth_m"),
+    _figure("tray_width", "m", "tray_width_m"),
+    _figure("lead", "m", "lead_m", "beside the way along the rack"),
+    _figure("between_racks", "m", "between_racks_m", "for each further rack"),
+)
+
+
+def _rack(
+    per_chip: Mapping[str, Any],
+    switches: Mapping[str, Any] | None,
+    frame: Mapping[str, Any],
+    cooling: Sequence[Mapping[str, Any]],
+    cables: Mapping[str, Any] | None,
+    **top: Any,
+) -> Rack:
+    figures: list[Figure] = []
+
+    def values(part: Mapping[str, Any], owner: str = "") -> dict[str, Any]:
+        """SI values in place of the figures, which are noted as those of `owner`."""
+        own = {name: one for name, one in part.items() if isinstance(one, Figure)}
+        figures.extend(f.named(f"{owner} {f.name}".strip().replace("_", " ")) for f in own.values())
+        rest = {name: one for name, one in part.items() if name not in own and one is not None}
+        return rest | {name: one.value for name, one in own.items()}
+
+    found = values(top) | values(per_chip, "per_chip") | values(switches or {}, "switches")
+    found |= values(frame, "frame")
+    media = [values(one, f"{one['kind']} cooling") for one in cooling]
+    shares = [medium["cooling_share"] for medium in media]
+    if abs(math.fsum(shares) - 1.0) > 1e-6:
+        said = " + ".join(f"{share:g}" for share in shares) or "nothing"
+        raise Refused(f"shares of {said}", "shares that add up to 1", "cooling")
+    if found["allowed_kg"] <= found["frame_kg"]:
+        accepted = f"more than {found['frame_kg']:g} kg"
+        raise Refused("not above the empty rack", accepted, "frame", "allowed_mass")
+    worst = max(media, key=lambda medium: medium["cooling_share"] / medium["cooling_w"])
+    found |= {"cooling_share": worst["cooling_share"], "cooling_w": worst["cooling_w"]}
+    wired = Cables(**values(cables, f"{cables['kind']} cables")) if cables else None
+    found |= {name: int(found[name]) for name in ("domain", "racks", "tray_chips")}
+    return Rack(**found, cables=wired, figures=tuple(figures), assumed=reasons(tuple(figures)))
+
+
+RACK = Table(
+    Field("id", ID, meaning="what commands call the rack"),
+    Field("name", Text()),
+    Field("hypothetical", Flag(), False, meaning="nobody sells it"),
+    Field("chip", ID, meaning="that it is full of"),
+    _figure("domain", _WHOLE, meaning="chips of the scale-up domain of the product"),
+    _figure(
+        "racks_per_domain",
+        replace(_WHOLE, most=64.0),
+        "racks",
+        "that one domain may take",
+    ),
+    _figure("chips_per_tray", _WHOLE, "tray_chips"),
+    Field(
+        "per_chip",
+        Table(
+            _figure("power", "W", "chip_w"),
+            _optional("other_power", "W", "other_w", "host, network, fans, conversion"),
+            _figure("height_units", "count", "chip_units"),
+            _figure("mass", "kg", "chip_kg"),
+        ),
+    ),
+    Field(
+        "switches",
+        Table(
+            _optional("chips_per_stage", "count", "stage_chips", "any number where left out"),
+            _optional("power", "W", "stage_w", "of a stage, per chip"),
+            _optional("height_units", "count", "stage_units", "of a stage, per chip"),
+            _optional("mass", "kg", "stage_kg", "of a stage, per chip"),
+        ),
+        None,
+    ),
+    Field(
+        "frame",
+        Table(
+            _figure("height_units", "count", "frame_units"),
+            _figure("mass", "kg", "frame_kg", "of the rack without trays"),
+            _figure("allowed_mass", "kg", "allowed_kg"),
+            _figure("width", "m", "width_m"),
+            _figure("depth", "m", "depth_m"),
+        ),
+    ),
+    _figure("power_feed", "W", "feed_w"),
+    _figure("floor_load", "kg/m2", "floor_kg_per_m2"),
+    Field("cooling", Listed(_MEDIUM)),
+    Field("cables", _CABLES, None, meaning="of the scale-up fabric, and the space for them"),
+    Field("notes", Listed(Text()), ()),
+    make=_rack,
+)
+
+
+def shipped_racks() -> dict[str, Path]:
+    """The rack files that come with the project, by id."""
+    return {path.stem: path for path in sorted((hardware_dir() / "racks").glob("*.yaml"))}
+
+
+def resolve_rack(text: str, beside: Path | None = None) -> Path:
+    """The file of a rack that is named by its id or by a path (as seen from the folder `beside`).
+
+    Raises InputError with near spellings.
+    """
+    shipped = shipped_racks()
+    if text in shipped:
+        return shipped[text]
+    if text.endswith((".yaml", ".yml")):
+        return (beside or Path()) / text
+    raise InputError(
+        f"unknown rack {text!r}{did_you_mean(text, shipped)}",
+        field="rack",
+        accepted=f"{', '.join(shipped)}, or the path of a rack file",
+    )
+
+
+def refusal(chip: str, system: System) -> str | None:
+    """Why a chip's scale-up domain cannot be varied; None where it can. Only behind switches is a
+    domain of another size the same fabric."""
+    inner, outer = system.levels[0], system.levels[-1]
+    if inner.topology != "switched":
+        return f"{chip} has {inner.topology} scale-up links: only switched ones take another domain"
+    for level in (inner, outer):
+        if math.isnan(level.bytes_per_s_per_direction):
+            return f"{chip} has no bandwidth_per_direction of {level.name}"
+    return None
+
+
+def load_rack(path: Path | str) -> Rack:
+    """Reads one rack file. Raises InputError with the line and field of every mistake."""
+    document = load_yaml(path)
+    rack = replace(read(RACK, document), file=document.file)
+    if not is_shipped(document.file):
+        _doubt(rack, document)
+    return rack
+
+
+def _doubt(rack: Rack, document: Document) -> None:
+    """Warns of figures that are far from those of every shipped rack, and of a chip that is none of
+    the catalog: it may be one of the user's own."""
+    chips = [path.stem for path in (hardware_dir() / "chips").glob("*.yaml")]
+    if rack.chip not in chips:
+        said = f"read {rack.chip!r}: no chip of the catalog{did_you_mean(rack.chip, chips)}"
+        Place(Mistakes(document), ("chip",)).doubt(said)
+    shipped = [one for path in shipped_racks().values() for one in load_rack(path).figures]
+    for figure in rack.figures:
+        usual = near([one.value for one in shipped if one.name == figure.name])
+        said = unusual(figure.value, usual, lambda value, of=figure.unit: units.format(value, of))
+        if said:
+            Place(Mistakes(document)).doubt(f"{figure.name}: read {figure.text!r}{said}")

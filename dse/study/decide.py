@@ -33,8 +33,8 @@ from dse.problem.protocol import Objective
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_models
 from dse.schema.own_config import config_of
+from dse.schema.space_sections import Wish
 from dse.schema.study import Study
-from dse.schema.wishes import Wish
 from dse.space.candidates import Floats
 from dse.space.studied import deployments
 from dse.study.drawn import Alone, Drawn

@@ -49,8 +49,8 @@ from dse.schema.dtypes import CODE, DTYPES
 from dse.schema.metrics import METRICS
 from dse.schema.model import Model
 from dse.schema.own_config import config_of
+from dse.schema.space_sections import COSTS
 from dse.schema.study import load_study
-from dse.schema.views import COSTS
 from dse.search.evaluator import Batch
 from dse.search.run import Result, measurable
 from dse.space.batches import DRAFT_AXIS, drafts_of

@@ -13,13 +13,12 @@ from dse.files import full_path
 from dse.problem.demanded import TOTAL as COST
 from dse.schema.axes import POOL_AXES
 from dse.schema.catalog import is_chip_file
-from dse.schema.deployed import NO_EXPERTS, OPTIONS, Choices, full, prefill_of
 from dse.schema.dtypes import ALIASES
 from dse.schema.metrics import METRICS
 from dse.schema.model_catalog import resolve_model
 from dse.schema.plan import CHOICES
 from dse.schema.study import load_study
-from dse.schema.workloads import SERVED
+from dse.schema.workloads import NO_EXPERTS, OPTIONS, SERVED, Choices, full, prefill_of
 
 # The deployments of a model that are looked at where nothing is said of them.
 DENSE = {

@@ -29,7 +29,7 @@ from dse.quality.laws import LAWS
 from dse.schema.calibration import KINDS
 from dse.schema.dtypes import CODE
 from dse.schema.own_config import config_of
-from dse.schema.views import COSTS, QUALITY, View
+from dse.schema.space_sections import COSTS, QUALITY, View
 from dse.search.engine import ENUMERATE, Progress
 from dse.search.parallel import Executor
 

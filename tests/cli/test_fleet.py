@@ -17,7 +17,7 @@ import pytest
 
 from dse.answer.answer import Formula
 from dse.catalog import load_catalog
-from dse.render.xlsx import Sheet, workbook
+from dse.render.files import Sheet, workbook
 from dse.schema.plan_reader import load_plan, shipped_plans
 from tests.cli.conftest import dse
 

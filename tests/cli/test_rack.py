@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dse.physics.racks import BOUNDS
-from dse.schema.rack import shipped_racks
+from dse.schema.system import shipped_racks
 from tests.cli.conftest import dse
 from tests.unit.test_racks import OWN, SPACE
 

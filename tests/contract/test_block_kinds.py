@@ -15,7 +15,6 @@ import pytest
 
 import dse
 from dse import blocks
-from dse.answer.layers import layers_in_short, layers_in_words
 from dse.blocks import KINDS
 from dse.blocks.kind import Kind, NoAttention
 from dse.blocks.operators import Role
@@ -33,7 +32,7 @@ from dse.questions.export import Export, export_arguments, export_config
 from dse.schema.blocks import FEED_FORWARD, MIXERS, OPTIONAL_SIZES, sizes_of
 from dse.schema.calibration import KINDS as PROVENANCE
 from dse.schema.model import BlockSpec, Model, check
-from dse.schema.own_config import config_of
+from dse.schema.own_config import config_of, layers_in_short, layers_in_words
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
 from dse.space.candidates import Block, CandidateBatch
 from tests.helpers import CHIPS, machines

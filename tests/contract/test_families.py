@@ -12,8 +12,8 @@ import pytest
 from dse.errors import InputError
 from dse.schema.architectures import config_of_family
 from dse.schema.families import CLASSES, FAMILIES, MODEL_TYPES, Family
+from dse.schema.families.config import Cannot, merged
 from dse.schema.families.engine import COMMON
-from dse.schema.families.shape import Cannot, merged
 from dse.schema.huggingface import from_config
 from dse.schema.model import Model
 

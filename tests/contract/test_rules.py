@@ -38,10 +38,10 @@ from dse.rules.registry import MEANINGS, judge, names, row_words
 from dse.schema.model import Model
 from dse.schema.model_catalog import resolve_model
 from dse.schema.plan import RENT, DemandClass, FleetChip, Limits, Offer, Plan
-from dse.schema.rack import Rack, load_rack, shipped_racks
 from dse.schema.study import load_study, resolve_space
+from dse.schema.system import Rack, load_rack, shipped_racks
 from dse.schema.traffic import Requests, Traffic
-from dse.schema.training_run import TrainingTerms
+from dse.schema.training import TrainingTerms
 from dse.space.deployments import Deployments
 from tests.helpers_training import plan
 from tests.helpers_training import train as step_of

@@ -254,14 +254,14 @@ KINDS: Mapping[str, Kind] = {
 # Files that no command takes, by what reads them: {kind: (reader, shipped files)}.
 READERS: Mapping[str, tuple[str, str]] = {
     "system": ("dse.schema.system:load_system", "hardware/systems/*.yaml"),
-    "stack": ("dse.schema.training_stack:load_training_stack", "hardware/training/*.yaml"),
+    "stack": ("dse.schema.training:load_training_stack", "hardware/training/*.yaml"),
     "tiers": ("dse.schema.tiers:TierDefaults.load", "hardware/tiers.yaml"),
-    "energy": ("dse.schema.energy:EnergyConstants.load", "hardware/energy.yaml"),
-    "reliability": ("dse.schema.reliability:Reliability.load", "hardware/reliability.yaml"),
+    "energy": ("dse.schema.constants:EnergyConstants.load", "hardware/energy.yaml"),
+    "reliability": ("dse.schema.constants:Reliability.load", "hardware/reliability.yaml"),
     "backend": ("dse.schema.backend:Backend.load", "hardware/backends/*.yaml"),
     "calibration": ("dse.schema.calibration:Calibration.load",
                     "hardware/efficiency/serving/calibration.yaml"),
-    "rediscovery": ("dse.schema.rediscovery:load_case", "search_spaces/rediscovery/*.yaml"),
+    "rediscovery": ("dse.schema.study:load_case", "search_spaces/rediscovery/*.yaml"),
 }  # fmt: skip
 
 _SPACE = str(ROOT / "search_spaces/tiny.yaml")

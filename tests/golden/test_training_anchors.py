@@ -6,7 +6,7 @@ import pytest
 
 from dse.rules.case import Case, Training
 from dse.rules.registry import judge
-from dse.schema.training_stack import training_stack
+from dse.schema.training import training_stack
 from tests.helpers_training import plan, train
 
 

@@ -21,7 +21,7 @@ from dse.physics.training.plan import (
 )
 from dse.schema.model_catalog import resolve_model
 from dse.schema.tiers import TIERS
-from dse.schema.training_stack import training_stack
+from dse.schema.training import training_stack
 from dse.space.batches import batch_of
 from dse.space.candidates import Floats
 from tests.helpers import CHIPS, MODELS, machines, scaled

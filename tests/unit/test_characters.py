@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dse.answer.answer import Figure
-from dse.render.characters import scatter_text
+from dse.render.console import scatter_text
 
 
 def figure(x: list[float | None], y: list[float | None], **across: Any) -> Figure:

@@ -13,8 +13,8 @@ from dse.problem.describe import describe_metrics
 from dse.problem.objective import pose
 from dse.problem.protocol import Objective
 from dse.schema.metrics import parse_constraint
+from dse.schema.space_sections import Wish
 from dse.schema.study import load_study
-from dse.schema.wishes import Wish
 from dse.search.run import at_resolution, search
 from dse.study import decide as decided
 from dse.study.decide import Case, decide, regrets

@@ -22,8 +22,8 @@ from dse.questions.whatif.inputs import Subject, inputs_of, subject_of, sweep_of
 from dse.questions.whatif.moves import elasticities, sweep
 from dse.questions.whatif.solve import Stand, all_points, describe, metrics_at, solve
 from dse.questions.whatif.ties import break_even, equal, racks_held
-from dse.schema.load import Demand, demand_words, rate_words, read_rate
-from dse.schema.owning import power_at_meter
+from dse.schema.costs import power_at_meter
+from dse.schema.traffic import Demand, demand_words, rate_words, read_rate
 from tests.helpers_whatif import SPACE, changed
 
 POISSON = """\

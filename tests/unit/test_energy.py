@@ -20,8 +20,8 @@ from dse.physics.machines import Machines, compile_machines
 from dse.physics.workload import Workload
 from dse.problem.evaluate import Metrics, evaluate
 from dse.questions.estimate.energy import energy_breakdown
+from dse.schema.constants import EnergyConstants
 from dse.schema.dtypes import CODE
-from dse.schema.energy import EnergyConstants
 from tests.helpers import CHIPS, deploy, run, workload
 from tools.fits.published_energy import published_energy
 

@@ -29,8 +29,8 @@ from dse.problem.evaluate import evaluate
 from dse.problem.objective import pose
 from dse.rules.registry import names
 from dse.schema.model_catalog import resolve_model
-from dse.schema.rack import HEIGHT_UNIT_M, OWN_SOURCE, Rack, load_rack, shipped_racks
 from dse.schema.study import load_study, shipped_spaces
+from dse.schema.system import HEIGHT_UNIT_M, OWN_SOURCE, Rack, load_rack, shipped_racks
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
 
 RACKS = {name: load_rack(path) for name, path in shipped_racks().items()}

@@ -31,8 +31,7 @@ from dse.problem.shapes import (
 )
 from dse.quality.quantisation import AWARE
 from dse.questions.compare.designs import designs_answer, lead, rediscover
-from dse.schema.rediscovery import load_case, shipped_cases
-from dse.schema.study import load_study
+from dse.schema.study import load_case, load_study, shipped_cases
 from dse.search.run import search
 from dse.space.batches import batch_of
 

@@ -12,7 +12,7 @@ import pytest
 from plotly.offline import get_plotlyjs
 
 from dse.answer.labels import label
-from dse.answer.roofline import operators_of
+from dse.answer.plots import operators_of
 from dse.questions.study.chosen import StudyFolder
 from dse.questions.study.explorer import front_data
 from dse.questions.study.figures import (

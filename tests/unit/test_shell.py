@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.answer.shell import continued
+from dse.render.console import continued
 
 COMMAND = "vllm bench serve --ignore-eos --max-concurrency 64 --num-prompts 640 --seed 1"
 

@@ -14,12 +14,11 @@ from dse.economics.tco import recovery_factor, usd_per_chip_hour, with_basis, ye
 from dse.economics.tokens import at_load
 from dse.errors import InputError, InputErrors
 from dse.problem.objective import on_terms, pose
-from dse.schema.costs import RULES, Costs, costs_of, load_costs
+from dse.schema.costs import RULES, Costs, buyers_rows, costs_of, lacks_for_owning, load_costs
 from dse.schema.derive import derive
-from dse.schema.load import Demand, check_idle_once, read_demand
-from dse.schema.owning import buyers_rows, lacks_for_owning
 from dse.schema.prices import PriceRow, PriceTable, PurchaseRow, first_day, last_day, load_prices
 from dse.schema.study import load_study, shipped_spaces
+from dse.schema.traffic import Demand, check_idle_once, read_demand
 
 CATALOG = load_catalog()
 COSTS = CATALOG.costs

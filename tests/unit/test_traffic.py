@@ -18,8 +18,7 @@ from dse.physics.workload import Workload
 from dse.questions.estimate.point import estimate
 from dse.schema.backend import find_backend
 from dse.schema.model_catalog import resolve_model
-from dse.schema.trace import Trace, _read, read_trace
-from dse.schema.traffic import GROUPS, Requests, mean_of, traffic_of
+from dse.schema.traffic import GROUPS, Requests, Trace, _read, mean_of, read_trace, traffic_of
 from dse.schema.workloads import CURRENT_BACKEND
 from tests import simulation
 from tests.unit.test_poisson import rank

@@ -21,9 +21,9 @@ from dse.physics.training.at_scale import (
     straggler_s,
 )
 from dse.problem.training import Trainer, shape_of, trainer_of
+from dse.schema.constants import Reliability
 from dse.schema.model_catalog import resolve_model
-from dse.schema.reliability import Reliability
-from dse.schema.training_run import training_terms
+from dse.schema.training import training_terms
 from dse.space.deployments import Deployments
 
 HOUR, DAY = 3600.0, 86_400.0

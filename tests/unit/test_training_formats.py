@@ -11,7 +11,7 @@ import pytest
 from dse.physics.training.passes import TrainingDeployed, narrow_heads
 from dse.physics.training.plan import ARITHMETIC, PRECISIONS, RECOMPUTES
 from dse.schema.dtypes import CODE
-from dse.schema.training_stack import TrainingStack, training_stacks
+from dse.schema.training import TrainingStack, training_stacks
 from tests.helpers import machines
 from tests.helpers_training import PLAIN, micro_batch, plan, train
 

@@ -14,7 +14,7 @@ from dse.physics.training.plan import SEARCHED, Setting, default_batch_tokens, p
 from dse.problem.training import shape_of, trainer_of
 from dse.questions.train import LOSSES
 from dse.schema.model_catalog import resolve_model
-from dse.schema.training_run import NAMES, training_terms
+from dse.schema.training import NAMES, training_terms
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
 
 CASES = [("llama-3.1-405b", 16_384), ("deepseek-v3", 2048), ("llama-3-8b", 1), ("gpt-oss-120b", 72)]

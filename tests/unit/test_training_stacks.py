@@ -8,7 +8,7 @@ import pytest
 
 from dse.data import hardware_dir
 from dse.errors import InputError
-from dse.schema.training_stack import (
+from dse.schema.training import (
     Constants,
     load_training_stack,
     training_stack,

@@ -9,7 +9,7 @@ import pytest
 
 from dse.physics.parameters import parameters
 from dse.physics.training.plan import SCHEDULES, Stages, bubble_share
-from dse.schema.training_stack import training_stack
+from dse.schema.training import training_stack
 from tests.helpers import deploy
 from tests.helpers_training import PLAIN, micro_batch, plan, train
 

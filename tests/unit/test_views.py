@@ -16,8 +16,8 @@ from dse.errors import InputErrors
 from dse.problem.objective import PhysicsProblem, pose
 from dse.quality import LAWS
 from dse.questions.study.views import level_table, maps, view_answers
+from dse.schema.space_sections import View
 from dse.schema.study import load_study, resolve_space
-from dse.schema.views import View
 from dse.search.parallel import HERE, Executor
 from dse.study.views import Fronts, _levels, describe_views
 

@@ -16,9 +16,8 @@ from dse.catalog import Catalog, load_catalog, with_own_chips
 from dse.economics.tco import usd_per_chip_hour
 from dse.errors import InputError, NothingFeasible
 from dse.questions.whatif import solve
-from dse.schema.costs import RULES
+from dse.schema.costs import RULES, power_at_meter
 from dse.schema.derive import derive
-from dse.schema.owning import power_at_meter
 from tests.helpers_whatif import COST, PAIR, POISSON, SPACE
 
 Json = Mapping[str, Any]

@@ -24,7 +24,7 @@ from dse.accuracy.training_rows import runs_of, with_training
 from dse.catalog import MEASUREMENTS
 from dse.data import hardware_dir
 from dse.physics.training.evaluate import training_interval, training_spread
-from dse.schema.training_stack import training_stack, training_stacks
+from dse.schema.training import training_stack, training_stacks
 from dse.space.candidates import Floats
 from tools.fits import training
 

@@ -31,8 +31,7 @@ from dse.questions.train import best_run
 from dse.rules.case import Case, Training
 from dse.rules.registry import judge
 from dse.schema.model_catalog import resolve_model
-from dse.schema.training_run import training_terms
-from dse.schema.training_stack import training_stack
+from dse.schema.training import training_stack, training_terms
 from dse.space.batches import batch_of
 
 

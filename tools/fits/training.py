@@ -24,7 +24,7 @@ from dse.accuracy.training_fit import (
 )
 from dse.catalog import MEASUREMENTS
 from dse.data import hardware_dir
-from dse.schema.training_stack import (
+from dse.schema.training import (
     CALIBRATION,
     CLOCK,
     FOLDER,

@@ -55,7 +55,7 @@ from dse.physics.training.plan import (
 from dse.record import record
 from dse.schema.calibration import KINDS, Calibration
 from dse.schema.tiers import TIERS
-from dse.schema.training_stack import CALIBRATION, TrainingStack
+from dse.schema.training import CALIBRATION, TrainingStack
 from dse.space.candidates import Floats
 
 HOST = TIERS.index("host")

@@ -37,7 +37,7 @@ from dse.physics.step import computed_rows
 from dse.physics.training.plan import PRECISIONS, TASKS, TrainingBatch
 from dse.record import record
 from dse.schema.blocks import WEIGHT_PARTS
-from dse.schema.training_stack import TrainingStack
+from dse.schema.training import TrainingStack
 from dse.space.candidates import Block, Floats
 
 

@@ -12,7 +12,7 @@ from dse.options import Opt
 from dse.physics.racks import largest_domain
 from dse.problem.describe import bound_columns, end_words, rack_row
 from dse.questions.catalog.chips import figure_row, figure_table
-from dse.schema.rack import load_rack, resolve_rack, shipped_racks
+from dse.schema.system import load_rack, resolve_rack, shipped_racks
 
 
 def list_racks() -> Answer:

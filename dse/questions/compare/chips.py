@@ -9,11 +9,9 @@ from typing import Any
 from dse import units
 from dse.answer.answer import Answer, Figure, Opening, Table
 from dse.answer.frames import across, document, lines, of_rows
-from dse.answer.glossary import GLOSSARY
-from dse.answer.labels import label
+from dse.answer.labels import GLOSSARY, label
 from dse.answer.numbers import dollars, number, show, show_as, significant, time
-from dse.answer.plots import line, marks, plain
-from dse.answer.roofline import PHASES, layout, operators_of
+from dse.answer.plots import PHASES, layout, line, marks, operators_of, plain
 from dse.answer.sentences import listed
 from dse.catalog import Catalog, with_own_chips
 from dse.economics.tco import with_basis

@@ -17,8 +17,16 @@ from dse.schema.loader import Lazy, load_yaml
 from dse.schema.model_catalog import load_model, resolve_model
 from dse.schema.plan_reader import shipped_plans
 from dse.schema.prices import last_day
-from dse.schema.rediscovery import case_of, load_case, resolve_case, shipped_cases
-from dse.schema.study import chip_files_of, load_study, resolve_space, shipped_spaces
+from dse.schema.study import (
+    case_of,
+    chip_files_of,
+    load_case,
+    load_study,
+    resolve_case,
+    resolve_space,
+    shipped_cases,
+    shipped_spaces,
+)
 from dse.study.definition import space_file_of
 from dse.study.folder import FLEET, STUDY, read_json
 

@@ -48,7 +48,7 @@ from dse.problem.shapes import (
 from dse.quality import LAWS
 from dse.record import record
 from dse.schema.calibration import KINDS
-from dse.schema.rediscovery import Case
+from dse.schema.study import Case
 from dse.space.candidates import CandidateBatch, Floats
 
 Progress = Callable[[str, int, int], None]

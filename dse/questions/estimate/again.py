@@ -17,11 +17,11 @@ from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, find_law
 from dse.questions.estimate.point import Estimate, estimate
 from dse.schema.costs import costs_of
 from dse.schema.dtypes import DTYPES
-from dse.schema.load import Demand
 from dse.schema.loss_runs import runs_again
 from dse.schema.metrics import Limit
 from dse.schema.own_config import model_of
-from dse.schema.rack import load_rack, resolve_rack
+from dse.schema.system import load_rack, resolve_rack
+from dse.schema.traffic import Demand
 from dse.study.folder import FRONT, item_of, read_study
 
 

@@ -24,14 +24,13 @@ from dse.questions.estimate.point import estimate as estimate_point
 from dse.questions.estimate.present import PointAnswer, point_answer, pools_answer
 from dse.schema.backend import find_backend
 from dse.schema.costs import costs_of
-from dse.schema.deployed import Served, full
 from dse.schema.dtypes import known_dtypes
 from dse.schema.efficiency import load_efficiency
-from dse.schema.load import Demand, read_demand
 from dse.schema.model import Model, trained_on
 from dse.schema.model_catalog import load_model
 from dse.schema.tiers import find_tier
-from dse.schema.workloads import DETAILS, check_details
+from dse.schema.traffic import Demand, read_demand
+from dse.schema.workloads import DETAILS, Served, check_details, full
 from dse.space.batches import DOMAIN_AXIS, DRAFT_AXIS, EXPERT_AXES
 from dse.study.folder import study_folder
 
@@ -298,7 +297,7 @@ def point_of(
     if flags.get("loss_runs") is not None:
         own = _own_law(find_law(law).name, flags["loss_runs"])
     if flags["rack"]:
-        from dse.schema.rack import load_rack, resolve_rack
+        from dse.schema.system import load_rack, resolve_rack
 
         rack = load_rack(resolve_rack(flags["rack"]))
     found = estimate_point(

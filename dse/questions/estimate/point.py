@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dse.answer.layers import layers_in_words
 from dse.blocks.moe import ROUTING_SKEW
 from dse.catalog import Catalog
 from dse.economics.prices import evidence_rows, price_assumptions
@@ -38,11 +37,11 @@ from dse.schema.calibration import KINDS
 from dse.schema.chip import GENERIC, Chip
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.efficiency import NOISY, Efficiency
-from dse.schema.load import Demand, check_idle_once
 from dse.schema.metrics import Limit
 from dse.schema.model import Model
-from dse.schema.own_config import config_of
+from dse.schema.own_config import config_of, layers_in_words
 from dse.schema.tiers import tiers_of
+from dse.schema.traffic import Demand, check_idle_once
 from dse.space.batches import (
     DOMAIN_AXIS,
     axes_of,
@@ -52,7 +51,7 @@ from dse.space.candidates import CandidateBatch
 
 if TYPE_CHECKING:
     from dse.problem.training import Trained
-    from dse.schema.rack import Rack
+    from dse.schema.system import Rack
 
 OVERLAP = (
     "offloaded weights are fetched while the layer before computes, routed experts and cache on "

@@ -48,14 +48,21 @@ from dse.questions.fleet.solution import (
 )
 from dse.questions.fleet.workbook import sheets
 from dse.schema.costs import BASIS as OWNED
-from dse.schema.deployed import CHOICE_FIELDS, OPTIONS, PREFILL_FIELDS, Choices, full, prefill_of
-from dse.schema.load import read_demand
-from dse.schema.owning import LARGEST_DOMAIN, lacks_for_owning, lacks_power, server_of
+from dse.schema.costs import LARGEST_DOMAIN, lacks_for_owning, lacks_power, server_of
 from dse.schema.plan import CHOICES, DAY_S, SERVICE_LEVEL, TERMS, Plan
 from dse.schema.plan_reader import GIVEN, find_plan, load_plan
 from dse.schema.reader import Field, Number, Text, Whole
 from dse.schema.reader import Table as Fields
-from dse.schema.workloads import SERVED
+from dse.schema.traffic import read_demand
+from dse.schema.workloads import (
+    CHOICE_FIELDS,
+    OPTIONS,
+    PREFILL_FIELDS,
+    SERVED,
+    Choices,
+    full,
+    prefill_of,
+)
 
 ALL = "all"  # every chip that has a price and the other figures
 NAME = "requests"  # of the one class of a plan that is made from arguments

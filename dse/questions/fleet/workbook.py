@@ -127,7 +127,7 @@ def _inputs(plan: Plan) -> _Inputs:
 
 
 def _line(plan: Plan, inputs: _Inputs, chip: FleetChip, name: str) -> str:
-    """Dollars a chip and year of a line of one's own (`dse.schema.owning`) as a formula."""
+    """Dollars a chip and year of a line of one's own (`dse.schema.costs`) as a formula."""
     assert chip.owning is not None
     one, (usd, _) = plan.costs.lines[name], chip.owning.lines[name]
     if one.per == "capital":

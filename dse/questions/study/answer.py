@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dse.answer.answer import FULL, Answer, Block, Facts, Notes, Section
-from dse.answer.glossary import GLOSSARY
-from dse.answer.labels import label
+from dse.answer.labels import GLOSSARY, label
 from dse.questions.study import tables, words
 from dse.questions.study.cards import cards
 from dse.questions.study.chosen import StudyFolder, landmark_tables

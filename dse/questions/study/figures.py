@@ -18,16 +18,19 @@ from dse.answer.plots import (
     GREEN,
     ORANGE,
     PALETTE,
+    PHASES,
     PURPLE,
     SKY,
     VERMILION,
+    Operator,
     bars,
     hatch,
     join,
+    layout,
     names_axis,
+    operators_of,
     plain,
 )
-from dse.answer.roofline import PHASES, Operator, layout, operators_of
 from dse.problem.words import axis_words, on_chip
 from dse.questions.study.chosen import Chosen, Json, StudyFolder
 from dse.questions.study.words import capital, span

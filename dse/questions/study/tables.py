@@ -8,7 +8,7 @@ from dataclasses import replace
 from dse.answer.answer import Column, Table
 from dse.answer.labels import label
 from dse.answer.numbers import show
-from dse.answer.roofline import operators_of
+from dse.answer.plots import operators_of
 from dse.economics.prices import price_parts
 from dse.problem.describe import pools_of
 from dse.questions.study.chosen import Chosen, Json, StudyFolder

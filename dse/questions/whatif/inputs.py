@@ -42,17 +42,17 @@ from dse.record import record
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import CHIP_RULES, RULES, Rule
 from dse.schema.derive import derive
-from dse.schema.load import Demand, rate_words, read_demand, read_rate
 from dse.schema.loader import did_you_mean, load_yaml
 from dse.schema.metrics import METRICS, Limit, parse_constraint, parse_limit
 from dse.schema.plausible import OF_METRIC, USD_PER_HOUR, unusual, usual_of
 from dse.schema.study import Space, Study, load_study
+from dse.schema.traffic import Demand, rate_words, read_demand, read_rate
 from dse.study.definition import reopened
 from dse.study.folder import STUDY
 
 ALL = "all"
 MOST_STEPS = 101  # of a sweep
-# Figures of a chip: the names that `derive` and `dse.schema.plausible` take, and the dimension.
+# Figures of a chip: the names that `derive` and `dse.schema.figure` take, and the dimension.
 FIGURES = {
     "memory_bandwidth": ("memory_bandwidth", "memory_bandwidth", "bytes/s"),
     "memory_capacity": ("capacity", "memory_capacity", "bytes"),

@@ -52,9 +52,8 @@ from dse.questions.whatif.solve import (
     described,
     load_of,
 )
-from dse.schema.costs import BASIS, Costs
+from dse.schema.costs import BASIS, Costs, lacks_for_owning, lacks_power, power_at_meter
 from dse.schema.metrics import METRICS, parse_limit
-from dse.schema.owning import lacks_for_owning, lacks_power, power_at_meter
 from dse.space.candidates import CandidateBatch, Floats
 
 Json = Mapping[str, Any]

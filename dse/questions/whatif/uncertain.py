@@ -33,8 +33,8 @@ from dse.problem.objective import on_terms
 from dse.problem.words import served_words, short_deployment
 from dse.questions.whatif.inputs import Subject
 from dse.questions.whatif.solve import Progress
-from dse.schema.load import read_rate
 from dse.schema.study import Study
+from dse.schema.traffic import read_rate
 from dse.schema.workloads import load_words, mix_words
 from dse.study.choices import Choice, Choices, choices_of, joined
 from dse.study.folder import STUDY, find_item

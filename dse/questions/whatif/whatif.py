@@ -40,12 +40,11 @@ from dse.questions.whatif.solve import Part, counted, load_of, stand_of, words
 from dse.questions.whatif.ties import KINDS, break_even, equal, racks_held, read_level
 from dse.questions.whatif.uncertain import uncertain_answer
 from dse.schema.calibration import KINDS as KNOWN
-from dse.schema.deployed import CHOICE_FIELDS, PREFILL_FIELDS
-from dse.schema.load import demand_words
 from dse.schema.loader import did_you_mean
 from dse.schema.reader import Field, Flag, Number, Text, Whole
 from dse.schema.reader import Table as Fields
-from dse.schema.workloads import load_words
+from dse.schema.traffic import demand_words
+from dse.schema.workloads import CHOICE_FIELDS, PREFILL_FIELDS, load_words
 from dse.study.document import price_evidence, price_rows
 from dse.study.model_space import space_of_model
 

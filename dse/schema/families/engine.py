@@ -12,10 +12,16 @@ from typing import Any
 
 from dse.record import record
 from dse.schema.blocks import BLOCK_SIZES, FEED_FORWARD, OPTIONAL_SIZES, WORDS
-from dse.schema.families.patterns import Pattern
-from dse.schema.families.reader import REQUIRED, ConfigReader, Default
-from dse.schema.families.shape import OPTIONAL_WORDS, Cannot, Config, Shape
-from dse.schema.families.sizes import Keys, Size
+from dse.schema.families.config import (
+    OPTIONAL_WORDS,
+    REQUIRED,
+    Cannot,
+    Config,
+    ConfigReader,
+    Default,
+    Shape,
+)
+from dse.schema.families.keys import Keys, Pattern, Size
 from dse.schema.model import BlockSpec
 
 # Keys that every configuration has, under these names or others.
