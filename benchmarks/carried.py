@@ -6,7 +6,8 @@ Each number of a small plan, its price and its demand are values that occur nowh
 `dse.fleet` answers it, every object of a class of dse is looked at when it has been made: a class
 whose object holds such a value itself, in an array or in a container, is one that the value passed
 through. A demand is known in tokens a day and, by the day, the second and the request, in what
-follows from it without a model. Objects that hold another such object are not counted for it.
+follows from it without a model. Objects that hold another such object are not
+counted for it, nor are the answer and its tables.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def carriers(ask: Callable[[], object]) -> dict[str, list[str]]:
             return
         one = frame.f_locals.get("self", result)
         name = f"{type(one).__module__}.{type(one).__qualname__}"
-        if not name.startswith("dse."):
+        if not name.startswith("dse.") or name.startswith("dse.answer."):
             return
         values = [value for field in fields(one) for value in held(field)]
         numbers = np.array([v for v in values if isinstance(v, float | int)], float)
