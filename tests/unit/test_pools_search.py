@@ -254,38 +254,6 @@ def test_a_space_may_have_pools_alone() -> None:
     assert split <= {("h200_sxm", 4), ("h200_sxm", 8), ("b200_sxm", 4)}
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"decode": None}, "one pool without the other"),
-        ({"pool_chips": None}, "the axis pool_chips is missing"),
-        ({"prefill": {**POOLS["prefill"], "concurrency": 8}}, "unknown axis 'concurrency'"),
-        ({"decode": {**POOLS["decode"], "busy_percent": 80}}, "belongs under prefill"),
-        ({"prefill": {**POOLS["prefill"], "replicas": 2}}, "unknown axis 'replicas'"),
-        ({"pools": ["separate"]}, "unknown axis 'pools'"),
-        ({"prefill": {**POOLS["prefill"], "draft_tokens": 0}}, "it belongs under decode"),
-        ({"prefill": {**POOLS["prefill"], "max_running_requests": 8}}, "it belongs under decode"),
-        ({"decode": {**POOLS["decode"], "draft_tokens": [1, 2]}}, "drafting is never off"),
-        ({"decode": {**POOLS["decode"], "draft_tokens": 1}}, "no figure for the model"),
-        ({"prefill": {**POOLS["prefill"], "busy_percent": 0}}, "from 1 to 100"),
-    ],
-)
-def test_mistakes_name_their_field(change, message) -> None:
-    deployment = {**ONE, **POOLS, **change}
-    deployment = {name: value for name, value in deployment.items() if value is not None}
-    with pytest.raises(InputErrors, match=message):
-        load_study(space(deployment), load_catalog())
-
-
-def test_pools_take_one_closed_loop() -> None:
-    served = {"prompt_tokens": 4096, "output_tokens": 512, "serving": "static",
-              "backend": "current"}  # fmt: skip
-    with pytest.raises(InputErrors, match="pools serve static"):
-        load_study(space({**ONE, **POOLS}, workload=served), load_catalog())
-    with pytest.raises(InputErrors, match="without pools"):
-        load_study(space({**ONE, "pool_chips": 8}), load_catalog())
-
-
 def test_a_study_of_pools_is_told_and_estimated_again(tmp_path) -> None:
     few = {**POOLS, "pool_chips": 32, "prefill": {**POOLS["prefill"], "chip": "h200_sxm"}}
     study = dse.run(space({**ONE, **few}), out=tmp_path / "study")
@@ -385,6 +353,58 @@ SYSTEMS = {
 LENGTHS = {"prompt_tokens": 4096, "output_tokens": 512, "serving": "continuous"}
 
 
+MIXED = {**ONE, **POOLS}
+BY_CHIP = {"values_by": "chip", "of": {"h200_sxm": "vllm", "b200_sxm": "trtllm"}}
+FIRST, SECOND = SYSTEMS["systems"]
+
+
+@pytest.mark.parametrize(
+    ("deployment", "message"),
+    [
+        ({**MIXED, "decode": None}, "one pool without the other"),
+        ({**MIXED, "pool_chips": None}, "the axis pool_chips is missing"),
+        ({**ONE, "pool_chips": 8}, "without pools"),
+        ({**MIXED, "pools": ["separate"]}, "unknown axis 'pools'"),
+        *(
+            ({**MIXED, "prefill": {**POOLS["prefill"], **more}}, message)
+            for more, message in (
+                ({"concurrency": 8}, "unknown axis 'concurrency'"),
+                ({"replicas": 2}, "unknown axis 'replicas'"),
+                ({"draft_tokens": 0}, "it belongs under decode"),
+                ({"max_running_requests": 8}, "it belongs under decode"),
+                ({"busy_percent": 0}, "from 1 to 100"),
+            )
+        ),
+        *(
+            ({**MIXED, "decode": {**POOLS["decode"], **more}}, message)
+            for more, message in (
+                ({"busy_percent": 80}, "belongs under prefill"),
+                ({"draft_tokens": [1, 2]}, "drafting is never off"),
+                ({"draft_tokens": 1}, "no figure for the model"),
+            )
+        ),
+        ({**SYSTEMS, "prefill": {**SYSTEMS["prefill"], "chip": "b200_sxm"}}, "chips of its system"),
+        ({**SYSTEMS, "decode": {**SYSTEMS["decode"], "concurrency": 8}}, "below the systems, too"),
+        (
+            {**SYSTEMS, "systems": [FIRST, {**SECOND, "decode": {}}]},
+            "decode tensor_parallel is missing in 8 H200",
+        ),
+        ({**MIXED, "backend": BY_CHIP}, "both pools run one"),
+    ],
+)
+def test_mistakes_name_their_field(deployment, message) -> None:
+    given = {name: value for name, value in deployment.items() if value is not None}
+    own_software = "systems" in given or "backend" in given
+    with pytest.raises(InputErrors, match=message):
+        load_study(space(given, **({"workload": LENGTHS} if own_software else {})), load_catalog())
+
+
+def test_pools_take_one_closed_loop() -> None:
+    served = {**LENGTHS, "serving": "static", "backend": "current"}
+    with pytest.raises(InputErrors, match="pools serve static"):
+        load_study(space(MIXED, workload=served), load_catalog())
+
+
 def test_systems_are_searched_with_pools(tmp_path) -> None:
     """Both pools are on the chips of one system, all of them, under one of its software; what is
     searched is what each software alone finds, and what the estimate of a point says."""
@@ -419,28 +439,6 @@ def test_systems_are_searched_with_pools(tmp_path) -> None:
         again = dse.estimate(study, point.point)
         for name in ("ttft_s", "tpot_s", "usd_per_million_total_tokens"):
             assert getattr(again, name) == pytest.approx(point.metrics[name], rel=1e-9), name
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"prefill": {**SYSTEMS["prefill"], "chip": "b200_sxm"}}, "on the chips of its system"),
-        ({"decode": {**SYSTEMS["decode"], "concurrency": 8}}, "stands below the systems, too"),
-        (
-            {"systems": [SYSTEMS["systems"][0], {**SYSTEMS["systems"][1], "decode": {}}]},
-            "decode tensor_parallel is missing in 8 H200",
-        ),
-    ],
-)
-def test_mistakes_of_pools_of_systems(change, message) -> None:
-    with pytest.raises(InputErrors, match=message):
-        load_study(space({**SYSTEMS, **change}, workload=LENGTHS), load_catalog())
-
-
-def test_software_by_chip_is_refused_where_pools_have_chips_of_their_own() -> None:
-    by_chip = {"values_by": "chip", "of": {"h200_sxm": "vllm", "b200_sxm": "trtllm"}}
-    with pytest.raises(InputErrors, match="both pools run one"):
-        load_study(space({**ONE, **POOLS, "backend": by_chip}, workload=LENGTHS), load_catalog())
 
 
 def test_a_choice_under_uncertainty_is_the_cheapest_of_one_kind_of_chip():

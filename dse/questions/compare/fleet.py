@@ -10,17 +10,12 @@ from typing import Any
 from dse.answer.answer import Answer, Table
 from dse.answer.frames import document, of_rows, stacked_bars
 from dse.answer.numbers import dollars, significant, tenths
-from dse.study.folder import FLEET, STUDY, read_json
+from dse.study.folder import FLEET, read_json
 
 Json = Mapping[str, Any]
 ALIKE = 1e-6  # relative: tokens of two plans that ask the same
 SAME = 5e-4  # a share below which two costs are said to be the same
 WORDS = {"offer": "a way to get a chip, and its price: rented by the hour, or bought"}
-
-
-def is_fleet(folder: Path) -> bool:
-    """Whether a folder holds a fleet, and no study."""
-    return (folder / FLEET).is_file() and not (folder / STUDY).is_file()
 
 
 def compare_fleets(a: Path | Answer, b: Path | Answer) -> Answer:
