@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from dse.questions.check.check import check
     from dse.questions.claims import claims
     from dse.questions.compare.compare import compare
-    from dse.questions.estimate.ask import estimate, fewest_chips
+    from dse.questions.estimate.estimate import estimate
     from dse.questions.export import export
+    from dse.questions.fewest_chips import fewest_chips
     from dse.questions.fleet.fleet import fleet
     from dse.questions.scale import scale
     from dse.questions.train import train
@@ -66,9 +67,9 @@ _PLACES = {
     "check": "dse.questions.check.check",
     "claims": "dse.questions.claims",
     "compare": "dse.questions.compare.compare",
-    "estimate": "dse.questions.estimate.ask",
+    "estimate": "dse.questions.estimate.estimate",
     "export": "dse.questions.export",
-    "fewest_chips": "dse.questions.estimate.ask",
+    "fewest_chips": "dse.questions.fewest_chips",
     "fleet": "dse.questions.fleet.fleet",
     "load_catalog": "dse.catalog",
     "load_model": "dse.schema.model_catalog",

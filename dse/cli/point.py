@@ -61,7 +61,9 @@ _POINT_OPTIONS = (
     ),
     *degree_options,
     click.option("--replicas", type=DEGREE, default=1, help="Independent instances."),
-    click.option("--domain", type=DEGREE, help="Chips of a hypothetical scale-up domain."),
+    click.option(
+        "--domain", "scale_up_domain", type=DEGREE, help="Chips of a hypothetical scale-up domain."
+    ),
     click.option("--rack", help="That bounds it (dse catalog racks list), or a file."),
     click.option(
         "--routing-skew",
@@ -96,10 +98,13 @@ _POINT_OPTIONS = (
     click.option("--jitter", metavar="TIME", help="Mean delay of a chip in a collective: 10us."),
     click.option(
         "--weights-offload",
+        "weights_offloaded",
         type=Between(0.0, 1.0),
         help="Share of the weights in a slower memory tier.",
     ),
-    click.option("--kv-offload", type=Between(0.0, 1.0), help="The same of the KV cache."),
+    click.option(
+        "--kv-offload", "kv_offloaded", type=Between(0.0, 1.0), help="The same of the KV cache."
+    ),
     click.option(
         "--offload-tier",
         metavar="TIER",

@@ -3,17 +3,22 @@
 Every verb made here shares --out, --json, --set, --prices, --as-of, --costs, --chip-file,
 --efficiency-file and --detail. Its other options are the function's arguments, with their types,
 defaults and `Opt`s (`dse.options`); what `**fields` takes is `--set FIELD=VALUE`.
+
+    command = verb(estimate, fields=SETTINGS, instead={"fit": Instead(fewest_chips, FIT, Opt(...))})
+    command = verb(export, like=estimate, fields=SETTINGS)  # its **options are those of estimate
 """
 
 from __future__ import annotations
 
 import inspect
+import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import click
+from click.core import ParameterSource
 
 from dse.cli.options import (
     Between,
@@ -26,16 +31,18 @@ from dse.cli.options import (
     out_option,
     price_options,
     read_catalog,
+    refuse,
 )
 from dse.cli.printing import Progress, deliver
 from dse.options import Opt
+from dse.record import record
 from dse.vocabulary import find
 
 if TYPE_CHECKING:
     from dse.schema.reader import Table
 
 FLAGS = {"true": True, "false": False}
-OWN = ("catalog", "progress")  # arguments that the command line makes itself
+OWN = ("catalog", "progress", "detail", "out")  # arguments that the command line makes itself
 OPTION = "_option"  # ends the name of an option that says the same as an argument
 
 
@@ -43,6 +50,28 @@ class Verb(click.Command):
     """`settings` are the fields that --set takes."""
 
     settings: tuple[str, ...] = ()
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Tells of a field that is written as an option how it is set."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            field = error.option_name.lstrip("-").replace("-", "_")
+            found = [name for name in self.settings if field in name]
+            if not found:
+                raise
+            fields = " or ".join(f"--set {name}=VALUE" for name in found)
+            ctx.fail(f"{error.option_name} is a field: {fields}")
+
+
+@record
+class Instead:
+    """Another function that an option asks, with those options of the verb that it takes, and
+    `fields` of its own. The option is its argument of the same name; without one, a flag."""
+
+    function: Callable[..., Any]
+    fields: Table[Any] | None
+    opt: Opt
 
 
 def verb(
@@ -56,47 +85,84 @@ def verb(
     others: str = "",
     space: str = "",
     also: str = "",
+    also_known: Collection[str] = (),
+    instead: Mapping[str, Instead] | None = None,
+    like: Callable[..., Any] | None = None,
+    out: Callable[[Any], Any] | None = None,
+    delivered: Callable[..., None] = deliver,
+    exit_code: Callable[[Any], int] = lambda answer: 0,
 ) -> Verb:
-    """The command that calls `function` and delivers its Answer. `fields` are those of `--set`,
-    `others` the argument that takes what else it says, as texts by name (`also` tells of it).
-    `check` raises InputError for arguments that do not go together. `space` is the argument whose
-    chip files --prices may price, `stem` the name of the files of --out, where that is not `name`.
-    """
+    """The command that calls `function` with what the user gave, and delivers its Answer. `fields`
+    are those of `--set`, `others` the argument that takes what else it says, as texts by name:
+    `also_known` are such names, `also` tells of them. `check` raises InputError for arguments that
+    do not go together. `space` is the argument whose chip files --prices may price, `stem` the name
+    of the files of --out, where that is not `name`. `instead` are options that ask another
+    function. What the function takes by `**` are arguments `like` those of another one, whose
+    options the command has, too. `out` makes another option of --out, `delivered` writes and prints
+    the answer, `exit_code` is that of an answer."""
     name = name or function.__name__
-    parameters = inspect.signature(function, eval_str=True).parameters
-    own = [
-        made
-        for parameter in parameters.values()
-        if parameter.name not in (*OWN, others) and parameter.kind is not parameter.VAR_KEYWORD
-        for made in _parameters(parameter)
-    ]
+    modes = instead or {}
+    main = Instead(function, fields, Opt())
+    taken = [*_arguments(function), *(_arguments(like) if like else ())]
+    for flag, mode in modes.items():
+        found = _arguments(mode.function)
+        valued = any(one.name == flag for one in found)
+        asks = Annotated[str | None if valued else bool, mode.opt]
+        only = inspect.Parameter.KEYWORD_ONLY
+        default = None if valued else False
+        taken.append(inspect.Parameter(flag, only, default=default, annotation=asks))
+        taken += [one for one in found if one.name != flag]
+    by_name = {one.name: one for one in reversed(taken) if one.name not in (*OWN, others)}
+    order = dict.fromkeys(one.name for one in taken if one.name in by_name)
+    own = [made for argument in order for made in _parameters(by_name[argument])]
     either = [one.name.removesuffix(OPTION) for one in own if (one.name or "").endswith(OPTION)]
 
     def run(
-        as_json: bool, out: Any, detail: bool, chip_files: Sequence[str] = (), **given: Any
+        as_json: bool, out: Any, detail: bool, chip_files: Sequence[str] = (), **every: Any
     ) -> None:
+        source = click.get_current_context().get_parameter_source
+        given = {k: v for k, v in every.items() if source(k) is not ParameterSource.DEFAULT}
         for argument in either:
-            given[argument] = _one_of(given[argument], given.pop(argument + OPTION), argument)
+            option = given.pop(argument + OPTION, None)
+            if argument in given or option is not None:
+                given[argument] = _one_of(given.get(argument), option, argument)
+        asked = next((flag for flag in modes if given.get(flag)), "")
+        chosen = modes.get(asked, main)
+        takes = {one.name for one in _arguments(chosen.function)}
+        if asked:
+            strange = given.keys() - takes - {asked, "set"}
+            strange |= {argument + OPTION for argument in strange}
+            refuse(strange, f"--{asked.replace('_', '-')}")
+            given = {key: value for key, value in given.items() if key in takes or key == "set"}
         check(given)
-        given |= read_settings(given.pop("set", ()), fields, others)
-        if "progress" in parameters:
+        more = others if asked == "" or others in takes else ""
+        given |= read_settings(given.pop("set", ()), chosen.fields, more, also_known)
+        if "progress" in takes:
             given["progress"] = Progress()
+        if "detail" in takes:
+            given["detail"] = detail
         if given.get(space):
             from dse.schema.study import chip_files_of
 
             chip_files = (*chip_files, *chip_files_of(given[space]))
-        if "catalog" in parameters:
+        if asked and "out" in takes:
+            given["out"], out = out, None
+        if "catalog" in takes:
             given["catalog"] = read_catalog(chip_files)
-        deliver(function(**given), out=out, as_json=as_json, detail=detail)
+        answer = chosen.function(**given)
+        delivered(answer, out=out, as_json=as_json, detail=detail)
+        if code := exit_code(answer):
+            sys.exit(code)
 
     words = inspect.getdoc(function) or ""
     text = words.partition("\n\n")[0]
     if examples:
         text += "\n\n\b\n" + "\n".join(examples)
-    files = (chip_files_option, efficiency_option, price_options) * ("catalog" in parameters)
-    shared = options((*files, out_option(stem or name), json_option, detail))
+    files = (chip_files_option, efficiency_option, price_options) * any(
+        one.name == "catalog" for one in taken
+    )
+    shared = options((*files, out or out_option(stem or name), json_option, detail))
     command = Verb(name, params=own, callback=run, help=text)
-    command.params += _params_of(shared)
     if fields is not None:
         command.settings = fields.names
         names = ", ".join(fields.names)
@@ -106,8 +172,15 @@ def verb(
             metavar="FIELD=VALUE",
             help=f"{also}Set one more field, as in the files: {names}.",
         )
-        command.params.insert(len(own), setting)
+        command.params.append(setting)
+    command.params += _params_of(shared)
     return command
+
+
+def _arguments(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The named arguments of a function."""
+    every = inspect.signature(function, eval_str=True).parameters.values()
+    return [one for one in every if one.kind is not one.VAR_KEYWORD]
 
 
 detail = click.option("--detail", is_flag=True, help="Print every table and what it rests on.")
@@ -149,12 +222,13 @@ def _parameters(parameter: inspect.Parameter) -> list[click.Parameter]:
             )
         ]
         if opt.flag:
-            flag, said = f"--{opt.flag}", "The same as the argument."
-            made.append(click.Option([flag, parameter.name + OPTION], help=said, metavar="TEXT"))
+            names = [f"--{opt.flag}", parameter.name + OPTION]
+            made.append(click.Option(names, help=opt.help, metavar="TEXT"))
         return made
     row = find(parameter.name)
     said = opt.help or (f"{row.meaning[0].upper()}{row.meaning[1:]}." if row else "")
     more: dict[str, Any] = {"help": said, "multiple": several, "metavar": opt.metavar or None}
+    more["required"] = required
     if kind is bool:
         more |= {"is_flag": True, "metavar": None}
     elif get_origin(kind) is Literal:
@@ -181,7 +255,10 @@ def _value(text: str) -> str | float | bool:
 
 
 def read_settings(
-    written: Sequence[str], fields: Table[Any] | None, others: str = ""
+    written: Sequence[str],
+    fields: Table[Any] | None,
+    others: str = "",
+    also_known: Collection[str] = (),
 ) -> Mapping[str, Any]:
     """The values of `--set FIELD=VALUE`, read as they are in a file; under `others` the texts of
     names that are no field. Raises InputError."""
@@ -200,7 +277,8 @@ def read_settings(
         if name in found or name in rest:
             raise InputError(f"{name} is set twice", field="--set", accepted="each field once")
         if others and fields is not None and name not in fields.names:
-            if "." not in name and (hint := did_you_mean(name, fields.names)):
+            hint = did_you_mean(name, fields.names)
+            if hint and "." not in name and name.lower().replace("-", "_") not in also_known:
                 raise InputError(f"unknown field {name!r}{hint}", field="--set")
             rest[name] = value
             continue

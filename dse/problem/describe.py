@@ -278,7 +278,7 @@ def check_domain(catalog: Catalog, chip: str) -> None:
     reason = refusal(chip, catalog.systems[catalog.chip(chip).system])
     if reason is not None:
         accepted = "a chip behind switches, such as h200_sxm or gb200_nvl72"
-        raise InputError(reason, field="--domain", accepted=accepted)
+        raise InputError(reason, field="--set scale_up_domain", accepted=accepted)
 
 
 def domain_assumptions(

@@ -51,7 +51,6 @@ from dse.data import search_spaces_dir
 from dse.errors import InputError, NothingFeasible
 from dse.options import Opt
 from dse.record import record
-from dse.schema import workloads
 from dse.schema.catalog import is_chip_file
 from dse.schema.loader import did_you_mean, load_yaml
 from dse.schema.model_catalog import load_model
@@ -88,8 +87,8 @@ EVIDENCE = "dse.accuracy.measurements"
 ASKED: Mapping[str, tuple[str, str]] = {
     "check": ("dse.questions.check.check", "check"),
     "chip": ("dse.questions.catalog.chips", "show_chip"),
-    "estimate": ("dse.questions.estimate.ask", "estimate"),
-    "fewest_chips": ("dse.questions.estimate.ask", "fewest_chips"),
+    "estimate": ("dse.questions.estimate.estimate", "estimate"),
+    "fewest_chips": ("dse.questions.fewest_chips", "fewest_chips"),
     "rack_bounds": ("dse.questions.catalog.racks", "show_rack"),
     "scale": ("dse.questions.scale", "scale"),
     "train": ("dse.questions.train", "train"),
@@ -313,6 +312,8 @@ KIND_OF: Mapping[str, Kind] = {
     "float": Number(),
     "str": Text(),
     "bool": Flag(),
+    "Tokens": Whole(),
+    **dict.fromkeys(("Dtype", "KvDtype", "Backend", "Serving"), Text()),
     "Mapping[str, Any]": ByName(Raw()),
 }
 
@@ -328,7 +329,7 @@ class Question:
 
 @cache
 def question(name: str) -> Question:
-    """Arguments behind `**` are a type of `dse.schema.workloads`, or fields that the call reads."""
+    """Arguments behind `**` are the SETTINGS of its module."""
     place, function = ASKED[name]
     module = import_module(place)
     call, settings = getattr(module, function), getattr(module, "SETTINGS", Table())
@@ -337,9 +338,6 @@ def question(name: str) -> Question:
         words = str(parameter.annotation)
         if parameter.kind is not parameter.VAR_KEYWORD:
             types[key] = words.removeprefix("Annotated[").split(", Opt(")[0]
-        elif words.startswith("Unpack["):
-            behind = vars(workloads)[words[len("Unpack[") : -1]].__annotations__
-            types |= {key: getattr(of, "__forward_arg__", str(of)) for key, of in behind.items()}
     kinds = {
         **{field.name: field.kind for field in settings.fields},
         **{key: KIND_OF.get(of.removesuffix(" | None"), Raw()) for key, of in types.items()},

@@ -47,7 +47,7 @@ from dse.problem.instances import (
 )
 from dse.problem.mix import Share, alone, load_row, one_load, served
 from dse.problem.paired import best_pairs, decode_pool, prefill_pool, with_degrees
-from dse.questions.estimate.ask import published_drafts
+from dse.questions.estimate.estimate import published_drafts
 from dse.questions.estimate.point import assumptions
 from dse.schema.backend import find_backend
 from dse.schema.calibration import KINDS

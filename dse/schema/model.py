@@ -187,8 +187,7 @@ def _doubt(model: Model) -> None:
         warnings.warn(text, Doubt, stacklevel=3)
 
 
-def trained_on(model: Model, text: str) -> Model:
-    """The model with the tokens of --training-tokens. Raises InputError for too few or too many."""
-    field = "--training-tokens"
+def trained_on(model: Model, text: str, field: str = "--training-tokens") -> Model:
+    """The model with the tokens of an option. Raises InputError for too few or too many."""
     tokens = units.parse(text, "tokens", field=field)
     return replace(model, training_tokens=units.check_training_tokens(tokens, text, field=field))

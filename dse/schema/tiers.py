@@ -105,7 +105,7 @@ def find_tier(chip: Chip, defaults: TierDefaults, asked: str | None) -> str:
     near = {name.lower(): name for name in names}
     raise InputError(
         f"{chip.id} has no memory tier {asked!r}{did_you_mean(wanted, near)}",
-        field="--offload-tier",
+        field="--set offload_tier",
         accepted=", ".join(names) or "no offload on this chip",
     )
 

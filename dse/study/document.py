@@ -38,9 +38,9 @@ from dse.problem.quality import fit_ranges
 from dse.problem.shapes import model_at
 from dse.problem.words import FP8, Untried, draft_counts, draft_words, format_words, wide
 from dse.quality.laws import LAWS, UNIQUE_TOKENS
-from dse.questions.estimate.detail import breakdown
-from dse.questions.estimate.elsewhere import elsewhere
+from dse.questions.estimate.again import elsewhere
 from dse.questions.estimate.point import assumptions, average_load
+from dse.questions.estimate.where import breakdown
 from dse.rules.registry import MEANINGS
 from dse.schema.axes import POOLS
 from dse.schema.catalog import LAWS as EFFICIENCY_FILES

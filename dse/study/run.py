@@ -24,7 +24,7 @@ from dse.files import full_path, json_text, write_files, write_text
 from dse.problem.objective import PhysicsProblem
 from dse.problem.protocol import Problem
 from dse.quality.laws import ALL
-from dse.questions.estimate.why_not import nothing_feasible
+from dse.questions.estimate.again import nothing_feasible
 from dse.schema.study import GIVEN, Space, chip_files_of
 from dse.search.engine import ENUMERATE, LARGEST, Budget, Progress
 from dse.search.evaluator import FRONT as FRONT_STAGE

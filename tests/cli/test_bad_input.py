@@ -110,12 +110,12 @@ def test_a_shape_that_never_divides_leaves_nothing_feasible(
         ((*POINT[1:], "--weight-dtype", "fp7"), ["fp7", "nvfp4"]),
         ((*POINT[1:], "--kv-dtype", "fp7"), ["--kv-dtype", "fp8"]),
         ((*POINT[1:], "--backend", "vlm"), ["did you mean vllm"]),
-        ((*POINT[1:], "--price-basis", "rent"), ["rent", "rental_3yr"]),
+        ((*POINT[1:], "--set", "price_basis=rent"), ["rent", "rental_3yr"]),
         ((*POINT[1:], "--serving", "fast"), ["'fast'", "offline"]),
-        ((*POINT[1:], "--training-tokens", "15Q"), ["15Q", "15.6T"]),
-        ((*POINT[1:], "--training-tokens", "0"), ["--training-tokens"]),
-        ((*POINT[1:], "--training-tokens", "15"), ["15 tokens; did you mean 15T?"]),
-        ((*POINT[1:], "--training-tokens", "1e300"), ["--training-tokens"]),
+        ((*POINT[1:], "--set", "training_tokens=15Q"), ["15Q", "15.6T"]),
+        ((*POINT[1:], "--set", "training_tokens=0"), ["--training-tokens"]),
+        ((*POINT[1:], "--set", "training_tokens=15"), ["15 tokens; did you mean 15T?"]),
+        ((*POINT[1:], "--set", "training_tokens=1e300"), ["--training-tokens"]),
         ((*POINT[1:], "--chip-file", "none.yaml"), ["none.yaml"]),
         ((*POINT[1:], "--out", "out.csv"), ["--out"]),
         ((*POINT[1:], "--prompt-token", "3"), ["--prompt-tokens"]),
@@ -432,7 +432,7 @@ def test_a_price_far_from_all_others_is_said_first(price: str, meant: str, tmp_p
 
 
 def test_a_delay_of_an_hour_is_refused():
-    said = dse("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm", "--jitter", "1 h")
+    said = dse("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm", "--set", "jitter=1 h")
     assert said.code == 2
     assert "at most 1 s" in said.err
 
@@ -441,7 +441,7 @@ def test_a_delay_of_an_hour_is_refused():
 # what was probably meant, the command that reads it)}.
 PRICED = (
     *("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm"),
-    *("--price-basis", "owned_tco", "--costs"),
+    *("--set", "price_basis=owned_tco", "--costs"),
 )
 CHECKED = ("catalog", "chips", "check")
 RACK = (hardware_dir() / "racks/gb200_nvl72.yaml").read_text(encoding="utf-8")

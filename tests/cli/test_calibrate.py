@@ -157,7 +157,7 @@ def test_laws_of_another_chip_are_no_quiet_nothing(mine: Path):
     assert "h100_sxm" in said.err
     relative = dse("estimate", "--model", "llama-3-8b", "--chip", "h20", "--efficiency-file", mine)
     assert relative.code == 0
-    pools = ("--serving", "disaggregated", "--prefill-chip", "h100_sxm")
+    pools = ("--serving", "disaggregated", "--set", "prefill_chip=h100_sxm")
     assert dse("estimate", "--model", "llama-3-8b", "--chip", "h200_sxm", *pools,
                "--efficiency-file", mine).code == 0  # fmt: skip
 

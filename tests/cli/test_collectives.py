@@ -151,9 +151,9 @@ def test_jitter_and_overlap_of_a_point():
     plain, late, hidden = (
         dse(*POINT, *flags, "--json").json()
         for flags in (
-            ("--network-overlap", "0"),
-            ("--network-overlap", "0", "--jitter", "20 us"),
-            ("--network-overlap", "0.5"),
+            ("--set", "network_overlap=0"),
+            ("--set", "network_overlap=0", "--set", "jitter=20 us"),
+            ("--set", "network_overlap=0.5"),
         )
     )
     assert hidden["tpot_s"] < plain["tpot_s"] < late["tpot_s"]
@@ -165,8 +165,8 @@ def test_jitter_and_overlap_of_a_point():
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (("--jitter", "20"), "its unit is missing"),
-        (("--network-overlap", "1.5"), "accepted: 0 to 1"),
+        (("--set", "jitter=20"), "its unit is missing"),
+        (("--set", "network_overlap=1.5"), "--set network_overlap: read 1.5"),
     ],
 )
 def test_a_flag_out_of_range(flags: tuple[str, ...], says: str):
@@ -176,7 +176,7 @@ def test_a_flag_out_of_range(flags: tuple[str, ...], says: str):
 
 
 def test_explain_shows_what_is_hidden():
-    said = dse("estimate", "--detail", *POINT[1:], "--network-overlap", "0.5", "--json").json()
+    said = dse("estimate", "--detail", *POINT[1:], "--set", "network_overlap=0.5", "--json").json()
     rows = {row["operator"]: row for row in said["breakdown"]}
     assert rows["network behind compute"]["decode_s"] < 0
     total = sum(row["decode_s"] for row in said["breakdown"])

@@ -51,7 +51,7 @@ def test_prices_as_of_a_date() -> None:
                     "--as-of", "2026-06")  # fmt: skip
     assert len(then["prices"]) < len(now["prices"])
     assert then["paid"] != now["paid"]
-    answer = document("estimate", *POINT, "--price-basis", "on_demand", "--as-of", "2026-06")
+    answer = document("estimate", *POINT, "--set", "price_basis=on_demand", "--as-of", "2026-06")
     assert answer["chip_usd_per_hour"] == then["paid"][0]["usd_per_chip_hour"]
     assert any("2026-06 (--as-of)" in sentence for sentence in answer["assumed"])
 
@@ -67,7 +67,7 @@ def test_own_prices_scale_the_price_of_a_token_and_are_named(mine: str) -> None:
 
 
 def test_owned_chips_are_priced_by_parts() -> None:
-    answer = document("estimate", *POINT, "--price-basis", "owned_tco")
+    answer = document("estimate", *POINT, "--set", "price_basis=owned_tco")
     price = answer["price"]
     parts = sum(part["usd_per_chip_hour"] for part in price["parts"])
     assert parts == pytest.approx(answer["chip_usd_per_hour"], rel=1e-12)
@@ -83,7 +83,7 @@ def test_owned_chips_are_priced_by_parts() -> None:
 def test_costs_of_ones_own_move_only_their_part(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("electricity: 0.1738 USD/kWh\n", encoding="utf-8")
-    asked = ["estimate", *POINT, "--price-basis", "owned_tco"]
+    asked = ["estimate", *POINT, "--set", "price_basis=owned_tco"]
     one, two = (document(*asked, *more)["price"] for more in ([], ["--costs", str(file)]))
     moved = {
         a["name"]: b["usd_per_chip_hour"] / a["usd_per_chip_hour"]
@@ -96,7 +96,7 @@ def test_costs_of_ones_own_move_only_their_part(tmp_path: Path) -> None:
 
 
 def test_average_load() -> None:
-    load = ["--average-load", "1B/day", "--peak-over-average", "2.5"]
+    load = ["--set", "average_load=1B/day", "--set", "peak_over_average=2.5"]
     answer = document("estimate", *POINT, *load)["at_average_load"]
     busy = document("estimate", *POINT)
     name = "usd_per_million_total_tokens"
@@ -143,14 +143,14 @@ def test_a_study_of_owned_chips_says_so_and_compares(tmp_path: Path, mine: str) 
 def test_idle_hours_are_counted_once(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("utilisation: 60 %\n", encoding="utf-8")
-    asked = ["estimate", *POINT, "--price-basis", "owned_tco", "--costs", str(file)]
-    for load in (["--average-load", "1B/day"], ["--peak-over-average", "2"]):
+    asked = ["estimate", *POINT, "--set", "price_basis=owned_tco", "--costs", str(file)]
+    for load in (["--set", "average_load=1B/day"], ["--set", "peak_over_average=2"]):
         said = dse(*asked, *load)
         assert (said.code, said.out) == (2, "")
         assert "utilisation of 60% and a demand both count idle hours" in said.err
         assert "drop `utilisation` from the costs" in said.err
     assert dse(*asked).code == 0
-    rented = ["estimate", *POINT, "--costs", str(file), "--peak-over-average", "2"]
+    rented = ["estimate", *POINT, "--costs", str(file), "--set", "peak_over_average=2"]
     assert dse(*rented).code == 0
 
 
@@ -202,9 +202,9 @@ def test_a_space_says_what_it_owns_at() -> None:
         ),
         (["catalog", "prices", "list", "--prices", "none.csv"], "none.csv: no such file"),
         (["estimate", *POINT, "--costs", "none.yaml"], "none.yaml"),
-        (["estimate", *POINT, "--price-basis", "owned_toc"], "did you mean owned_tco?"),
-        (["estimate", *POINT, "--average-load", "1B"], "1B/day"),
-        (["estimate", *POINT, "--peak-over-average", "0.5"], "--peak-over-average"),
+        (["estimate", *POINT, "--set", "price_basis=owned_toc"], "did you mean owned_tco?"),
+        (["estimate", *POINT, "--set", "average_load=1B"], "1B/day"),
+        (["estimate", *POINT, "--set", "peak_over_average=0.5"], "--set peak_over_average"),
         (
             [
                 "estimate",
@@ -212,15 +212,15 @@ def test_a_space_says_what_it_owns_at() -> None:
                 "llama-3-8b",
                 "--chip",
                 "trn2_16",
-                "--price-basis",
-                "owned_tco",
-                "--peak-over-average",
-                "2",
+                "--set",
+                "price_basis=owned_tco",
+                "--set",
+                "peak_over_average=2",
             ],
             "no price at average load",
         ),
         (
-            ["estimate", *POINT, "--serving", "disaggregated", "--average-load", "1/s"],
+            ["estimate", *POINT, "--serving", "disaggregated", "--set", "average_load=1/s"],
             "does not go with",
         ),
     ],

@@ -39,13 +39,13 @@ def test_explain_as_json_adds_up() -> None:
 
 def test_a_power_cap_slows_and_is_said() -> None:
     full = dse("estimate", *POINT, "--json").json()
-    capped = dse("estimate", *POINT, "--power-cap", "400W", "--json").json()
+    capped = dse("estimate", *POINT, "--set", "power_cap=400W", "--json").json()
     assert capped["power_cap_w"] == 400
     assert capped["watts_per_chip"] <= 400
     assert capped["prefill_s"] > full["prefill_s"]
     assert capped["tokens_per_joule"] > full["tokens_per_joule"]
     assert any("power cap" in sentence for sentence in capped["assumed"])
-    said = dse("estimate", "--detail", *POINT, "--power-cap", "400W")
+    said = dse("estimate", "--detail", *POINT, "--set", "power_cap=400W")
     assert "each at 400 W at most" in said.out
     assert "The cap leaves" in said.out
 
@@ -60,9 +60,9 @@ def test_a_power_cap_slows_and_is_said() -> None:
     ],
 )
 def test_a_cap_that_cannot_be(cap: str, words: str) -> None:
-    said = dse("estimate", *POINT, "--power-cap", cap)
+    said = dse("estimate", *POINT, "--set", f"power_cap={cap}")
     assert said.code == 2
-    assert "--power-cap" in said.err
+    assert "--set power_cap" in said.err
     assert words in said.err
     assert len(said.err.strip().splitlines()) == 1
 
@@ -73,7 +73,7 @@ def test_a_chip_without_a_rated_power() -> None:
     assert answer["joules_per_output_token"] is None
     assert answer["watts_per_chip"] is None
     assert "no power figure" in dse("estimate", "--detail", *point).out
-    said = dse("estimate", *point, "--power-cap", "200W")
+    said = dse("estimate", *point, "--set", "power_cap=200W")
     assert said.code == 2
     assert "has no tdp" in said.err
 
@@ -81,7 +81,7 @@ def test_a_chip_without_a_rated_power() -> None:
 def test_disaggregated_pools_have_energy() -> None:
     answer = dse(
         "estimate", "--serving", "disaggregated", "--model", "llama-3-8b", "--chip", "h100_sxm",
-        "--prefill-workers", 2, "--decode-workers", 2, "--concurrency", 64, "--json",
+        "--set", "prefill_workers=2", "--set", "decode_workers=2", "--concurrency", 64, "--json",
     ).json()  # fmt: skip
     assert answer["provenance"]["watts_per_chip"] == "assumed"
     drawn = answer["watts_per_chip"] * 4 / answer["output_tokens_per_s"]

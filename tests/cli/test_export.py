@@ -34,8 +34,8 @@ def test_a_point_of_a_study_is_exported_and_estimated_alike(tiny: Path, tmp_path
         "--model",
         tmp_path / "shape",
         "--json",
-        "--training-tokens",
-        repr(item["model"]["training_tokens"]),
+        "--set",
+        f"training_tokens={item['model']['training_tokens']!r}",
         *flags_of(
             deployment,
             {
@@ -59,8 +59,8 @@ def test_a_point_of_a_study_is_exported_and_estimated_alike(tiny: Path, tmp_path
                 "backend": "backend",
             },
         ),
-        "--price-basis",
-        own["price_basis"],
+        "--set",
+        f"price_basis={own['price_basis']}",
     ).json()
     assert set(own) == set(again)
     for name in set(own) - {"model", "assumed", "violations", "feasible"}:
@@ -74,8 +74,8 @@ def flags_of(values: dict[str, Any], names: dict[str, str]) -> list[object]:
 def test_the_note_gives_the_training_tokens(tiny: Path):
     said = dse("export", tiny, "1", "--format", "hf", "--json").json()
     item = json.loads((tiny / "front.json").read_text())["items"][0]
-    note = next(note for note in said["notes"] if "--training-tokens" in note)
-    tokens = note.split("--training-tokens ")[1].split()[0]
+    note = next(note for note in said["notes"] if "training_tokens" in note)
+    tokens = note.split("training_tokens=")[1].split()[0]
     assert float(tokens) == item["model"]["training_tokens"]
 
 
@@ -99,7 +99,9 @@ def test_one_file_may_be_named(tmp_path: Path):
 
 
 def test_a_server_gets_its_command_and_the_class_it_runs(tmp_path: Path):
-    said = dse("export", *POINT, "--format", "trtllm", "--out", tmp_path, "--checkpoint", "/w/l")
+    said = dse(
+        "export", *POINT, "--format", "trtllm", "--out", tmp_path, "--set", "checkpoint=/w/l"
+    )
     assert said.code == 0
     assert {file.name for file in tmp_path.iterdir()} == {
         "serve.sh",
@@ -154,7 +156,7 @@ def test_megatron_arguments_are_sourced_by_a_shell():
 
 def test_a_class_may_be_asked_for():
     said = dse(
-        "export", "--model", "qwen3-8b", "--format", "hf", "--architecture", "qwen3", "--json"
+        "export", "--model", "qwen3-8b", "--format", "hf", "--set", "architecture=qwen3", "--json"
     ).json()
     assert said["architecture"] == "Qwen3ForCausalLM"
     assert said["parameters"]["beyond"] == {"norms of query and key heads": 9216}
@@ -170,27 +172,27 @@ BAD = [
     (("--format", "vllm", "--model", "llama-3-8b"), "--chip is missing"),
     (("--model", "llama-3-8b", "--format", "hf", "--tp", 8), "--tp does not go with"),
     (("--model", "llama-3-8b", "--format", "megatron"), "--context is missing"),
-    (("--model", "llama-3-8b", "--format", "hf", "--checkpoint", "x"), "no server is started"),
+    (("--model", "llama-3-8b", "--format", "hf", "--set", "checkpoint=x"), "no server is started"),
     (("--model", "llama-3-8b", "--format", "hf", "--context", 0), "--context"),
     ((*POINT, "--format", "vllm", "--context", 9), "how long a request is"),
     (
-        ("--model", "llama-3-8b", "--format", "hf", "--architecture", "Lama"),
+        ("--model", "llama-3-8b", "--format", "hf", "--set", "architecture=Lama"),
         "did you mean LlamaForCausalLM?",
     ),
     (
-        ("--model", "llama-3-8b", "--format", "megatron", "--context", 9, "--architecture", "x"),
-        "--architecture does not go with",
+        ("--model", "llama-3-8b", "--format", "megatron", "--set", "architecture=x"),
+        "architecture does not go with",
     ),
     (("--model", "gopher-280b", "--format", "hf"), "no relative positions"),
     (("--model", "llama-3-70b", "--chip", "h100_sxm", "--format", "vllm"), "fit the memory"),
     (("no-study", "1", "--format", "hf"), "not a finished study"),
-    (("no-study", "--format", "hf"), "which point?"),
+    (("no-study", "--format", "hf"), "no-study"),
     (("--model", "llama-3-8b", "--format", "hf", "--out", ""), "--out: read ''"),
     ((*POINT, "--format", "hf", "--serving", "disaggregated"), "holds a shape"),
-    ((*POINT, "--format", "vllm", "--prefill-tp", 2), "it takes --serving disaggregated"),
-    ((*POINT, "--format", "vllm", "--kv-offload", 0.5), "memory tier"),
+    ((*POINT, "--format", "vllm", "--set", "prefill_tp=2"), "it takes --serving disaggregated"),
+    ((*POINT, "--format", "vllm", "--set", "kv_offloaded=0.5"), "memory tier"),
     ((*POINT, "--format", "vllm", "--kv-dtype", "fp9"), "fp9"),
-    (("no-study", "1", "--format", "hf", "--model", "llama-3-8b"), "--model does not go with"),
+    (("no-study", "1", "--format", "hf", "--model", "llama-3-8b"), "one of the two"),
 ]
 
 
@@ -219,11 +221,19 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path):
 
 def test_pools_of_flags_are_written_with_their_router(tmp_path: Path):
     asked = ("export", "--model", "deepseek-v3", "--chip", "h200_sxm", "--dp", 8, "--ep", 8)
-    pooled = (*asked, "--serving", "disaggregated", "--prefill-tp", 8, "--prefill-workers", 2)
+    pooled = (
+        *asked,
+        "--serving",
+        "disaggregated",
+        "--set",
+        "prefill_tp=8",
+        "--set",
+        "prefill_workers=2",
+    )
     said = dse(*pooled, "--format", "sglang", "--out", tmp_path)
     assert said.code == 0, said.err
     written = {path.name for path in tmp_path.iterdir()}
     assert written == {"prefill.sh", "decode.sh", "router.sh", "config.json"}
-    said = dse(*asked, "--prefill-tp", 8, "--format", "sglang")
+    said = dse(*asked, "--set", "prefill_tp=8", "--format", "sglang")
     assert said.code == 2
     assert "--serving disaggregated" in said.err

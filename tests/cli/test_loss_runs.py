@@ -57,7 +57,7 @@ def both(folder: Path) -> tuple[Json, list[Json]]:
 
 def test_estimate_says_what_the_runs_do_to_the_law(runs: Path):
     law = dse("estimate", *POINT, "--json").json()
-    answer = dse("estimate", *POINT, "--loss-runs", runs, "--json").json()
+    answer = dse("estimate", *POINT, "--set", f"loss_runs={runs}", "--json").json()
     found = answer["loss_runs"]
     assert [one["name"] for one in found["posterior"]] == [
         "floor",
@@ -83,7 +83,9 @@ def test_estimate_says_what_the_runs_do_to_the_law(runs: Path):
 
 @pytest.mark.parametrize("law", ["hoffmann", "abnar", "joint"])
 def test_every_law_is_moved(runs: Path, law: str):
-    answer = dse("estimate", *POINT, "--law", law, "--loss-runs", runs, "--json").json()
+    answer = dse(
+        "estimate", *POINT, "--set", f"law={law}", "--set", f"loss_runs={runs}", "--json"
+    ).json()
     assert answer["quality_law"] == law
     assert answer["loss_runs"]["noise"] < 0.2
     assert answer["predicted_loss"] > 1.0
@@ -92,8 +94,9 @@ def test_every_law_is_moved(runs: Path, law: str):
 def test_a_bad_file_is_one_line(tmp_path: Path):
     path = tmp_path / "runs.csv"
     path.write_text(HEAD + DENSE.replace("3.452", "far"))
-    for command in (("estimate", *POINT), ("run", "tiny", "--out", tmp_path / "study")):
-        said = dse(*command, "--loss-runs", path)
+    run = ("run", "tiny", "--out", tmp_path / "study", "--loss-runs", path)
+    for command in (("estimate", *POINT, "--set", f"loss_runs={path}"), run):
+        said = dse(*command)
         assert said.code == 2
         assert f"{path}:3: loss: read 'far'" in " ".join(said.err.split())
         assert "Traceback" not in said.err
@@ -128,7 +131,7 @@ def test_a_point_again_is_the_point(study: Path):
     assert answer["predicted_loss"] == item["metrics"]["predicted_loss"]
     assert answer["intervals"] == item["metrics"]["intervals"]
     assert answer["loss_runs"]["digest"] == written["loss_runs"]["digest"]
-    said = dse("estimate", study, "best", "--loss-runs", "x.csv")
+    said = dse("estimate", study, "best", "--set", "loss_runs=x.csv")
     assert said.code == 2
 
 

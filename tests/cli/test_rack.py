@@ -70,7 +70,7 @@ def test_a_rack_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_an_estimate_in_a_hypothetical_domain() -> None:
-    answer = dse("estimate", *POINT, "--domain", 128, "--json").json()
+    answer = dse("estimate", *POINT, "--set", "scale_up_domain=128", "--json").json()
     plain = dse("estimate", *POINT, "--json").json()
     assert answer["deployment"]["scale_up_domain"] == 128
     assert "scale_up_domain" not in plain["deployment"]
@@ -79,16 +79,24 @@ def test_an_estimate_in_a_hypothetical_domain() -> None:
     assert any("128 chips is hypothetical: hgx_h100 has 8" in text for text in answer["assumed"])
     assert any("no rack was named" in text for text in answer["assumed"])
     held = dse(
-        "estimate", *POINT, "--domain", 128, "--rack", "hypothetical_copper", "--json"
+        "estimate",
+        *POINT,
+        "--set",
+        "scale_up_domain=128",
+        "--set",
+        "rack=hypothetical_copper",
+        "--json",
     ).json()
     assert [row["constraint"] for row in held["violations"]] == ["rack_cable_reach"]
-    text = dse("estimate", *POINT, "--domain", 128, "--rack", "hypothetical_copper").out
+    text = dse(
+        "estimate", *POINT, "--set", "scale_up_domain=128", "--set", "rack=hypothetical_copper"
+    ).out
     assert "hypothetical domain 128" in text
     assert "breaks rack_cable_reach" in text
 
 
 def test_explain_takes_the_domain_too() -> None:
-    said = dse("estimate", "--detail", *POINT, "--domain", 64)
+    said = dse("estimate", "--detail", *POINT, "--set", "scale_up_domain=64")
     assert said.code == 0
     assert "hypothetical domain 64" in said.out
 
@@ -96,9 +104,12 @@ def test_explain_takes_the_domain_too() -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (("--rack", "gb200_nvl72"), "--rack: a rack without a domain"),
-        (("--domain", 16, "--chip", "mi300x"), "mi300x has full_mesh scale-up links"),
-        (("--domain", 0), "accepted: 1 to 100,000"),
+        (("--set", "rack=gb200_nvl72"), "--set rack: a rack without a domain"),
+        (
+            ("--set", "scale_up_domain=16", "--chip", "mi300x"),
+            "mi300x has full_mesh scale-up links",
+        ),
+        (("--set", "scale_up_domain=0"), "--set scale_up_domain: read 0"),
     ],
 )
 def test_a_domain_that_cannot_be(flags: tuple, words: str) -> None:
@@ -134,9 +145,9 @@ def test_a_study_of_ones_own_rack(tmp_path: Path) -> None:
 
 def test_pools_of_one_hypothetical_domain_need_no_network() -> None:
     pools = ("--model", "deepseek-v3", "--chip", "h200_sxm", "--serving", "disaggregated")
-    pools += ("--dp", 8, "--ep", 8, "--prefill-tp", 8, "--prefill-workers", 2)
+    pools += ("--dp", 8, "--ep", 8, "--set", "prefill_tp=8", "--set", "prefill_workers=2")
     plain = dse("estimate", *pools, "--json").json()
-    joined = dse("estimate", *pools, "--domain", 64, "--json").json()
+    joined = dse("estimate", *pools, "--set", "scale_up_domain=64", "--json").json()
     assert joined["transfer_s"] < plain["transfer_s"]
     assert joined["tpot_s"] == pytest.approx(plain["tpot_s"], rel=0.01)
 
@@ -145,6 +156,8 @@ def test_why_not_takes_the_rack_of_the_study(tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert dse("run", "rack-domain", "--out", out).code == 0
     flags = (*POINT, "--replicas", 2, "--weight-dtype", "fp8", "--kv-dtype", "fp8")
-    said = dse("estimate", "--why-not", out, *flags, "--concurrency", 1024, "--domain", 128)
+    said = dse(
+        "estimate", "--why-not", out, *flags, "--concurrency", 1024, "--set", "scale_up_domain=128"
+    )
     assert said.code == 0, said.err
     assert "breaks rack_cable_reach" in said.out

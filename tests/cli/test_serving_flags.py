@@ -10,7 +10,12 @@ import pytest
 from tests.cli.conftest import dse, fits
 
 POINT = ("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm")
-POISSON = ("--serving", "poisson", "--requests-per-second")
+
+
+def poisson(rate: float) -> tuple[str, ...]:
+    return ("--serving", "poisson", "--set", f"requests_per_second={rate}")
+
+
 SPACE = """
 name: arrivals
 workload:
@@ -36,18 +41,18 @@ constraints: [ttft_p99_s <= 2 s]
 
 
 def test_percentiles_of_arrivals_at_random() -> None:
-    answer = dse(*POINT, *POISSON, 4, "--json").json()
+    answer = dse(*POINT, *poisson(4), "--json").json()
     assert answer["ttft_s"] < answer["ttft_p90_s"] < answer["ttft_p99_s"]
     assert 0 < answer["utilisation"] < 1
     assert answer["workload"]["requests_per_second"] == 4
-    said = dse(*POINT, *POISSON, 4)
+    said = dse(*POINT, *poisson(4))
     assert fits(said.out, 100)
     assert "99th percentile" in said.out
     assert "in flight" not in said.out.split("metric")[0]
 
 
 def test_too_many_arrivals_are_an_answer() -> None:
-    answer = dse(*POINT, *POISSON, 1e4, "--json").json()
+    answer = dse(*POINT, *poisson(1e4), "--json").json()
     assert not answer["feasible"]
     assert answer["violations"][0]["constraint"] == "arrivals_within_capacity"
     assert answer["ttft_p99_s"] is None
@@ -62,7 +67,7 @@ def test_a_closed_loop_has_no_percentiles() -> None:
 
 def test_drafts_and_cached_prefixes_shorten_what_they_should() -> None:
     plain = dse(*POINT, "--concurrency", 1, "--json").json()
-    flags = ("--draft-tokens", 3, "--acceptance", 0.8, "--prefix-hit-rate", 0.5)
+    flags = ("--set", "draft_tokens=3", "--set", "acceptance=0.8", "--set", "prefix_hit_rate=0.5")
     helped = dse(*POINT, "--concurrency", 1, *flags, "--json").json()
     assert helped["tpot_s"] < 0.6 * plain["tpot_s"]
     assert helped["prefill_s"] < plain["prefill_s"]
@@ -74,11 +79,11 @@ def test_drafts_and_cached_prefixes_shorten_what_they_should() -> None:
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
-        (POISSON[:2], "requests_per_second"),
-        (("--requests-per-second", "3"), "requests_per_second"),
-        (("--draft-tokens", "3"), "acceptance"),
-        (("--acceptance", "1.5"), "--acceptance"),
-        ((*POISSON, "3", "--concurrency", "4"), "--concurrency"),
+        (("--serving", "poisson"), "requests_per_second"),
+        (("--set", "requests_per_second=3"), "requests_per_second"),
+        (("--set", "draft_tokens=3"), "--set acceptance"),
+        (("--set", "acceptance=1.5"), "--set acceptance"),
+        ((*poisson(3), "--concurrency", "4"), "--concurrency"),
     ],
 )
 def test_what_does_not_belong_together_is_refused(flags, named) -> None:
@@ -89,11 +94,11 @@ def test_what_does_not_belong_together_is_refused(flags, named) -> None:
 
 
 POOLS = ("estimate", "--serving", "disaggregated", "--model", "deepseek-v3", "--chip", "h200_sxm",
-    "--dp", 8, "--ep", 8, "--prefill-tp", 8, "--concurrency", 64)  # fmt: skip
+    "--dp", 8, "--ep", 8, "--set", "prefill_tp=8", "--concurrency", 64)  # fmt: skip
 
 
 def test_disaggregated_pools_add_up() -> None:
-    answer = dse(*POOLS, "--prefill-workers", 2, "--json").json()
+    answer = dse(*POOLS, "--set", "prefill_workers=2", "--json").json()
     prefill, decode = answer["prefill_pool"]["deployment"], answer["decode_pool"]["deployment"]
     assert (prefill["chips"], decode["chips"]) == (16, 8)
     rate = answer["output_tokens_per_s"]
@@ -110,7 +115,7 @@ def test_disaggregated_pools_add_up() -> None:
 
 def test_each_pool_is_paid_at_its_own_price() -> None:
     same, other = (
-        dse(*POOLS, *flags, "--json").json() for flags in ((), ("--prefill-chip", "b200_sxm"))
+        dse(*POOLS, *flags, "--json").json() for flags in ((), ("--set", "prefill_chip=b200_sxm"))
     )
     name = "usd_per_million_output_tokens"
     assert other[name] == pytest.approx(same[name], rel=0.02)
@@ -119,21 +124,21 @@ def test_each_pool_is_paid_at_its_own_price() -> None:
 
 
 def test_stages_of_the_decode_pool_are_those_of_pp() -> None:
-    one, two = (dse(*POOLS, "--pp", n, "--prefill-pp", 1, "--json").json() for n in (1, 2))
+    one, two = (dse(*POOLS, "--pp", n, "--set", "prefill_pp=1", "--json").json() for n in (1, 2))
     pools = ("prefill_pool", "decode_pool")
     stages = [two[pool]["deployment"]["pipeline_parallel"] for pool in pools]
     assert stages == [1, 2]
     assert two["chips"] - one["chips"] == one["decode_pool"]["deployment"]["chips"]
 
 
-@pytest.mark.parametrize("flags", [("--replicas", 2), ("--requests-per-second", 2)])
+@pytest.mark.parametrize("flags", [("--replicas=2",), ("--set", "requests_per_second=2")])
 def test_pools_refuse_what_they_do_not_take(flags) -> None:
     said = dse(*POOLS, *flags)
     assert said.code == 2
-    assert flags[0] in said.err
-    said = dse("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm", "--prefill-tp", 4)
+    assert flags[-1].split("=")[0] in said.err
+    said = dse("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm", "--set", "prefill_tp=4")
     assert said.code == 2
-    assert "--prefill-tp" in said.err
+    assert "prefill_tp" in said.err
 
 
 def test_a_space_of_arrivals_is_searched_and_its_points_reproduce(tmp_path: Path) -> None:
@@ -175,8 +180,8 @@ RATES = (
 
 def test_below_capacity_the_rate_is_that_of_the_arrivals() -> None:
     """No interval says that more could leave than arrives."""
-    below = dse(*POINT, *POISSON, 4, "--json").json()
-    above = dse(*POINT, *POISSON, 1e4, "--json").json()
+    below = dse(*POINT, *poisson(4), "--json").json()
+    above = dse(*POINT, *poisson(1e4), "--json").json()
     for metric in RATES:
         assert metric not in below["intervals"]
         assert below["provenance"][metric] == "derived"
@@ -188,10 +193,10 @@ def test_below_capacity_the_rate_is_that_of_the_arrivals() -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ((*POISSON, 4), "Poisson arrivals"),
-        (("--draft-tokens", 2, "--acceptance", 0.5), "speculative decoding"),
-        (("--prefix-hit-rate", 0.5), "cached prefixes"),
-        (("--workload", "a=1:100/10", "--workload", "b=1:200/10"), "a mix of workloads"),
+        (poisson(4), "Poisson arrivals"),
+        (("--set", "draft_tokens=2", "--set", "acceptance=0.5"), "speculative decoding"),
+        (("--set", "prefix_hit_rate=0.5"), "cached prefixes"),
+        (("--set", "workloads=a=1:100/10,b=1:200/10"), "a mix of workloads"),
     ],
 )
 def test_an_answer_says_that_no_measured_row_is_like_it(flags: tuple, words: str) -> None:
@@ -203,7 +208,7 @@ def test_an_answer_says_that_no_measured_row_is_like_it(flags: tuple, words: str
 
 def test_a_module_that_drafts_is_not_left_out() -> None:
     model = ("--model", "deepseek-v3", "--chip", "h200_sxm", "--tp", 8, "--json")
-    drafts = ("--draft-tokens", 1, "--acceptance", 0.8)
+    drafts = ("--set", "draft_tokens=1", "--set", "acceptance=0.8")
     left_out = "DeepSeek-V3: the multi-token-prediction module is left out"
     assert left_out in dse("estimate", *model).json()["assumed"]
     assumed = dse("estimate", *model, *drafts).json()["assumed"]
@@ -215,12 +220,12 @@ def test_a_module_that_drafts_is_not_left_out() -> None:
 
 def test_copies_of_experts_need_ranks() -> None:
     model = ("estimate", "--model", "deepseek-v3", "--chip", "h200_sxm", "--dp", 8)
-    said = dse(*model, "--redundant-experts", 32)
+    said = dse(*model, "--set", "redundant_experts=32")
     assert said.code == 2
-    assert "--redundant-experts" in said.err
-    answer = dse(*model, "--ep", 8, "--redundant-experts", 32, "--json").json()
+    assert "--set redundant_experts" in said.err
+    answer = dse(*model, "--ep", 8, "--set", "redundant_experts=32", "--json").json()
     assert answer["feasible"]
-    uneven = dse(*model, "--ep", 8, "--redundant-experts", 30, "--json").json()
+    uneven = dse(*model, "--ep", 8, "--set", "redundant_experts=30", "--json").json()
     assert [row["constraint"] for row in uneven["violations"]] == [
         "experts_divide_by_expert_parallel"
     ]
@@ -311,13 +316,13 @@ def test_pools_say_what_one_pool_says() -> None:
             answer[pool][f"memory_{name}bytes_per_chip"] for name in ("base_", "", "capacity_")
         )
         assert base < used < most
-    other = dse(*POOLS, "--prefill-chip", "b200_sxm", "--json").json()
+    other = dse(*POOLS, "--set", "prefill_chip=b200_sxm", "--json").json()
     assert "that the two can be joined is assumed" in other["assumed"][0]
 
 
 def test_a_cache_cannot_cross_a_link_without_a_figure() -> None:
     flags = ("estimate", "--serving", "disaggregated", "--model", "llama-3-70b")
-    for chips in (("--chip", "mtia_300"), ("--chip", "h100_sxm", "--prefill-chip", "mtia_300")):
+    for chips in (("--chip", "mtia_300"), ("--chip", "h100_sxm", "--set", "prefill_chip=mtia_300")):
         said = dse(*flags, *chips)
         assert said.code == 2
         assert "mtia_300 has no bandwidth_per_direction of scale-out network" in said.err
@@ -326,9 +331,9 @@ def test_a_cache_cannot_cross_a_link_without_a_figure() -> None:
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
-        ((*POOLS, "--replicas", 2), "--prefill-workers and --decode-workers"),
+        ((*POOLS, "--replicas", 2), "prefill_workers and decode_workers"),
         ((*POOLS, "--detail"), "two pools"),
-        (("export", *POOLS[1:7], "--format", "vllm", "--replicas", 2), "--prefill-workers"),
+        (("export", *POOLS[1:7], "--format", "vllm", "--replicas", 2), "prefill_workers"),
     ],
 )
 def test_pools_are_refused_with_the_reason(flags, named) -> None:
@@ -338,11 +343,11 @@ def test_pools_are_refused_with_the_reason(flags, named) -> None:
 
 
 def test_the_rate_is_of_all_workloads_together() -> None:
-    loads = ("--workload", "chat=3:1000/250", "--workload", "retrieval=1:6000/400")
+    loads = ("--set", "workloads=chat=3:1000/250,retrieval=1:6000/400")
     point = ("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm", "--serving", "poisson")
-    answer = dse(*point, *loads, "--requests-per-second", 2, "--json").json()
+    answer = dse(*point, *loads, "--set", "requests_per_second=2", "--json").json()
     assert answer["feasible"]
     assert answer["output_tokens_per_s"] == pytest.approx(1.5 * 250 + 0.5 * 400)
     assert [load["requests_per_second"] for load in answer["workloads"]] == [1.5, 0.5]
-    full = dse(*point, *loads, "--requests-per-second", 1000, "--json").json()
+    full = dse(*point, *loads, "--set", "requests_per_second=1000", "--json").json()
     assert "arrivals_within_capacity" in [row["constraint"] for row in full["violations"]]

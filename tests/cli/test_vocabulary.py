@@ -261,7 +261,10 @@ def test_every_field_of_serving_is_an_option_of_every_verb(verb: str):
 
 def test_a_launch_that_nobody_knows_is_refused():
     asked = ("--model", "llama-3-8b", "--chip", "h100_sxm")
-    for verb, option in (("estimate", ("--tuning", "wild")), ("scale", ("--set", "tuning=wild"))):
+    for verb, option in (
+        ("estimate", ("--set", "tuning=wild")),
+        ("scale", ("--set", "tuning=wild")),
+    ):
         said = dse(verb, *asked, *option)
         assert said.code == 2
         assert all(name in said.err for name in TUNINGS)

@@ -182,7 +182,7 @@ def _small(folder: Path) -> object:
     return (folder / "small.yaml").write_text(SMALL, "utf-8")
 
 
-_OWNED = ("--price-basis", "owned_tco")
+_OWNED = ("--set", "price_basis=owned_tco")
 KINDS: Mapping[str, Kind] = {
     "space": Kind(_shipped("search_spaces/*.yaml"), "space.yaml",
                   [lambda file: ("catalog", "spaces", "show", file),
@@ -205,7 +205,7 @@ KINDS: Mapping[str, Kind] = {
     "rack": Kind(_shipped("hardware/racks/*.yaml"), "rack.yaml",
                  [lambda file: ("catalog", "racks", "show", file),
                   lambda file: ("estimate", *MODEL, "--chip", "gb200_nvl72", "--tp", 8,
-                               "--domain", 64, "--rack", file)]),
+                               "--set", "scale_up_domain=64", "--set", f"rack={file}")]),
     "plan": Kind(lambda: [PLAN, OFFERS], "plan.yaml", [lambda file: ("fleet", file)], 8),
     "plans": Kind(lambda: [PLAN], "plan.yaml",
                   [lambda file: ("fleet", file, "--service-level", "80%"),
@@ -231,7 +231,7 @@ KINDS: Mapping[str, Kind] = {
     "trace": Kind(lambda: [TRACE], "trace.csv",
                   [lambda file: ("fleet", *MODEL, *CHIP, "--window", "4s", "--trace", file)], 3),
     "loss runs": Kind(_shipped("search_spaces/loss_runs.csv"), "runs.csv",
-                      [lambda file: ("estimate", *MODEL, *CHIP, "--loss-runs", file)], 16),
+                      [lambda file: ("estimate", *MODEL, *CHIP, "--set", f"loss_runs={file}")], 16),
     "laws": Kind(_shipped("hardware/efficiency/h100_sxm.yaml"), "laws.yaml",
                  [lambda file: ("estimate", *MODEL, *CHIP, "--efficiency-file", file),
                   lambda file: ("catalog", "chips", "show", "h100_sxm", "--efficiency-file",
@@ -279,31 +279,31 @@ _POINT: Mapping[str, str] = {
     "--serving": "static",
     "--backend": "vllm",
     "--as-of": "2026-06",
-    "--price-basis": "on_demand",
-    "--rack": "gb200_nvl72",
-    "--draft-tokens": "3",
-    "--acceptance": "0.7",
-    "--redundant-experts": "2",
-    "--set": "hbm_bandwidth=2x",
-    "--workload": "chat=0.7:1000/250",
-    "--requests-per-second": "3",
-    "--jitter": "10us",
-    "--weights-offload": "0.5",
-    "--offload-tier": "host",
-    "--power-cap": "500W",
-    "--average-load": "1B/day",
-    "--peak-over-average": "2.5",
-    "--training-tokens": "15T",
-    "--prefix-hit-rate": "0.3",
-    "--network-overlap": "0.5",
-    "--domain": "16",
-    "--law": "joint",
-    "--routing-skew": "0.3",
-    "--max-running-requests": "64",
+    "--set price_basis": "on_demand",
+    "--set rack": "gb200_nvl72",
+    "--set draft_tokens": "3",
+    "--set acceptance": "0.7",
+    "--set redundant_experts": "2",
+    "--set hbm_bandwidth": "2x",
+    "--set workloads": "chat=0.7:1000/250",
+    "--set requests_per_second": "3",
+    "--set jitter": "10us",
+    "--set weights_offloaded": "0.5",
+    "--set offload_tier": "host",
+    "--set power_cap": "500W",
+    "--set average_load": "1B/day",
+    "--set peak_over_average": "2.5",
+    "--set training_tokens": "15T",
+    "--set prefix_hit_rate": "0.3",
+    "--set network_overlap": "0.5",
+    "--set scale_up_domain": "16",
+    "--set law": "joint",
+    "--set routing_skew": "0.3",
+    "--set max_running_requests": "64",
     "--out": "answer",
     "--chip": "mi300x",
 }  # fmt: skip
-_EXPERTS = ("--redundant-experts", "--routing-skew")
+_EXPERTS = ("--set redundant_experts", "--set routing_skew")
 # What a flag needs beside it.
 _WITH: Mapping[str, Sequence[str]] = {
     "--rack": ("--domain", "8"), "--draft-tokens": ("--acceptance", "0.7"),
@@ -318,7 +318,9 @@ FLAGS: Mapping[tuple[str, ...], Mapping[str, str]] = {
     },
     ("estimate", "--model", "deepseek-v3", "--chip", "h200_sxm", "--dp", "8", "--ep", "8"): _POINT,
     ("compare", "h200_sxm", "b200_sxm", *MODEL): {
-        name: value for name, value in _POINT.items() if name not in ("--chip", *_EXPERTS)
+        name: value
+        for name, value in _POINT.items()
+        if name != "--chip" and not name.startswith("--set ")
     },
     ("train", "llama-3-8b", *CHIP, "--chips", "8", "--tokens", "1B"): {
         "--chips": "64", "--tokens": "15T", "--precision": "fp8", "--sequence-length": "4096",
@@ -345,8 +347,8 @@ FLAGS: Mapping[tuple[str, ...], Mapping[str, str]] = {
         "--peak-over-average": "2.5", "--equal": "power", "--at": "100kW",
     },
     ("export", *MODEL, "--format", "vllm", *CHIP): {
-        "--tp": "2", "--format": "sglang", "--checkpoint": "x", "--concurrency": "64",
-        "--architecture": "LlamaForCausalLM",
+        "--tp": "2", "--format": "sglang", "--set checkpoint": "x", "--concurrency": "64",
+        "--set architecture": "LlamaForCausalLM",
     },
     ("catalog", "chips", "derive", "--from", "h200_sxm"): {
         "--set": "hbm_bandwidth=1.5x", "--name": "fast", "--from": "mi300x",
@@ -376,7 +378,9 @@ def flags(dice: Dice) -> list[str]:
     for k, name in enumerate(names):
         value = known[name] if k else spoiled(f"- {known[name]}", dice).removeprefix("- ")
         value = value.replace("\x00", "").replace("\ud800", "")
-        found += [*_WITH.get(name, ()), *([name] if name else ()), value]
+        option, _, field = name.partition(" ")
+        found += [*_WITH.get(name, ()), *([option] if option else ())]
+        found.append(f"{field}={value}" if field else value)
     return found
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dse.catalog import load_catalog
 from dse.problem.objective import pose
-from dse.questions.estimate.elsewhere import elsewhere
+from dse.questions.estimate.again import elsewhere
 from dse.schema.study import load_study, resolve_space
 from dse.study.run import run
 

@@ -19,7 +19,7 @@ from dse.physics.energy import positive_root
 from dse.physics.machines import Machines, compile_machines
 from dse.physics.workload import Workload
 from dse.problem.evaluate import Metrics, evaluate
-from dse.questions.estimate.energy import energy_breakdown
+from dse.questions.estimate.where import energy_breakdown
 from dse.schema.constants import EnergyConstants
 from dse.schema.dtypes import CODE
 from tests.helpers import CHIPS, deploy, run, workload

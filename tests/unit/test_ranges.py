@@ -25,7 +25,7 @@ RACK = (
     "rack.yaml",
 )
 POINT = ("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm")
-OWNED = ("--price-basis", "owned_tco")
+OWNED = ("--set", "price_basis=owned_tco")
 PRICES = (
     "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
     "h100_sxm,rental_3yr,2.1,quote,2026-11,mail,\n",
@@ -86,7 +86,7 @@ LAUGHS = "".join(f"a{k}: &a{k} [*a{k - 1}, *a{k - 1}]\n" for k in range(1, 41))
 RUNS = (
     "hidden_size,num_hidden_layers,num_attention_heads,vocab_size,intermediate_size,"
     "training_tokens,loss\n2048,24,16,50000,8192,20B,2.6\n",
-    ("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm", "--loss-runs", "FILE"),
+    ("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm", "--set", "loss_runs=FILE"),
     "runs.csv",
 )
 

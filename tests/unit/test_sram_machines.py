@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dse
 from dse.catalog import Catalog, load_catalog
 from dse.physics.workload import Workload
-from dse.questions.estimate.fit import fit
 from dse.questions.estimate.point import Estimate, estimate
 from dse.schema.model_catalog import resolve_model
 
@@ -33,10 +33,8 @@ def point(
 def fitted(
     catalog: Catalog, model: str, chip: str, dtype: str | None = None, **asked: Any
 ) -> dict[str, Any]:
-    backend = catalog.backends[catalog.chips[chip].backend]
-    work = Workload.of(1536, 512, "continuous", backend)
-    given = {"concurrency": 1, "most_chips": 16_384} | asked
-    return fit(catalog, resolve_model(model), chip, work, weight_dtype=dtype, **given)
+    given = {"concurrency": 1, "prompt_tokens": 1536, **asked}
+    return dse.fewest_chips(model, chip, weight_dtype=dtype, catalog=catalog, **given).document
 
 
 def test_a_wafer_runs_20b_alone_and_refuses_30b(catalog: Catalog) -> None:
@@ -147,7 +145,7 @@ def test_more_to_hold_never_takes_fewer_chips(catalog: Catalog) -> None:
 def test_a_tier_relieves_the_chips(catalog: Catalog) -> None:
     shares = {"weights_offloaded": 1.0, "kv_offloaded": 0.0, "offload_tier": "host"}
     plain = fitted(catalog, "llama-3-70b", "h100_sxm", "bf16")["fewest"]
-    split = fitted(catalog, "llama-3-70b", "h100_sxm", "bf16", offload=shares)["fewest"]
+    split = fitted(catalog, "llama-3-70b", "h100_sxm", "bf16", **shares)["fewest"]
     assert (plain["chips"], split["chips"]) == (2, 1)
     assert split["tpot_s"] > 10 * plain["tpot_s"]
 

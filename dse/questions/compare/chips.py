@@ -17,9 +17,9 @@ from dse.catalog import Catalog, with_own_chips
 from dse.economics.tco import with_basis
 from dse.errors import InputError
 from dse.problem.words import heading, violation_words
-from dse.questions.estimate.ask import DEFAULTS, point_of
-from dse.questions.estimate.detail import breakdown
+from dse.questions.estimate.estimate import DEFAULTS, point_of
 from dse.questions.estimate.point import Estimate
+from dse.questions.estimate.where import breakdown
 from dse.schema.chip import Chip
 from dse.schema.derive import PEAKS, derive
 

@@ -1,28 +1,65 @@
-"""A point of a study, evaluated again from what the study wrote of it."""
+"""A point again: one of a study from what the study wrote of it, the same on every other chip, two
+pools put together, and why a front lacks it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from dse.catalog import Catalog
 from dse.economics.tco import with_basis
-from dse.problem.describe import HELD, limits_of, pools_of
-from dse.problem.mix import loads_of, mix_of
+from dse.errors import InputError, NothingFeasible
+from dse.physics.disaggregated import Disaggregated, link_known, predict_disaggregated
+from dse.physics.intervals import CLASS, ENERGY_METRICS, LABEL, POWER_METRICS, interval
+from dse.physics.ledger import Ledger
+from dse.physics.serving import BOTTLENECKS
+from dse.physics.workload import Workload
+from dse.problem.describe import HELD, describe_deployment, limits_of, number, pools_of, violations
+from dse.problem.mix import held, load_row, loads_of, mix_of, one_load, whole
+from dse.problem.objective import KNOWN, PhysicsProblem
 from dse.problem.own_law import describe_own_law, own_law
+from dse.problem.pools import RULES, pool_dollars, pool_joules
+from dse.problem.shapes import model_at
 from dse.problem.training import trained_again
+from dse.problem.words import SHAPE_KEY, SHORT, deployment_words, short_shape, show, violation_words
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, find_law
-from dse.questions.estimate.point import Estimate, estimate
+from dse.questions.estimate.point import Estimate, estimate, pool_words
+from dse.rules.registry import MEANINGS
+from dse.schema.calibration import KINDS
 from dse.schema.costs import costs_of
-from dse.schema.dtypes import DTYPES
+from dse.schema.dtypes import CODE, DTYPES
 from dse.schema.loss_runs import runs_again
 from dse.schema.metrics import Limit
-from dse.schema.own_config import model_of
+from dse.schema.own_config import config_of, model_of
 from dse.schema.system import load_rack, resolve_rack
 from dse.schema.traffic import Demand
+from dse.space.candidates import Floats
 from dse.study.folder import FRONT, item_of, read_study
+
+if TYPE_CHECKING:
+    from dse.search.run import Result
+
+SHOWN = 5  # points that beat one, in words
+# The rate of separate pools is found by steps: what it exceeds a limit by.
+SMALL = 1e-3
+TIMES = (
+    "ttft_s",
+    "tpot_s",
+    "e2e_s",
+    "queue_s",
+    "prefill_s",
+    "transfer_s",
+    "decode_step_s",
+    "output_tokens_per_s",
+    "running_requests",
+    "latency_floor_s",
+    "mfu",
+    "mbu",
+)
 
 
 def estimate_again(
@@ -88,3 +125,315 @@ def estimate_item(
     if own is not None:
         answer = replace(answer, own_law=describe_own_law(own))
     return replace(answer, assumed=(*answer.assumed, f"from {source}, point {item['point']}"))
+
+
+# The same shape and deployment, chip by chip.
+
+
+def elsewhere(
+    problem: PhysicsProblem, catalog: Catalog, item: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """The point of an item of front.json on every chip that has a price on the study's basis, in
+    the order of the catalog: the objectives where it can be evaluated, and why not where it is
+    refused or infeasible. Nothing but the chip changes, and the software where each chip of the
+    space has its own."""
+    prices = catalog.prices.select(problem.study.price_basis)
+    model = model_of(item["model"], "front.json")
+    deployment = item["deployment"]
+    dtype = deployment["weight_dtype"]
+    rows = []
+    for chip in catalog.chips:
+        if chip not in prices:
+            continue
+        row = {"chip": chip, "usd_per_chip_hour": prices[chip].usd_per_chip_hour}
+        try:
+            found = estimate(
+                catalog,
+                model,
+                chip,
+                problem.mix,
+                {**deployment, **_software(problem, catalog, chip)},
+                weight_dtype=dtype if dtype in DTYPES else None,
+                kv_dtype=deployment["kv_dtype"],
+                price_basis=problem.study.price_basis,
+                limits=problem.limits,
+                rack=problem.study.rack,
+                law=problem.law,
+                unique_tokens=problem.study.unique_tokens,
+                trained=problem.trained,
+            )
+        except InputError as error:
+            refused = {"feasible": False, "why_not": error.message, "metrics": None}
+            rows.append({**row, **refused, "bottleneck": None, "efficiency": None, "note": None})
+            continue
+        rows.append(row | _on_chip(problem, found, dtype))
+    return rows
+
+
+def _software(problem: PhysicsProblem, catalog: Catalog, chip: str) -> dict[str, Any]:
+    """What serves a chip in the space, else what its file names; nothing where the workload says
+    it."""
+    axis = next((one for one in problem.study.axes if one.name == "backend"), None)
+    if axis is None:
+        return {}
+    chips = problem.machines.ids
+    if chip not in chips:
+        return {"backend": catalog.chips[chip].backend}
+    return {"backend": axis.values[axis.positions(chips.index(chip))[0]]}
+
+
+def _on_chip(problem: PhysicsProblem, found: Estimate, dtype: str) -> dict[str, Any]:
+    metrics = tuple(objective.metric for objective in problem.objectives)
+    answer = found.as_json(metrics)
+    unpacked = dtype in DTYPES and not found.machines.native_dtype[0, CODE[dtype]]
+    return {
+        "feasible": answer["feasible"],
+        "why_not": "; ".join(map(violation_words, answer["violations"])) or None,
+        "metrics": {metric: answer[metric] for metric in metrics},
+        "bottleneck": answer["bottleneck"],
+        "efficiency": answer["provenance"]["decode_step_s"],
+        "note": f"no {dtype} arithmetic: weights are unpacked to bf16" if unpacked else None,
+    }
+
+
+# Two pools, each estimated alone, put together.
+
+
+def pools(prefill: Estimate, decode: Estimate) -> dict[str, Any]:
+    """The document of `dse estimate --serving disaggregated --json`: the metrics of both pools
+    together under the names of one, and each pool's deployment and memory. The concurrency is that
+    of `decode`; its workload is the one served. `bottleneck` is that of the larger pool. Raises
+    InputError where a chip has no bandwidth of the link that the cache crosses."""
+    load = decode.mix[0].workload
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = predict_disaggregated(
+            prefill.batch,
+            decode.batch,
+            load,
+            prefill.machines,
+            decode.machines,
+            None if decode.held is None else np.array([decode.held]),
+        )
+    link = _link(prefill, decode, found)
+    values = {name: number(getattr(found, name)[0]) for name in TIMES}
+    values["running_requests"] = round(float(found.running_requests[0]))
+    values |= _money(prefill, decode, found, load)
+    rate = float(found.output_tokens_per_s[0])
+    chips = float(prefill.batch.chips[0] + decode.batch.chips[0])
+    values["output_tokens_per_s_per_chip"] = rate / chips
+    values["output_tokens_per_s_per_user"] = 1.0 / float(found.tpot_s[0])
+    values["chips"] = round(chips)
+    broken = [
+        {**row, "constraint": f"{pool} {row['constraint']}"}
+        for pool, one in (("prefill", prefill), ("decode", decode))
+        for row in violations(one.metrics, 0)
+    ]
+    broken += _shared(prefill, decode, found) + _limits(decode, values)
+    worst = np.maximum(prefill.metrics.provenance, decode.metrics.provenance)
+    kind = KINDS[int(worst[0])]
+    first = _pool(prefill, "prefill", found.prefill_ledger, found.prefill_s, np.ones(1))
+    first["utilisation"] = number(found.utilisation[0])
+    rows = np.ceil(found.decode_workers.running / decode.batch.data_parallel)
+    second = _pool(decode, "decode", found.decode_ledger, found.decode_step_s, rows)
+    second["deployment"]["concurrency"] = whole(found.in_flight[0])
+    larger = first if prefill.batch.chips[0] > decode.batch.chips[0] else second
+    intervals = {}
+    for metric in CLASS:
+        value = values.get(metric)
+        if value is not None:
+            low, high = interval(metric, np.array([value]), worst, decode.metrics.spread)
+            intervals[metric] = [float(low[0]), float(high[0])]
+    # As of one pool: no measured row has energy.
+    energy = dict.fromkeys(
+        (name for name in (*ENERGY_METRICS, *POWER_METRICS) if name in intervals), "assumed"
+    )
+    return {
+        **values,
+        "prefill_pool": first,
+        "decode_pool": second,
+        "bottleneck": larger["bottleneck"],
+        "feasible": not broken,
+        "violations": broken,
+        "intervals": intervals,
+        "interval_kind": LABEL,
+        "provenance": dict.fromkeys(intervals, kind) | energy | {"latency_floor_s": "derived"},
+        "assumed": list(
+            dict.fromkeys(
+                [
+                    *pool_words(decode.batch, load, found),
+                    link,
+                    *prefill.assumed,
+                    *decode.assumed,
+                ]
+            )
+        ),
+        "model": decode.model.name,
+        "workload": (one_load([load_row(share) for share in decode.mix]) or {})
+        | {"serving": "disaggregated"},
+        "price_basis": decode.price_basis,
+        "price_evidence": [
+            *decode.priced,
+            *(row for row in prefill.priced if row not in decode.priced),
+        ],
+        **decode.conditions,
+    }
+
+
+def _shared(prefill: Estimate, decode: Estimate, found: Disaggregated) -> list[dict[str, Any]]:
+    """What the two pools together break of `dse.problem.pools.RULES`."""
+    amounts = {
+        "pools_share_cache_format": float(prefill.batch.kv_dtype[0] != decode.batch.kv_dtype[0]),
+        "pools_carry_cache": float(found.sending[0]) - 1.0,
+    }
+    return [
+        {"constraint": name, "amount": amount, "meaning": RULES[name], "found": ""}
+        for name, amount in amounts.items()
+        if amount > SMALL
+    ]
+
+
+def _limits(decode: Estimate, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The limits of a study that both pools together break."""
+    rows = []
+    for limit in decode.limits:
+        value = values.get(limit.metric, number(decode.metrics.values[limit.metric][0]))
+        amount = 1.0 if value is None else limit.sign * (value - limit.limit) / abs(limit.limit)
+        if amount > SMALL:
+            rows.append(
+                {
+                    "constraint": limit.text,
+                    "amount": amount,
+                    "meaning": "limit",
+                    "metric": limit.metric,
+                    "value": value,
+                }
+            )
+    return rows
+
+
+def _pool(
+    one: Estimate, phase: str, ledger: Ledger, step_s: Floats, requests: Floats
+) -> dict[str, Any]:
+    """One pool, whose step of `phase` takes `step_s`, with `requests` on each attention rank."""
+    memory = one.metrics.performance.memory
+    fixed_s = ledger.fixed_s + step_s - ledger.seconds
+    parts = [ledger.compute_s, ledger.memory_s, ledger.network_s, fixed_s]
+    names = [name for name in BOTTLENECKS if name.startswith(phase)]
+    return {
+        "deployment": describe_deployment(one.batch, 0, one.machines),
+        "bottleneck": names[int(np.argmax([part[0] for part in parts]))],
+        "memory_bytes_per_chip": number((memory.base + requests * memory.kv_reserved)[0]),
+        "memory_base_bytes_per_chip": number(memory.base[0]),
+        "memory_capacity_bytes_per_chip": number(memory.capacity[0]),
+    }
+
+
+def _link(prefill: Estimate, decode: Estimate, found: Disaggregated) -> str:
+    """What is assumed of the link that the cache crosses. Raises InputError where its bandwidth is
+    not known."""
+    before, after = found.prefill_workers, found.decode_workers
+    name = "links" if found.inside[0] else "scale-out network"
+    chips = prefill.batch.chips + decode.batch.chips
+    ids = [one.machines.ids[one.batch.chip[0]] for one in (prefill, decode)]
+    for chip, one in zip(ids, (before, after), strict=True):
+        if not link_known(one, one, chips, found.inside)[0]:
+            raise InputError(
+                f"{chip} has no bandwidth_per_direction of {name}, which the cache crosses "
+                "between the pools",
+                accepted="a chip file of yours with that figure (dse catalog chips new)",
+            )
+    if ids[0] == ids[1]:
+        return f"the cache crosses the {name} of {ids[0]}, not overlapped with the prefill"
+    return (
+        f"the cache crosses the {name} of {ids[0]} and {ids[1]} at the speed of the slower: that "
+        "the two can be joined is assumed; not overlapped with the prefill"
+    )
+
+
+def _money(
+    prefill: Estimate, decode: Estimate, found: Disaggregated, load: Workload
+) -> dict[str, float | None]:
+    """Dollars and joules of both pools (`dse.problem.pools`)."""
+    first, second = (one.machines.usd_per_chip_hour[one.batch.chip] for one in (prefill, decode))
+    values = pool_dollars(found, first, second, load) | pool_joules(
+        found, found.prefill_workers, found.decode_workers, found.inside
+    )
+    return {name: number(value[0]) for name, value in values.items()}
+
+
+# Why a front lacks a point, and why a whole space is not feasible.
+
+
+def why_not_document(folder: Path, answer: Estimate) -> dict[str, Any]:
+    """`answer` must have been made for the study's workload and price basis."""
+    study, items = read_study(folder)
+    objectives = tuple(objective["metric"] for objective in study["objectives"])
+    metrics = answer.as_json(objectives)
+    broken = [violation_words(row) for row in violations(answer.metrics, 0, limits_of(study))]
+    if broken:
+        return {"on_front": False, "reasons": broken, "dominated_by": []}
+    for item in items:
+        if all(metrics[name] == item["metrics"][name] for name in objectives):
+            reason = f"it is on the front: point {item['point']} has the same values"
+            return {"on_front": True, "reasons": [reason], "dominated_by": []}
+    better = [item for item in items if _beats(item, metrics, study)]
+    reasons = [
+        f"point {item['point']} is at least as good in every objective: "
+        + ", ".join(
+            f"{SHORT.get(name, name)} {show(name, item['metrics'][name])} "
+            f"(here {show(name, metrics[name])})"
+            for name in objectives
+        )
+        + f"; {deployment_words(item['deployment'], held(loads_of(study)))}"
+        for item in better[:SHOWN]
+    ]
+    if len(better) > SHOWN:
+        reasons.append(f"and {len(better) - SHOWN} more points of the front beat it")
+    if not better:
+        reasons = ["feasible and beaten by no point of the front: the search did not see it"]
+    return {
+        "on_front": False,
+        "reasons": reasons,
+        "dominated_by": [item["point"] for item in better],
+    }
+
+
+def _beats(item: dict[str, Any], metrics: dict[str, Any], study: dict[str, Any]) -> bool:
+    for objective in study["objectives"]:
+        mine, theirs = metrics[objective["metric"]], item["metrics"][objective["metric"]]
+        if mine is None:
+            continue
+        sign = 1.0 if objective["direction"] == "minimize" else -1.0
+        if sign * theirs > sign * mine:
+            return False
+    return True
+
+
+def nothing_feasible(problem: PhysicsProblem, result: Result) -> NothingFeasible:
+    """What each constraint removed, and the nearest miss in words, for a search without a front."""
+    assert result.miss is not None
+    index = problem.space.unrank(np.array([result.miss.id]))
+    metrics, batch = problem.metrics(index), problem.batch(index)
+    deployment = describe_deployment(batch, 0, problem.machines)
+    if problem.model is not None:
+        shape = problem.model.name
+    else:
+        shape = f"{short_shape(config_of(model_at(batch, 0, '', None)))} ({SHAPE_KEY})"
+    lines = [
+        f"none of {result.evaluations:,} points is feasible. Removed (by it alone):",
+        *(
+            f"  {tally.violated:>9,} ({tally.only:,})  {tally.constraint}"
+            + (f": {MEANINGS[tally.constraint]}" if tally.constraint in MEANINGS else "")
+            for tally in sorted(result.tallies, key=lambda tally: -tally.violated)
+            if tally.violated
+        ),
+        f"The nearest miss: {shape}",
+        f"on {deployment_words(deployment, held([load_row(share) for share in problem.mix]))}:",
+        *(f"  {violation_words(row)}" for row in violations(metrics, 0, problem.limits)),
+        *(
+            f"  breaks {KNOWN}: {o.metric} has none, see `dse estimate` of this model and chip"
+            for o in problem.objectives
+            if np.isnan(metrics.values[o.metric][0])
+        ),
+    ]
+    return NothingFeasible("\n".join(lines))

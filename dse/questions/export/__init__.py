@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import yaml
@@ -16,10 +16,20 @@ from dse.answer.answer import Answer, Notes
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError
 from dse.files import write_files
+from dse.options import CHIP, Opt
 from dse.physics.parameters import parameters
 from dse.problem.mix import loads_of, whole
 from dse.questions.estimate.again import estimate_again
-from dse.questions.estimate.ask import estimate
+from dse.questions.estimate.estimate import (
+    DEFAULTS,
+    POINT,
+    SUBJECT,
+    Finished,
+    check_needed,
+    estimate,
+    option,
+)
+from dse.questions.estimate.estimate import SETTINGS as ESTIMATE_SETTINGS
 from dse.questions.estimate.point import Estimate
 from dse.questions.export import megatron
 from dse.questions.export.files import argument_list, config_text, flags_of, nested, script, stated
@@ -42,9 +52,11 @@ from dse.schema.architectures import TRANSFORMERS, Written, write_config
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_model
 from dse.schema.own_config import model_of
+from dse.schema.reader import Field, Text
+from dse.schema.reader import Table as Fields
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
 from dse.space.candidates import CandidateBatch, Floats
-from dse.study.folder import FRONT, find_item, read_study
+from dse.study.folder import FRONT, find_item, read_study, study_folder
 
 CONFIG, ARGUMENTS = "config.json", "megatron.sh"
 
@@ -79,7 +91,7 @@ def _exported(
         more = f"The count of dse is {counted:,}; the class has {parts}."
         lines.append(more if parts else same)
         if names := ", ".join(document["other_architectures"]):
-            lines.append(f"The shape is also that of {names} (--architecture).")
+            lines.append(f"The shape is also that of {names} (--set architecture=NAME).")
     return Export(
         question="export",
         title=f"{document['model']}: files for {document['format']}",
@@ -106,7 +118,7 @@ def export_config(
     if model.training_tokens is not None:
         tokens = whole(model.training_tokens)
         notes.append(
-            "config.json has no training tokens: --training-tokens "
+            "config.json has no training tokens: --set training_tokens="
             f"{tokens} gives `dse estimate` the loss again"
         )
     document = {
@@ -295,53 +307,91 @@ def _batch(model: Model, axes: Mapping[str, Floats]) -> CandidateBatch:
 
 # `dse.export`: a shape or a point in the words of another tool.
 
-FORMATS = ("hf", "megatron", *STACKS)
+SHAPES = ("hf", "megatron")
 DEGREES = {"tp": "tensor", "pp": "pipeline", "dp": "data", "ep": "expert"}
+OWN_SETTINGS = (
+    Field("architecture", Text(), None),
+    Field("checkpoint", Text(), None),
+)
+# What `--set` takes: a class of transformers as `architecture` (else the one that fits best), where
+# a server finds the weights as `checkpoint` (else the model's id), and what it does of an estimate.
+SETTINGS = Fields(*OWN_SETTINGS, *ESTIMATE_SETTINGS.fields)
 
 
 def export(
-    subject: Any,
-    point: str | int | None = None,
+    model: Annotated[str | Path | Mapping[str, Any] | Model | Finished | None, SUBJECT] = None,
+    point: Annotated[str | int | None, POINT] = None,
     *,
-    format: str,
-    chip: str | None = None,
-    context: int | None = None,
-    architecture: str | None = None,
-    checkpoint: str | None = None,
+    format: Annotated[
+        Literal["hf", "vllm", "sglang", "trtllm", "megatron"],
+        Opt(
+            "hf: config.json of transformers; vllm, sglang, trtllm: the command of a server; "
+            "megatron: arguments of Megatron-LM."
+        ),
+    ],
+    chip: Annotated[str | None, CHIP] = None,
+    context: Annotated[
+        int | None,
+        Opt("Longest sequence of a shape (default: the workload's).", least=1, most=100_000_000),
+    ] = None,
     catalog: Catalog | None = None,
     **options: Any,
 ) -> Export:
-    """The files that another tool reads, by name in `files`.
+    """A shape or a point as files that another tool reads.
 
         dse.export("llama-3-70b", format="hf").files["config.json"]
         dse.export(study, "knee", format="vllm").files["serve.sh"]
 
-    With a `point`, `subject` is what `dse.run` returned or a folder of it; else a model as in
+    With a `point`, `model` is what `dse.run` returned or a folder of it; else a model as in
     `dse.estimate`, on `chip` and with that function's arguments as `options` (of a shape, hf or
-    megatron, tp, pp, dp and ep alone). `context` is the sequence length of a shape. Raises
-    InputError for what cannot be read, and for what the tool refuses.
+    megatron, tp, pp, dp and ep alone), beside `architecture` and `checkpoint` (SETTINGS). Of
+    prefill and decode on pools of their own, the workers of both and their router are written.
+    `files` of the answer has them by name. Raises InputError for what cannot be read, and for what
+    the tool refuses.
     """
-    if format not in FORMATS:
-        raise InputError(f"read {format!r}", field="--format", accepted=", ".join(FORMATS))
+    if format not in (*SHAPES, *STACKS):
+        accepted = ", ".join((*SHAPES, *STACKS))
+        raise InputError(f"read {format!r}", field="--format", accepted=accepted)
     catalog = catalog or load_catalog()
-    folder = None if point is None else Path(getattr(subject, "folder", subject))
+    architecture, checkpoint = options.pop("architecture", None), options.pop("checkpoint", None)
+    options = {name: value for name, value in options.items() if value != DEFAULTS.get(name)}
+    refused = {}
+    if format in SHAPES:
+        refused["checkpoint"] = checkpoint, "no server is started"
+        kept = DEGREES if format == "megatron" else {}
+        more = {"chip": chip, **options} if point is None else {}
+        holds = "which holds a shape"
+        refused |= {name: (value, holds) for name, value in more.items() if name not in kept}
+    else:
+        refused["context"] = context, "the workload says how long a request is"
+    if format == "megatron":
+        refused["architecture"] = architecture, "which has classes of its own"
+    if point is not None:
+        refused |= {name: (value, "STUDY POINT") for name, value in options.items()}
+    for name, (value, why) in refused.items():
+        if value is not None:
+            message = f"{option(name)} does not go with --format {format}: {why}"
+            raise InputError(message, accepted="one of the two")
+    if not model:
+        raise InputError("--model is missing", accepted="--model M, or STUDY POINT")
+    folder = None if point is None else Path(str(getattr(model, "folder", model)))
+    if folder is None and study_folder(model) is not None:
+        raise InputError("which point?", field="POINT", accepted="dse export STUDY POINT")
     if format in STACKS:
         if folder is not None:
             catalog = catalog.over(read_study(folder)[0])
             answer = estimate_again(folder, str(point), catalog)
-        elif chip is None:
-            raise InputError(
-                "--chip is missing", accepted="an id that `dse catalog chips list` prints"
-            )
         else:
-            catalog, chip = catalog.with_chip(chip)
+            check_needed(model, chip)
+            catalog, chip = catalog.with_chip(str(chip))
             options = {"backend": format, **options}
-            answer = estimate(subject, chip, catalog=catalog, **options).point
+            answer = estimate(model, chip, catalog=catalog, **options).point
             assert answer is not None
         return export_command(
             answer, format, catalog, checkpoint=checkpoint, architecture=architecture
         )
-    served, longest = folder is not None, None
+    longest = None
+    subject: Any = model
     if folder is not None:
         study, item = read_study(folder)[0], find_item(folder, str(point))
         subject = model_of(item["model"], f"{folder / FRONT}")
@@ -349,10 +399,10 @@ def export(
         longest = int(max(load["prompt_tokens"] + load["output_tokens"] for load in loads))
         axes = item["deployment"]
         options = {flag: int(axes[f"{name}_parallel"]) for flag, name in DEGREES.items()}
-    model, context = load_model(subject), context or longest
+    shape, context = load_model(subject), context or longest
     if format == "hf":
-        return export_config(model, architecture=architecture, context=context)
+        return export_config(shape, architecture=architecture, context=context)
     if context is None:
         raise InputError("--context is missing", accepted="the sequence length of training")
     degrees = {name: options.get(flag, 1) for flag, name in DEGREES.items()}
-    return export_arguments(model, degrees, context, served=served)
+    return export_arguments(shape, degrees, context, served=folder is not None)

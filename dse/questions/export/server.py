@@ -16,8 +16,7 @@ from dse.physics.phases import drafts_of
 from dse.physics.workload import POISSON, Workload
 from dse.problem.describe import violations
 from dse.questions.check.subject import nearest_degrees
-from dse.questions.estimate.point import Estimate
-from dse.questions.estimate.running import cap_of
+from dse.questions.estimate.point import Estimate, cap_of
 from dse.questions.export.files import TOOLS
 from dse.record import record
 from dse.rules.case import servers_on

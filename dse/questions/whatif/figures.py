@@ -41,7 +41,7 @@ from dse.problem.describe import describe_deployment
 from dse.problem.objective import KNOWN, on_terms, pose
 from dse.problem.shapes import model_at
 from dse.problem.words import SHORT, short_deployment, short_shape, show, spans
-from dse.questions.estimate.ask import estimate
+from dse.questions.estimate.estimate import estimate
 from dse.questions.train import train
 from dse.questions.whatif.solve import Part, Progress, turning
 from dse.rules.registry import STRUCTURAL

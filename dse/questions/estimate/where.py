@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from dse.answer.answer import Block, Cell, Column, Figure, Notes, Table
+from dse.answer.answer import Block, Figure, Notes, Table
 from dse.answer.bars import memory_parts, share_bars
+from dse.answer.frames import frame
 from dse.answer.numbers import bytes_, plain, power, share, show, time
 from dse.physics.intervals import interval
 from dse.physics.ledger import Entry, Ledger
 from dse.problem.evaluate import MEMORY_PARTS, Metrics
-from dse.questions.estimate.energy import energy_breakdown
 from dse.questions.estimate.point import Estimate
 from dse.record import record
 from dse.schema.calibration import KINDS
 
-OPERATORS = (
-    "prefill: one prompt, or a chunk of it; bound by: what a decode step waits for; efficiency: "
-    "how the kernel's is known."
+MOST = 8  # operators of a decode step that stand alone in its picture
+BOUNDS = ("compute", "memory", "network", "fixed")
+OPERATOR_KEYS = (
+    "operator",
+    "operator_prefill_s",
+    "operator_prefill_share",
+    "operator_decode_s",
+    "operator_decode_share",
+    "bound",
+    "efficiency",
 )
+# Level -> what it is, in the order of a table: from the multiplier outwards.
+LEVELS = {
+    "arithmetic": "multiplying and adding, at most",
+    "on_chip": "operands and data inside the chip",
+    "memory": "device memory",
+    "links": "scale-up links",
+    "network": "scale-out network, outside the chip",
+    "idle": "drawn with nothing to do",
+}
+MOVEMENT = ("on_chip", "memory", "links", "network")
 
 
 def detail_blocks(
@@ -30,107 +47,68 @@ def detail_blocks(
     """What the document gets, and its blocks; `found` must have kept its entries."""
     where = breakdown(found.metrics, 0)
     energy = energy_breakdown(found.metrics, 0)
-    blocks: list[Block] = [
-        operator_table(where),
-        memory_table(where),
-        Notes("Money", [_money(document)]),
-    ]
-    if energy is None:
-        blocks.append(Notes("Energy", ["Energy: the chip has no power figure."]))
-    else:
-        blocks.append(energy_table(energy))
+    blocks: list[Block] = [operator_table(where), memory_table(where)]
+    blocks.append(
+        Notes("Energy", ["Energy: the chip has no power figure."])
+        if energy is None
+        else energy_table(energy)
+    )
     return {**where, "energy": energy}, blocks
 
 
 def operator_table(where: Mapping[str, Any]) -> Table:
-    rows, step, floor = where["breakdown"], where["decode_step_s"], where["floor_s"]
-    keys = ("prefill_s", "decode_s")
-    whole = {key: sum(row[key] for row in rows) for key in keys}
-
-    def part(key: str) -> Callable[[Any], Cell]:
-        return lambda row: row[key] / whole[key] if whole[key] and "bound" in row else None
-
-    notes = [OPERATORS]
+    """Seconds of each operator, and its share of either phase; their sums in the last row."""
+    rows = where["breakdown"]
+    columns = {key: [row[key] for row in rows] for key in ("operator", "bound", "efficiency")}
+    for phase in ("prefill", "decode"):
+        seconds = [row[f"{phase}_s"] for row in rows]
+        whole = sum(seconds)
+        columns[f"operator_{phase}_s"] = [*seconds, whole]
+        shares = [one / whole if whole else None for one in seconds]
+        columns[f"operator_{phase}_share"] = [*shares, None]
+    columns["operator"].append("total")
+    columns["bound"].append(None)
+    columns["efficiency"].append(None)
+    notes = []
     if "breakdown_of" in where:
-        notes.append(
-            f"Operators and memory are those under {where['breakdown_of']}, which takes most of "
-            "the deployment's time."
-        )
+        notes.append(f"Under {where['breakdown_of']}, which takes most of the deployment's time.")
+    step, floor = where["decode_step_s"], where["floor_s"]
     notes.append(
-        f"A decode step takes {show('tpot_s', step)}; its floor on these chips is "
-        f"{show('tpot_s', floor)} ({plain(step / floor)} times the floor)."
+        f"A decode step takes {show('tpot_s', step)}, {plain(step / floor)} times its floor on "
+        f"these chips ({show('tpot_s', floor)})."
     )
-    return Table.of(
-        "operators",
-        "Where the time goes, operator by operator",
-        [*rows, {"operator": "total", **whole}],
-        (
-            Column("operator", "operator"),
-            Column("prefill_s", "prefill", "prefill_s"),
-            Column("prefill_share", "share", "share", of=part("prefill_s")),
-            Column("decode_s", "decode step", "decode_step_s"),
-            Column("decode_share", "share", "share", of=part("decode_s")),
-            Column("bound", "bound by"),
-            Column("efficiency", "efficiency"),
-        ),
-        notes,
-    )
+    caption = "Where the time goes, operator by operator"
+    return frame("operators", caption, {key: columns[key] for key in OPERATOR_KEYS}, *notes)
 
 
 def memory_table(where: Mapping[str, Any]) -> Table:
+    """Bytes of each part of a chip's memory, and their share of its capacity, the last row."""
     parts = {row["part"].replace("_", " "): row["bytes"] for row in where["memory"]}
-    return memory_parts(
-        parts,
-        where["capacity_bytes"],
-        "Where the memory goes",
-        "memory per chip",
-        ("runtime: what the serving software keeps.",),
-    )
-
-
-def _money(document: Mapping[str, Any]) -> str:
-    usd = {
-        name: show("usd", document[f"usd_per_million_{name}_tokens"])
-        for name in ("input", "output", "total")
-    }
-    return (
-        f"Dollars per million tokens ({document['price_basis']}): input {usd['input']}, output "
-        f"{usd['output']}, total {usd['total']}; with all cost put on the output "
-        f"{show('usd', document['usd_per_million_output_tokens_all_in'])}."
-    )
+    notes = ("runtime: what the serving software keeps.",)
+    caption = "Where the memory goes"
+    return memory_parts(parts, where["capacity_bytes"], caption, "memory per chip", notes)
 
 
 def energy_table(found: Mapping[str, Any]) -> Table:
-    """Joules per output token by level; watts, and the share that moves data, in its notes."""
-    rows = found["joules_per_output_token"]
-    total = {key: sum(row[key] for row in rows) for key in ("prefill", "decode", "joules")}
-    whole = total["joules"]
-    return Table.of(
-        "energy",
-        "Where the energy goes",
-        [*(row for row in rows if row["joules"]), {"level": "total", **total, "meaning": ""}],
-        (
-            Column(
-                "level", "energy per output token", of=lambda row: row["level"].replace("_", " ")
-            ),
-            Column("prefill", "prefill", "energy"),
-            Column("decode", "decode", "energy"),
-            Column("joules", "both", "energy"),
-            Column("share", "share", "share", of=lambda row: row["joules"] / whole),
-            Column("meaning", "what it is"),
-        ),
-        _energy_notes(found, whole),
-    )
-
-
-def _energy_notes(found: Mapping[str, Any], joules: float) -> list[str]:
+    """Joules per output token by level and phase; what moves data, and watts, in its notes."""
+    rows = [row for row in found["joules_per_output_token"] if row["joules"]]
+    columns = {
+        "energy_level": [row["level"].replace("_", " ") for row in rows],
+        "prefill_j": [row["prefill"] for row in rows],
+        "decode_j": [row["decode"] for row in rows],
+        "joules": [row["joules"] for row in rows],
+    }
+    whole = sum(columns["joules"])
+    for key in ("prefill_j", "decode_j", "joules"):
+        columns[key].append(sum(columns[key]))
+    columns["energy_level"].append("total")
+    columns["energy_share"] = [joules / whole for joules in columns["joules"]]
+    columns["energy_meaning"] = [*(row["meaning"] for row in rows), None]
     watts, clock = found["watts_per_chip"], found["clock"]
     notes = [
-        f"{share(found['data_movement_share'])} of it moves data "
-        f"({share(found['data_movement_share_above_idle'])} of what is above idle). A chip draws "
-        f"{power(watts['prefill'])} in prefill, {power(watts['decode'])} in a decode step, "
-        f"{power(watts['mean'])} in the mean; {power(watts['idle'])} idle, at most "
-        f"{power(watts['cap'])}."
+        f"{share(found['data_movement_share'])} of it moves data. A chip draws "
+        f"{power(watts['prefill'])} in prefill and {power(watts['decode'])} in a decode step; "
+        f"{power(watts['idle'])} idle, at most {power(watts['cap'])}."
     ]
     if clock["decode"] is not None:
         notes.append(
@@ -142,11 +120,7 @@ def _energy_notes(found: Mapping[str, Any], joules: float) -> list[str]:
             f"The model finds {share(found['beyond_the_power'])} more power than that in a step. "
             "This is its own error, and it is cut off."
         )
-    return [*notes, f"{show('tokens_per_joule', 1.0 / joules)} output tokens per joule."]
-
-
-MOST = 8  # operators of a decode step that stand alone in its picture
-BOUNDS = ("compute", "memory", "network", "fixed")
+    return frame("energy", "Where the energy of an output token goes", columns, *notes)
 
 
 def _bound(entry: Entry, i: int) -> str:
@@ -277,4 +251,51 @@ def breakdown(metrics: Metrics, i: int) -> dict[str, Any]:
         "decode_step_s": step,
         "decode_step_interval": [float(low[0]), float(high[0])],
         "prefill_s": float(values["prefill_s"][i]),
+    }
+
+
+def energy_breakdown(metrics: Metrics, i: int) -> dict[str, Any] | None:
+    """Joules per output token of candidate `i` by level and phase, the idle power by the time that
+    chips are held for either; watts of a chip; the share that moves data, of all and of what is
+    above idle; the share of its clock that a power cap leaves, null without a cap. None where the
+    chip has no power figure. Of a mix, the workload that takes most chip-seconds."""
+    metrics, i = metrics.heaviest(i)
+    performance = metrics.performance
+    energy = performance.energy
+    if np.isnan(energy.joules[i]):
+        return None
+    ledger = performance.detail.decode_ledger
+    output = metrics.values["joules_per_output_token"][i] / energy.joules[i]
+    held = performance.prefill_chip_s[i] + performance.decode_chip_s[i]
+    idle = {
+        "prefill": energy.idle[i] * performance.prefill_chip_s[i] / held,
+        "decode": energy.idle[i] * performance.decode_chip_s[i] / held,
+    }
+    rows = []
+    for level, meaning in LEVELS.items():
+        phases = {
+            phase: float(idle[phase] if level == "idle" else getattr(of, level)[i]) * float(output)
+            for phase, of in (("prefill", energy.prefill), ("decode", energy.decode))
+        }
+        joules = phases["prefill"] + phases["decode"]
+        rows.append({"level": level, "meaning": meaning, **phases, "joules": joules})
+    whole = sum(row["joules"] for row in rows)
+    moved = sum(row["joules"] for row in rows if row["level"] in MOVEMENT)
+    power, chip = ledger.deployed.machines.power, ledger.deployed.batch.chip[i]
+    return {
+        "joules_per_output_token": rows,
+        "data_movement_share": moved / whole,
+        "data_movement_share_above_idle": moved / (whole - rows[-1]["joules"]),
+        "watts_per_chip": {
+            "prefill": float(energy.prefill_w[i]),
+            "decode": float(energy.decode_w[i]),
+            "mean": float(energy.watts[i]),
+            "idle": float(power.idle_w[chip]),
+            "cap": float(power.cap_w[chip]),
+        },
+        "clock": {
+            phase: None if of.clock is None else float(of.clock[i])
+            for phase, of in (("prefill", performance.detail.prefill_ledger), ("decode", ledger))
+        },
+        "beyond_the_power": float(energy.beyond[i]),
     }

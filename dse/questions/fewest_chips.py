@@ -1,4 +1,4 @@
-"""The smallest number of chips that holds a model, and what more of them bring.
+"""`dse.fewest_chips`: the smallest number of chips that holds a model, and what more of them bring.
 
 Every legal split of one instance is evaluated at once: tensor parallelism by the divisors of the
 heads, stages that hold whole layers, and for experts attention data-parallel and expert-parallel
@@ -10,22 +10,40 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 
-from dse.answer.answer import Answer, Column, Table
-from dse.catalog import Catalog
+from dse.answer.answer import Answer, Table
+from dse.answer.frames import frame
+from dse.catalog import Catalog, load_catalog
+from dse.options import CHIP, Tokens
 from dse.physics.workload import Workload
 from dse.problem.describe import describe_deployment, number
 from dse.problem.evaluate import Metrics, evaluate
 from dse.problem.instances import Evaluated, Subject, evaluated, subject_of
 from dse.problem.mix import alone as mix_alone
 from dse.problem.mix import whole
-from dse.problem.words import SHORT_DEGREES
+from dse.questions.estimate.estimate import (
+    OFFLOAD_FIELDS,
+    SUBJECT,
+    Backend,
+    Dtype,
+    KvDtype,
+    check_needed,
+    offload_of,
+)
 from dse.questions.estimate.point import assumptions
+from dse.schema.backend import find_backend
+from dse.schema.dtypes import known_dtypes
 from dse.schema.model import Model
+from dse.schema.model_catalog import load_model
+from dse.schema.reader import Field
+from dse.schema.reader import Table as Fields
+from dse.schema.workloads import DEGREE
 from dse.space.batches import axes_of
 from dse.space.candidates import Codes, Floats
 from dse.space.deployments import Deployments, divisors, powers_of_two
@@ -33,22 +51,68 @@ from dse.space.deployments import Deployments, divisors, powers_of_two
 ROWS = 8  # of the table from fewest chips to fastest
 HEADS = ("heads", "key_heads", "value_heads")
 MOST_DATA_PARALLEL = 64
-FLAGS = {
-    "--tp": "tensor_parallel",
-    "--pp": "pipeline_parallel",
-    "--dp": "data_parallel",
-    "--ep": "expert_parallel",
+DEGREES = {
+    "tp": "tensor_parallel",
+    "pp": "pipeline_parallel",
+    "dp": "data_parallel",
+    "ep": "expert_parallel",
 }
-OFFLOAD_FLAGS = {
-    "--weights-offload": "weights_offloaded",
-    "--kv-offload": "kv_offloaded",
-    "--offload-tier": "offload_tier",
+MOST_CHIPS = 16_384  # of the largest instance that is tried
+# What `--set` takes.
+SETTINGS = Fields(*OFFLOAD_FIELDS, Field("most_chips", DEGREE, MOST_CHIPS))
+# Keys of a row of the document that are not those of its column.
+FROM = {
+    "network_share": "interconnect_share",
+    "used_memory_share": "memory_share",
+    "domains": "scale_up_domains",
 }
 # Sentences of an estimate that have no bearing on chips and seconds.
 NOT_HERE = ("costs are null", "no loss is predicted", "80% intervals", "power is the chip's")
 
 
-def fit(
+def fewest_chips(
+    model: Annotated[str | Path | Mapping[str, Any] | Model | None, SUBJECT] = None,
+    chip: Annotated[str | None, CHIP] = None,
+    *,
+    weight_dtype: Dtype = None,
+    kv_dtype: KvDtype = None,
+    prompt_tokens: Tokens = 2048,
+    output_tokens: Tokens = 512,
+    concurrency: Tokens = 32,
+    backend: Backend = None,
+    catalog: Catalog | None = None,
+    **fields: Any,
+) -> Answer:
+    """The fewest chips that hold a model with `concurrency` requests, and what more of them bring.
+
+        dse.fewest_chips("llama-3-70b", "groq_lpu_v1", weight_dtype="int8").document["fewest"]
+
+    All splits of one instance of at most `most_chips` are tried. `fields` are those of
+    SETTINGS, the other arguments those of `estimate`. Raises InputError for what cannot be
+    read, and for a chip that lacks what an estimate needs.
+    """
+    settings = SETTINGS.of(fields)
+    check_needed(model, chip)
+    assert model is not None
+    assert chip is not None
+    dtypes: dict[str, Any] = {"weight_dtype": weight_dtype, "kv_dtype": kv_dtype}
+    known_dtypes(dtypes)
+    catalog, chip = (catalog or load_catalog()).with_chip(chip)
+    served = find_backend(catalog.backends, backend or catalog.chip(chip).backend)
+    document = _fewest(
+        catalog,
+        load_model(model),
+        chip,
+        Workload.of(prompt_tokens, output_tokens, "continuous", served),
+        concurrency=concurrency,
+        most_chips=settings["most_chips"],
+        offload=offload_of(settings, catalog, chip),
+        **dtypes,
+    )
+    return replace(_answer(document), names=catalog.names)
+
+
+def _fewest(
     catalog: Catalog,
     model: Model,
     chip: str,
@@ -56,13 +120,11 @@ def fit(
     *,
     concurrency: int,
     most_chips: int,
-    weight_dtype: str | None = None,
-    kv_dtype: str | None = None,
-    offload: Mapping[str, Any] | None = None,
+    weight_dtype: str | None,
+    kv_dtype: str | None,
+    offload: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The document of `dse estimate --fit --json`. `workload` is continuous; `concurrency` requests
-    of its lengths are held at once. Raises InputError for a chip that lacks what an estimate needs.
-    """
+    """The document; `concurrency` requests of the continuous `workload` are held at once."""
     subject = subject_of(
         catalog,
         model,
@@ -71,7 +133,7 @@ def fit(
         weight_dtype=weight_dtype,
         kv_dtype=kv_dtype,
         capped=True,
-        axes=axes_of({**(offload or {}), "concurrency": concurrency}),
+        axes=axes_of({**offload, "concurrency": concurrency}),
     )
     one, machines = subject.one, subject.machines
     domain = catalog.systems[catalog.chip(chip).system].levels[0].size or math.inf
@@ -167,7 +229,7 @@ def _row(splits: Deployments, found: Evaluated, i: int, domain: float) -> dict[s
     chips = int(splits.chips[i])
     return {
         "chips": chips,
-        **{axis: int(splits[axis][i]) for axis in FLAGS.values()},
+        **{axis: int(splits[axis][i]) for axis in DEGREES.values()},
         "scale_up_domains": 1 if math.isinf(domain) else math.ceil(chips / domain),
         "ttft_s": number(found.ttft_s[i]),
         "tpot_s": number(found.tpot_s[i]),
@@ -180,28 +242,24 @@ def _row(splits: Deployments, found: Evaluated, i: int, domain: float) -> dict[s
 def _command(document: Mapping[str, Any], written: Mapping[str, Any], model: Model) -> str:
     row = document["fewest"]
     words = ["dse", "estimate", "--model", model.id, "--chip", document["chip"]]
-    for flag, name in FLAGS.items():
+    for option, name in DEGREES.items():
         if row[name] > 1:
-            words += [flag, str(row[name])]
+            words += [f"--{option}", str(row[name])]
     words += ["--weight-dtype", document["weight_dtype"], "--kv-dtype", document["kv_dtype"]]
-    for flag in ("prompt_tokens", "output_tokens", "concurrency", "backend"):
-        words += [f"--{flag.replace('_', '-')}", str(document[flag])]
-    for flag, name in OFFLOAD_FLAGS.items():
-        if name in written:
-            words += [flag, str(written[name])]
+    for name in ("prompt_tokens", "output_tokens", "concurrency", "backend"):
+        words += [f"--{name.replace('_', '-')}", str(document[name])]
+    for field in OFFLOAD_FIELDS:
+        if field.name in written:
+            words += ["--set", f"{field.name}={written[field.name]}"]
     return shlex.join(words)
 
 
-def fit_answer(document: Mapping[str, Any]) -> Answer:
-    """The answer of `dse estimate --fit` (`dse.questions.estimate.fit.fit`)."""
+def _answer(document: Mapping[str, Any]) -> Answer:
     model, chip, row = document["model"], document["chip"], document["fewest"]
-    said = [
-        f"Does not fit: {model}, on up to {document['most_chips']:,} {chip}."
-        if row is None
-        else f"{chip}: {_count(row['chips'])} at least.",
-        f"The weights alone fill the memory of {_count(document['at_least_by_bytes'])}; "
-        f"{document['splits']:,} splits were tried.",
-    ]
+    headline = f"Does not fit: {model}, on up to {document['most_chips']:,} {chip}."
+    if row is not None:
+        headline = f"{chip}: {_count(row['chips'])} at least."
+    said = [f"The weights alone fill the memory of {_count(document['at_least_by_bytes'])}."]
     if document["beyond_scale_up"]:
         domain = document["scale_up_chips"]
         said.append(
@@ -217,40 +275,20 @@ def fit_answer(document: Mapping[str, Any]) -> Answer:
         asked=f"{model} with {document['weight_dtype']} weights and {document['kv_dtype']} KV, "
         f"{document['concurrency']:,} in flight of {document['prompt_tokens']:,} prompt and "
         f"{document['output_tokens']:,} output tokens, on {chip}; backend {document['backend']}",
-        headline=said[0],
-        sentences=said[1:],
-        blocks=(split_table(document),) if document["fits"] else (),
+        headline=headline,
+        sentences=said,
+        blocks=(_splits_table(document["rows"]),) if document["fits"] else (),
         rests=document["assumed"],
         document=document,
     )
 
 
-def split_table(document: Mapping[str, Any]) -> Table:
+def _splits_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """From the fewest chips to the fastest; degrees that are 1 throughout are left out."""
-    rows = document["rows"]
-    degrees = [
-        Column(name, short, "count")
-        for name, short in SHORT_DEGREES.items()
-        if any(row.get(name, 1) > 1 for row in rows)
-    ]
-    return Table(
-        "splits",
-        "From the fewest chips to the fastest split",
-        (
-            Column("chips", "chips", "count"),
-            *degrees,
-            Column("tpot_s", "per token", "tpot_s"),
-            Column("output_tokens_per_s_per_user", "tokens/s per user", "rate"),
-            Column("interconnect_share", "interconnect", "share"),
-            Column("memory_share", "memory", "share"),
-            Column("scale_up_domains", "domains", "count"),
-        ),
-        rows,
-        notes=(
-            "interconnect: share of a decode step in collectives and hops between stages; memory: "
-            "used of the fullest chip; domains: scale-up domains that an instance spans.",
-        ),
-    )
+    degrees = [name for name in DEGREES.values() if any(row[name] > 1 for row in rows)]
+    keys = ["chips", *degrees, "tpot_s", "output_tokens_per_s_per_user", "network_share"]
+    columns = {key: [row[FROM.get(key, key)] for row in rows] for key in (*keys, *FROM)}
+    return frame("splits", "From the fewest chips to the fastest split", columns)
 
 
 def _count(chips: int) -> str:
