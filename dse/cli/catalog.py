@@ -12,42 +12,22 @@ from dse.cli import Lazy
 from dse.cli.options import chip_files_option, read_catalog
 from dse.cli.printing import deliver
 
-# What each noun is, the module of its verbs, and the verbs: the function and the stem of the files
-# that --out writes.
-NOUNS: dict[str, tuple[str, str, dict[str, tuple[str, str]]]] = {
+# Of each noun what it is, the module of its verbs, and these: `list` is `list_chips`, the others
+# are of one, such as `show_chip`.
+NOUNS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "chips": (
         "Chips, their systems and their prices; chip files of yours.",
         "chips",
-        {
-            "list": ("list_chips", "chips"),
-            "show": ("show_chip", "chip"),
-            "check": ("check_chip", "chip"),
-        },
+        ("list", "show", "check"),
     ),
-    "models": (
-        "Published model shapes, by id.",
-        "search_spaces",
-        {"list": ("list_models", "models"), "show": ("show_model", "model")},
-    ),
+    "models": ("Published model shapes, by id.", "search_spaces", ("list", "show")),
     "spaces": (
         "Search spaces: those that come with the project, and files of yours.",
         "search_spaces",
-        {
-            "list": ("list_spaces", "spaces"),
-            "show": ("show_space", "space"),
-            "check": ("check_space", "space"),
-        },
+        ("list", "show", "check"),
     ),
-    "prices": (
-        "Prices of an hour of a chip.",
-        "prices",
-        {"list": ("list_prices", "prices"), "show": ("show_prices", "prices")},
-    ),
-    "racks": (
-        "Racks, and what bounds the scale-up domain of each.",
-        "racks",
-        {"list": ("list_racks", "racks"), "show": ("show_rack", "rack")},
-    ),
+    "prices": ("Prices of an hour of a chip.", "prices", ("list", "show")),
+    "racks": ("Racks, and what bounds the scale-up domain of each.", "racks", ("list", "show")),
 }
 EXAMPLES = {
     "list_prices": (
@@ -56,7 +36,7 @@ EXAMPLES = {
         "dse catalog prices list --basis owned_tco --costs my_costs.yaml",
         "dse catalog prices list --since 2026-Q2",
     ),
-    "show_prices": ("dse catalog prices show h100_sxm",),
+    "show_price": ("dse catalog prices show h100_sxm",),
 }
 
 
@@ -81,12 +61,14 @@ class _Noun(Lazy):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         from dse.cli.signature import verb
 
-        _, module, verbs = NOUNS[str(self.name)]
+        noun = str(self.name)
+        _, module, verbs = NOUNS[noun]
         if cmd_name in verbs:
-            function, stem = verbs[cmd_name]
-            asks = getattr(import_module(f"dse.questions.catalog.{module}"), function)
-            examples = EXAMPLES.get(function, ())
-            return verb(asks, name=cmd_name, stem=stem, space="space", examples=examples)
+            what = noun if cmd_name == "list" else noun.removesuffix("s")
+            name = f"{cmd_name}_{what}"
+            asks = getattr(import_module(f"dse.questions.catalog.{module}"), name)
+            examples = EXAMPLES.get(name, ())
+            return verb(asks, name=cmd_name, stem=what, space="space", examples=examples)
         if (self.name, cmd_name) == ("chips", "collectives"):
             from dse.questions.collectives import SETTINGS, collectives
 

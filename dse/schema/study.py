@@ -314,24 +314,19 @@ def load_study(
             for c in constraints
         ],
     }
-    if costs is not None:
-        content["costs"] = costs.values()
-    if chip_files:
-        content["chip_files"] = [_digest(Path(file)) for file in chip_files]
-    if law != DEFAULT:
-        content["quality_law"] = law
-    if runs is not None:
-        content["loss_runs"] = runs.digest
-    if frame.unique_tokens != UNIQUE_TOKENS:
-        content["unique_tokens"] = frame.unique_tokens
-    if frame.allow_extrapolation:
-        content["allow_extrapolation"] = True
-    if rack is not None:
-        content["rack"] = _digest(Path(rack.file))
-    if trained is not None:
-        content["trained_on"] = asdict(trained)
-    if life is not None:
-        content["lifetime"] = asdict(life)
+    # What a space that leaves it out decides as before it could be said is not in the fingerprint.
+    further = {
+        "costs": costs and costs.values(),
+        "chip_files": [_digest(Path(file)) for file in chip_files],
+        "quality_law": law if law != DEFAULT else None,
+        "loss_runs": runs and runs.digest,
+        "unique_tokens": frame.unique_tokens if frame.unique_tokens != UNIQUE_TOKENS else None,
+        "allow_extrapolation": frame.allow_extrapolation,
+        "rack": rack and _digest(Path(rack.file)),
+        "trained_on": trained and asdict(trained),
+        "lifetime": life and asdict(life),
+    }
+    content |= {name: value for name, value in further.items() if value}
     return replace(
         frame,
         workloads=workloads,

@@ -110,7 +110,7 @@ def list_prices(
     )
 
 
-def show_prices(
+def show_price(
     chip: Annotated[str, Opt(positional=True)], *, catalog: Catalog | None = None
 ) -> Answer:
     """What CHIP costs by commitment: spot, on demand, one year, three years, owned, as far as there
@@ -143,7 +143,7 @@ def show_prices(
         "and owned_tco_neocloud.",
     )
     return Answer(
-        question="prices",
+        question="price",
         title=f"Prices of {chip} by commitment",
         headline=f"{chip} as of {day}, by how long one commits; each with its dates.",
         blocks=[tiers],

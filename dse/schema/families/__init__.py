@@ -16,7 +16,7 @@ _WRITTEN = _FILE["families"]
 # Keys that move no byte and no flop.
 PASSED_OVER = frozenset(" ".join(_FILE["passed_over"]).split())
 # By name, which is the model type.
-FAMILIES: Mapping[str, Family] = Lazy(_WRITTEN, lambda name: family_of(**_WRITTEN[name]))
+FAMILIES: Mapping[str, Family] = Lazy(_WRITTEN, lambda name: family_of(_WRITTEN[name]))
 # The name of the family of each class and of each model type.
 CLASSES: Mapping[str, str] = {
     architecture: name

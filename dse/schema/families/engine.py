@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 from typing import Any
@@ -121,13 +121,13 @@ class Family:
 
     architecture: str
     stacks: tuple[Stack, ...]
-    own_defaults: Keys
-    aliases: Mapping[str, str]
-    others: tuple[str, ...]
-    model_types: tuple[str, ...]
-    passed: tuple[str, ...]
-    prediction: Prediction | None
-    export: Export | None
+    own_defaults: Keys = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    others: Sequence[str] = ()
+    model_types: Sequence[str] = ()
+    passed: Sequence[str] = ()
+    prediction: Prediction | None = None
+    export: Export | None = None
 
     @cached_property
     def defaults(self) -> Keys:
@@ -211,29 +211,15 @@ def _product(term: list[Any], shape: Shape) -> int:
     )
 
 
-def family_of(
-    layers: list[dict[str, Any]],
-    defaults: Keys | None = None,
-    aliases: Mapping[str, str] | None = None,
-    others: list[str] | None = None,
-    model_types: list[str] | None = None,
-    passed: list[str] | None = None,
-    prediction: dict[str, Any] | None = None,
-    export: dict[str, Any] | None = None,
-    **named: str,
-) -> Family:
+def family_of(written: Mapping[str, Any]) -> Family:
     """A family as families.yaml says it."""
-    return Family(
-        named["class"],
-        tuple(_stack(**stack) for stack in layers),
-        defaults or {},
-        aliases or {},
-        tuple(others or ()),
-        tuple(model_types or ()),
-        tuple(passed or ()),
-        None if prediction is None else Prediction(**prediction),
-        None if export is None else Export(**export),
-    )
+    names = {"class": "architecture", "layers": "stacks", "defaults": "own_defaults"}
+    own = {names.get(key, key): value for key, value in written.items()}
+    own["stacks"] = tuple(_stack(**stack) for stack in own["stacks"])
+    for name, kind in (("prediction", Prediction), ("export", Export)):
+        if name in own:
+            own[name] = kind(**own[name])
+    return Family(**own)
 
 
 def _stack(
