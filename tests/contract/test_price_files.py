@@ -36,24 +36,8 @@ def test_three_year_rental_covers_the_quickstart_and_shows_its_placeholders() ->
 
 def test_every_purchase_row() -> None:
     rows = load_purchases()
-    assert len(rows) == 63
     assert {row.chip for row in rows} <= set(CHIPS)
     for row in rows:
         assert 100 < row.usd_per_chip < 5e6, row
         assert row.date[:2] == "20", row
     assert [(row.chip, row.kind) for row in rows] == sorted((row.chip, row.kind) for row in rows)
-
-
-def test_every_price_is_of_a_chip() -> None:
-    assert {row.chip for row in load_prices().rows} <= set(CHIPS)
-    assert len(load_prices().rows) == 213
-
-
-def test_a_superseded_price_is_kept_and_not_used() -> None:
-    table = load_prices()
-    aws = [row for row in table.rows if row.chip == "h100_sxm" and "p5.48xlarge" in row.provider]
-    assert {row.usd_per_chip_hour for row in aws} == {12.2875, 10.0775, 6.88}
-    used = table.select("on_demand")["h100_sxm"].rows
-    assert {row.usd_per_chip_hour for row in aws} & {row.usd_per_chip_hour for row in used} == {
-        6.88
-    }

@@ -1,13 +1,18 @@
-"""dse catalog chips, and a chip of the user's own in every command, as a new user would try it."""
+"""dse catalog, and a chip of the user's own in every command, as a new user would try it."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from math import prod
 from pathlib import Path
 
 import pytest
 
+from dse.answer.numbers import show
 from dse.data import hardware_dir
+from dse.schema.model_catalog import load_models
+from dse.schema.study import shipped_spaces
 from tests.cli.conftest import dse, fits
 
 CHIP = (hardware_dir() / "chips" / "h100_sxm.yaml").read_text(encoding="utf-8")
@@ -215,3 +220,61 @@ def test_check_says_where_a_chip_is_wrong(tmp_path: Path):
     assert said.code == 2
     assert "mine.yaml:" in said.err
     assert "memory_bandwidth" in said.err
+
+
+def test_list_has_every_model_and_fits():
+    rows = dse("catalog", "models", "list", "--json").json()
+    assert [row["id"] for row in rows] == list(load_models())
+    said = dse("catalog", "models", "list")
+    assert fits(said.out, 100)
+    body = said.out.split("─\n")[1].split("\n\n")[0]
+    assert body.count("\n") == len(rows) - 1, "a row of the table wraps"
+
+
+@pytest.mark.parametrize("model", ["llama-3-8b", "deepseek-v3", "gpt-oss-20b"])
+def test_show_a_model(model: str):
+    document = dse("catalog", "models", "show", model, "--json").json()
+    assert document["id"] == model
+    said = dse("catalog", "models", "show", model)
+    assert fits(said.out, 100)
+    assert f"{show('total_parameters', document['total_parameters'])} parameters" in said.out
+
+
+def test_show_reads_a_config_file():
+    path = Path(__file__).parents[1] / "data" / "configs" / "qwen3-32b.json"
+    document = dse("catalog", "models", "show", path, "--json").json()
+    assert document["total_parameters"] == pytest.approx(32.8e9, rel=0.01)
+
+
+def test_list_has_every_shipped_space():
+    rows = dse("catalog", "spaces", "list", "--json").json()
+    assert [row["name"] for row in rows] == list(shipped_spaces())
+    said = dse("catalog", "spaces", "list")
+    assert fits(said.out, 100)
+    assert all(f"{row['size']:,}" in said.out for row in rows)
+
+
+@pytest.mark.parametrize("columns", [100, 60])
+@pytest.mark.parametrize("name", shipped_spaces())
+def test_show_fits(monkeypatch: pytest.MonkeyPatch, name: str, columns: int):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    said = dse("catalog", "spaces", "show", name)
+    assert said.code == 0
+    assert fits(said.out, columns)
+    assert "objectives: minimize" in said.out
+
+
+def test_show_writes_ratios_as_fractions():
+    said = dse("catalog", "spaces", "show", "quickstart")
+    assert "1/160, 1/120, 1/90 x hidden_size" in said.out
+
+
+def test_size_of_a_space_without_conditions_is_the_product(space: Callable[..., Path]):
+    row = dse("catalog", "spaces", "show", space(), "--json").json()
+    assert row["size"] == prod(axis["values"] for axis in row["axes"]) == 18
+    assert row["constraints"] == ["ttft_s <= 2 s"]
+
+
+def test_a_space_is_checked(space: Callable[..., Path]):
+    said = dse("catalog", "spaces", "check", space())
+    assert (said.code, said.out) == (0, "small: 18 points, no mistake found\n")
