@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dse.questions.study.words import percent
+from dse.questions.study.report import percent
 
 Row = dict[str, Any]
 

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dse.questions.study import write_report
-from dse.questions.study.chosen import StudyFolder
+from dse.answer.answer import Answer
+from dse.questions.study import report, write_report
 
 SAMPLE = Path(__file__).parent / "data" / "study_sample"
 HOSTILE = "<script>alert(1)</script>|`]]>&amp;"
 Json = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def sample() -> StudyFolder:
-    return StudyFolder.read(SAMPLE)
 
 
 @pytest.fixture(scope="module")
@@ -68,13 +64,12 @@ class Page(HTMLParser):
             self.text += data
 
 
-def folder_of(front: Json, study: Json) -> StudyFolder:
-    import tempfile
-
+def answer_of(front: Json, study: Json) -> Answer:
+    """The report of a folder that holds these documents."""
     with tempfile.TemporaryDirectory() as name:
         for file, content in (("front.json", front), ("study.json", study)):
-            (Path(name) / file).write_text(json.dumps(content))
-        return StudyFolder.read(Path(name))
+            (Path(name) / file).write_text(json.dumps(content), encoding="utf-8")
+        return report(name)
 
 
 def decided_sample() -> tuple[Json, Json]:

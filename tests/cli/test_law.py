@@ -262,8 +262,7 @@ def test_front_csv_has_the_laws_and_the_regret(compared: Path):
 def test_the_report_answers_whether_the_law_matters(compared: Path):
     page = Page(compared / "report.html")
     assert "Does the answer depend on the law?" in page.text
-    assert "laws-plot" in {attrs.get("id") for _, attrs in page.tags}
-    assert '"laws-plot"' in page.scripts["page-data"]
+    assert "table-regret" in {attrs.get("id") for _, attrs in page.tags}
     text = (compared / "report.md").read_text(encoding="utf-8")
     assert "## Does the answer depend on the law?" in text
     for name in LAWS:

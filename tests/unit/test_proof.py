@@ -16,7 +16,7 @@ from benchmarks.synthetic import GridSpace
 from dse.catalog import load_catalog
 from dse.problem.objective import pose
 from dse.problem.protocol import Evaluation, Objective
-from dse.questions.study.words import history_figures, percent, sentences
+from dse.questions.study.report import percent, proof_sentences
 from dse.schema.study import load_study, resolve_space
 from dse.search.evaluator import Checkpoint
 from dse.search.parallel import HERE
@@ -129,18 +129,18 @@ def test_a_space_that_is_small_enough_is_proved_and_no_other(problem: Diagonal) 
     assert "restarts" not in whole
     np.testing.assert_array_equal(front.ids, search(problem, "exhaustive").front.ids)
     assert whole["added"] == 1
-    assert "One more design" in " ".join(sentences({"proof": whole}))
+    assert "One more design" in " ".join(proof_sentences({"proof": whole}))
     part, _ = prove(problem, lost, seed=0, subgrid=problem, enumerate_up_to=199, executor=HERE)
     assert "enumerated" not in part
     assert part["subgrid"]["true_hypervolume_share"] == 1.0
-    said = " ".join(sentences({"proof": part}))
+    said = " ".join(proof_sentences({"proof": part}))
     assert "evidence, not proof" in said
     assert "optimal" not in said
-    assert "9 of 10 true points" in " ".join(sentences({"proof": whole}))
+    assert "9 of 10 true points" in " ".join(proof_sentences({"proof": whole}))
     every, _ = prove(
         problem, search(problem, "exhaustive"), seed=0, subgrid=None, enumerate_up_to=0
     )
-    assert "the true front of the model" in sentences({"proof": every})[0]
+    assert "the true front of the model" in proof_sentences({"proof": every})[0]
 
 
 @pytest.mark.parametrize(
@@ -150,14 +150,6 @@ def test_a_space_that_is_small_enough_is_proved_and_no_other(problem: Diagonal) 
 def test_a_share_below_one_is_never_printed_as_all(share: float, text: str) -> None:
     assert percent(share) == text
     assert percent(1 - 1e-12) == "over 99.999999%"
-
-
-def test_the_picture_holds_every_point_of_the_history() -> None:
-    rows = [{"evaluations": 10**k, "share": 1 - 0.5**k} for k in range(1, 6)]
-    (picture,) = history_figures(rows)
-    assert picture.plotly["data"][0]["x"] == [row["evaluations"] for row in rows]
-    assert picture.plotly["data"][0]["y"] == [row["share"] for row in rows]
-    assert history_figures(rows[:2]) == []
 
 
 def test_the_history_ends_with_the_whole_and_never_falls(problem: Diagonal) -> None:

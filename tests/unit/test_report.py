@@ -1,88 +1,109 @@
-"""Reports from a study folder alone: the answer in words, one safe file, nothing lost."""
+"""The report of a study folder alone: its sentences, cards, tables and pictures."""
 
 from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
+from typing import Any
 
+import plotly.graph_objects as go
 import pytest
-from click.testing import CliRunner
+from plotly.offline import get_plotlyjs
 
+from dse.answer.answer import Answer, Facts, Section, Table
+from dse.answer.labels import label
 from dse.answer.numbers import show, significant
-from dse.cli import cli
 from dse.problem.words import deployment_words, shape_words
-from dse.questions.study.cards import cards, quantisation
-from dse.questions.study.chosen import StudyFolder
-from dse.questions.study.words import lead, limits, price_basis, summary
+from dse.render.page import PLOTLY, script_json, template_text
+from tests.cli.conftest import dse
 from tests.finished_reports import REPORTS, command_of
-from tests.helpers_report import both, folder_of, sample
-
-__all__ = ["sample"]
-
-# -- the answer ------------------------------------------------------------------------------
+from tests.helpers_report import Json, answer_of, both, decided_sample
 
 
-def test_cards_say_what_to_build_and_what_it_costs(sample: StudyFolder) -> None:
-    names = [chosen.label for chosen in sample.chosen]
-    assert names == ["cheapest", "fastest", "best", "knee"]
-    by_name = dict(zip(names, cards(sample), strict=True))
+@pytest.fixture(scope="module")
+def sample() -> Answer:
+    return answer_of(*both())
+
+
+def blocks(answer: Answer, kind: type) -> list[Any]:
+    found: list[Any] = []
+    waiting = list(answer.blocks)
+    while waiting:
+        block = waiting.pop(0)
+        waiting += block.blocks if isinstance(block, Section) else []
+        found += [block] if isinstance(block, kind) else []
+    return found
+
+
+def cards_text(answer: Answer) -> str:
+    return " ".join(value for card in blocks(answer, Facts) for _, value in card.rows)
+
+
+def table(answer: Answer, name: str) -> Table:
+    return next(one for one in answer.tables if one.name == name)
+
+
+# -- sentences and cards ---------------------------------------------------------------------
+
+
+def test_cards_say_what_to_build_what_it_costs_and_how_sure_that_is(sample: Answer) -> None:
+    front, study = both()
+    cards: dict[str, Facts] = {card.title.split(":")[0]: card for card in blocks(sample, Facts)}
+    assert {"Cheapest", "Fastest", "Best"} <= set(cards)
+    item = front["items"][study["chosen"]["cheapest"]["point"] - 1]
     metric = "usd_per_million_total_tokens"
-    least = min(item["metrics"][metric] for item in sample.items)
-    text = dict(by_name["cheapest"].rows)
-    assert f"${significant(least)} total" in text["It costs"]
+    assert item["metrics"][metric] == min(one["metrics"][metric] for one in front["items"])
+    text = dict(cards["Cheapest"].rows)
+    assert f"${significant(item['metrics'][metric])} total" in text["It costs"]
     assert "rental_3yr" in text["It costs"]
-    chips = sample.chosen[0].item["deployment"]
-    rate = next(
-        row["usd_per_chip_hour"]
-        for row in sample.study["price"]["rows"]
-        if row["chip"] == chips["chip"]
-    )
-    assert f"${significant(rate * chips['chips'])} an hour" in text["It costs"]
+    rates = {row["chip"]: row["usd_per_chip_hour"] for row in study["price"]["rows"]}
+    hour = rates[item["deployment"]["chip"]] * item["deployment"]["chips"]
+    assert f"${significant(hour)} an hour" in text["It costs"]
+    for card in cards.values():
+        if card.command:
+            said = dict(card.rows)
+            cause = r"(Memory bandwidth|Compute|Network|Fixed overhead) in"
+            assert re.search(cause, said["Bound by"])
+            assert "80% interval" in said["Certainty"]
+            assert "(extrapolated)" in said["Certainty"]
+            assert re.search(r"rests \d+% on \w+", said["Certainty"])
+            assert "dense-equivalent" in said["It gives"]
+            assert card.command.startswith("dse estimate ")
 
 
-def test_every_card_states_bound_interval_and_extrapolation(sample: StudyFolder) -> None:
-    for card in cards(sample):
-        text = dict(card.rows)
-        assert re.search(r"(Memory bandwidth|Compute|Network|Fixed overhead) in", text["Bound by"])
-        assert "80% interval" in text["Certainty"]
-        assert "Extrapolated: predicted loss" in text["Certainty"]
-        assert re.search(r"rests \d+% on \w+ efficiencies", text["Certainty"])
-        assert "dense-equivalent" in text["It gives"]
-        assert card.command.startswith("dse estimate ")
-        assert ("Against the start" in text) == ("Knee" not in card.title)
+def test_the_lead_starts_from_the_knee_and_says_little(sample: Answer) -> None:
+    front, study = both()
+    knee = front["items"][study["chosen"]["knee"]["point"] - 1]
+    assert knee["deployment"]["chip"] in sample.headline
+    assert show("predicted_loss", knee["metrics"]["predicted_loss"]) in sample.headline
+    assert len(sample.sentences) <= 5
+    assert any(text.startswith(f"{len(front['items'])} designs") for text in sample.sentences)
 
 
-def test_the_lead_starts_from_the_knee(sample: StudyFolder) -> None:
-    first, second, third = lead(sample)
-    knee = next(chosen for chosen in sample.chosen if "knee" in chosen.names)
-    assert knee.item["deployment"]["chip"] in first
-    assert show("predicted_loss", knee.metrics["predicted_loss"]) in first
-    assert second.startswith("Bound by ")
-    assert third.startswith(f"{len(sample.items)} designs make the front, out of")
-
-
-def test_one_point_of_two_names_is_one_card() -> None:
+def test_one_point_of_two_names_is_one_row() -> None:
     front, study = both()
     study["chosen"]["knee"] = study["chosen"]["cheapest"]
-    names = [tuple(chosen.names) for chosen in folder_of(front, study).chosen]
-    assert ("cheapest", "knee") in names
+    names = table(answer_of(front, study), "summary")["chosen"]
     assert len(names) == 3
+    assert names[0].startswith("cheapest, knee (")
 
 
-def test_limits_know_their_direction(sample: StudyFolder) -> None:
+def test_limits_know_their_direction() -> None:
     front, study = both()
     study["constraints"] = [
         {"text": f"{metric} {sign} {limit}", "metric": metric, "limit": limit, "sign": direction}
         for metric, sign, limit, direction in (
             ("output_tokens_per_s", ">=", 100.0, -1.0),
             ("tpot_s", "<=", 0.03, 1.0),
-            ("ttft_s", "<=", 2.0, 1.0),
         )
     ]
-    metrics = {"output_tokens_per_s": 400.0, "tpot_s": 0.015, "ttft_s": None}
-    found = dict(limits(folder_of(front, study), {"metrics": metrics}))
-    assert sorted(found.values()) == [0.25, 0.5]
-    assert "at least" in min(found, key=lambda sentence: found[sentence])
+    for item in front["items"]:
+        item["metrics"] |= {"output_tokens_per_s": 101.0, "tpot_s": 0.0015}
+    text = " ".join(
+        value for card in blocks(answer_of(front, study), Facts) for _, value in card.rows
+    )
+    assert "where at least 100 is asked" in text or "where at least 100" in text
 
 
 def test_a_shape_is_told_from_the_keys_it_has() -> None:
@@ -128,43 +149,33 @@ def test_a_deployment_names_degrees_above_one() -> None:
     assert "fp8 weights, bf16 KV, 2,048 in flight" in text
 
 
-def test_the_summary_has_a_row_for_each_point(sample: StudyFolder) -> None:
-    rows = summary(sample).texts()
-    assert len(rows) == len(sample.chosen)
-    for row, chosen in zip(rows, sample.chosen, strict=True):
-        assert row[0] == f"{chosen.label} ({chosen.item['point']})"
-        assert show("tpot_s", chosen.metrics["tpot_s"]) in row
-        assert chosen.item["deployment"]["chip"] in row[-1]
-
-
 def test_more_tokens_than_any_model_had_are_told() -> None:
     front, study = both()
     for k, item in enumerate(front["items"]):
         item["metrics"]["training_tokens"] = 80e12 if k % 2 else 15e12
-    assert len(lead(folder_of(front, study))) == 4
-    assert "up to 80T" in lead(folder_of(front, study))[2]
+    assert "up to 80T" in " ".join(answer_of(front, study).sentences)
     for item in front["items"]:
         item["metrics"]["training_tokens"] = 40e12
-    assert len(lead(folder_of(front, study))) == 3
-    item = {**front["items"][0], "metrics": {"training_tokens": 15e12}}
-    assert shape_words(item).endswith("Trained on 15T tokens.")
-    item["metrics"]["training_tokens"] = 80e12
+    assert "training_tokens <=" not in " ".join(answer_of(front, study).sentences)
+    item = {**front["items"][0], "metrics": {"training_tokens": 80e12}}
     assert "more than any published model" in shape_words(item)
 
 
-def test_what_quantising_costs_is_told_apart() -> None:
-    assert quantisation({"predicted_loss": 2.0, "quantisation_loss": 0.0}) == 0.0
-    assert quantisation({"predicted_loss": 2.0, "quantisation_loss": 0.0004}) == 0.0
-    assert quantisation({"predicted_loss": 2.25, "quantisation_loss": 0.25}) == 0.25
-    assert quantisation({"predicted_loss": None, "quantisation_loss": None}) == 0.0
+@pytest.mark.parametrize(("added", "told"), [(0.0, False), (0.0004, False), (0.25, True)])
+def test_what_quantising_costs_is_told_apart(added: float, told: bool) -> None:
+    front, study = both()
+    for item in front["items"]:
+        item["metrics"]["quantisation_loss"] = added
+    text = " ".join(
+        value for card in blocks(answer_of(front, study), Facts) for _, value in card.rows
+    )
+    assert ("come from quantising" in text) is told
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "int4"])
 def test_the_interval_of_the_loss_holds_the_loss(dtype: str) -> None:
     flags = f"--model llama-3-8b --chip h100_sxm --weight-dtype {dtype} --concurrency 8 --json"
-    workload = "--prompt-tokens 1024 --output-tokens 256"
-    result = CliRunner().invoke(cli, ["estimate", *flags.split(), *workload.split()])
-    answer = json.loads(result.stdout)
+    answer = dse("estimate", *flags.split(), "--prompt-tokens", 1024, "--output-tokens", 256).json()
     low, high = answer["intervals"]["predicted_loss"]
     assert low < answer["predicted_loss"] < high
 
@@ -174,24 +185,201 @@ def test_owned_chips_state_their_terms() -> None:
     study["price"]["basis"] = "owned_tco"
     values = {"life": 4 * 31536000.0, "utilisation": 0.6, "electricity": 0.12}
     study["costs"] = {"inputs": {name: {"value": value} for name, value in values.items()}}
-    text = price_basis(folder_of(front, study))
+    text = answer_of(front, study).asked
     assert "over 4 years of which they serve 60%, at $0.12 per kWh" in text
 
 
 def test_finished_reports_are_made_by_their_first_line() -> None:
-    assert command_of("tiny") == [
-        "dse",
-        "run",
-        "tiny",
-        "--out",
-        "reports/tiny",
-        "--seed",
-        "0",
-        "--engine",
-        "auto",
-    ]
+    made = ["dse", "run", "tiny", "--out", "reports/tiny", "--seed", "0", "--engine", "auto"]
+    assert command_of("tiny") == made
     for folder in (path for path in REPORTS.iterdir() if path.is_dir()):
         words = command_of(folder.name)
         assert words[0] == "dse"
         assert words[1] != "run" or words[2] == folder.name
         assert words[words.index("--out") + 1] == f"reports/{folder.name}"
+
+
+# -- decisions -------------------------------------------------------------------------------
+
+
+def test_the_headline_says_the_start_and_how_sure_it_is() -> None:
+    answer = answer_of(*decided_sample())
+    assert "Start with" in answer.headline
+    assert (
+        "best in 62% of cases (decision 1 in 30%), and keeps the limits in 90%" in answer.headline
+    )
+    assert table(answer, "decisions")["chance_first"] == [0.62, 0.3, 0.08]
+    assert any(card.title == "Start: decision 1 (point 25)" for card in blocks(answer, Facts))
+    turns = table(answer, "turns")
+    assert turns["decision"] == ["3", "1"]
+    assert answer.opening is not None
+    said = "decision 2 or a design near it is the best in 62% of cases"
+    assert said in answer.opening.sure
+
+
+def test_a_loss_stands_beside_those_of_published_models() -> None:
+    front, study = decided_sample()
+    served = {"deployment": front["items"][0]["deployment"], "best_in": "tpot_s"}
+    loss = front["items"][24]["metrics"]["predicted_loss"]
+    metrics = {"usd_per_million_total_tokens": 0.1, "tpot_s": 0.01}
+    study["landmarks"] = [
+        {"model": name, "name": name, "loss": at, "metrics": metrics | {"predicted_loss": at}}
+        | served
+        for name, at in (("small-1b", loss + 0.1), ("mid-9b", loss + 0.01), ("big-90b", loss - 0.1))
+    ]
+    huge = {"model": "huge", "name": "huge-9t", "loss": loss - 0.2, "metrics": None}
+    study["landmarks"].append(huge | served | {"deployment": None})
+    study["decisions"]["families"][2]["compute_multiple"] = 2.34
+    answer = answer_of(front, study)
+    assert answer.opening is not None
+    assert "(between mid-9b and big-90b)" in answer.opening.headline
+    drawn = answer.opening.figure.plotly["data"]
+    named = next(trace for trace in drawn if trace["name"] == "published")
+    assert set(named["meta"]) <= {"small-1b", "mid-9b", "big-90b"}
+    landmarks = table(answer, "landmarks")
+    assert landmarks["name"] == ["huge-9t", "big-90b", "mid-9b", "small-1b"]
+    assert landmarks["deployed"][0].startswith("no deployment of this space can serve it")
+    assert table(answer, "decisions")["compute_multiple"] == [None, None, 2.34]
+
+
+def test_marks_of_the_opening_are_the_decisions() -> None:
+    front, study = decided_sample()
+    opening = answer_of(front, study).opening
+    assert opening is not None
+    figure = opening.figure.plotly
+    others, first = figure["data"][-2:]  # the first one is drawn over the others
+    assert first["text"] + others["text"] == ["2", "1", "3"]
+    assert first["customdata"] + others["customdata"] == [25, 3, 50]
+    assert first["marker"]["color"] != others["marker"]["color"]
+    assert sum(len(trace["x"]) for trace in figure["data"][:-2]) == len(front["items"])
+
+
+def test_a_wish_and_the_limits_that_it_moves() -> None:
+    front, study = decided_sample()
+    study["decisions"] |= {
+        "wish": "cheapest at predicted_loss <= 2.0",
+        "best": "usd_per_million_total_tokens",
+        "regret_in": "share",
+        "turns": [{"objective": "predicted_loss", "limit": 1.95, "decision": 3, "point": 50}],
+    }
+    answer = answer_of(front, study)
+    assert "for the wish “cheapest at predicted_loss <= 2.0”" in answer.headline
+    assert table(answer, "turns")["counts"] == ["limited to 1.9500"]
+
+
+def test_a_function_of_the_user_has_no_errors_to_draw() -> None:
+    front, study = decided_sample()
+    study["decisions"]["start"] |= {"probability": None, "kept": 1.0}
+    for one in study["decisions"]["families"]:
+        one["probability"] = None
+    answer = answer_of(front, study)
+    assert "of cases" not in answer.headline
+    assert "chance_first" not in [column.key for column in table(answer, "decisions").columns]
+
+
+# -- tables and pictures ---------------------------------------------------------------------
+
+
+def test_the_bundle_is_of_the_version_whose_schema_figures_follow() -> None:
+    pattern = r"plotly\.js (?:\(basic - minified\) )?v(\d+\.\d+\.\d+)"
+    bundle, full = (
+        re.findall(pattern, text[:300]) for text in (template_text(PLOTLY), get_plotlyjs())
+    )
+    assert len(bundle) == 1
+    assert bundle == full
+
+
+def test_figures_follow_plotlys_schema() -> None:
+    for figure in answer_of(*decided_sample()).figures:
+        text = json.dumps(figure.plotly)
+        for ours, known in (("ink", "black"), ("grid", "grey"), ("paper", "white")):
+            text = text.replace(f'"{ours}"', f'"{known}"')
+        layout = json.loads(text)
+        layout["layout"].pop("meta", None)
+        assert go.Figure(layout).data
+
+
+def test_every_number_of_a_chosen_point_is_in_its_tables(sample: Answer) -> None:
+    _, study = both()
+    time = table(sample, "time")
+    total = sum(row["decode_s"] or 0.0 for d in study["chosen"].values() for row in d["breakdown"])
+    assert sum(value or 0.0 for value in time["decode_step_s"]) == pytest.approx(total)
+    memory = table(sample, "memory")
+    sizes = {"capacity": 0.0, "parts": 0.0}
+    for part, size in zip(memory["part"], memory["bytes"], strict=True):
+        sizes["capacity" if part == "capacity" else "parts"] += size
+    assert sizes["parts"] == pytest.approx(sizes["capacity"])
+    floor = table(sample, "floor")
+    for least, step in zip(floor["latency_floor_s"], floor["decode_step_s"], strict=True):
+        assert 0.0 < least <= step
+
+
+def decoded(column: Json) -> list[Any]:
+    if "codes" in column:
+        return [column["levels"][code] for code in column["codes"]]
+    return column["values"]
+
+
+def test_the_explorer_holds_the_whole_front(sample: Answer) -> None:
+    items = both()[0]["items"]
+    assert sample.explorer is not None
+    data = json.loads(script_json(sample.explorer.data))
+    columns = {column["key"]: decoded(column) for column in data["columns"]}
+    assert data["rows"] == data["total"] == len(items)
+    assert data["point"] == [item["point"] for item in items]
+    assert columns["chip"] == [item["deployment"]["chip"] for item in items]
+    for metric in data["objectives"]:
+        expected = [item["metrics"][metric] * label(metric).scale for item in items]
+        assert columns[metric] == pytest.approx(expected, rel=5.1e-4)
+    axes = data["parallel"]
+    assert axes[0] == "chip"
+    assert axes[-3:] == data["objectives"]
+    assert {"num_hidden_layers", "tensor_parallel", "concurrency", "weights"} <= set(axes)
+    assert all(len(set(columns[key]) - {None}) > 1 for key in axes)
+    assert columns["tensor_parallel"] == [item["deployment"]["tensor_parallel"] for item in items]
+
+
+def test_a_long_front_is_thinned_openly(monkeypatch: pytest.MonkeyPatch) -> None:
+    front, study = both()
+    chosen = {one["point"] for one in study["chosen"].values()}
+    for most in (10_000, 1):
+        monkeypatch.setattr("dse.questions.study.front.DATA_BYTES", most)
+        explorer = answer_of(front, study).explorer
+        assert explorer is not None
+        assert len(script_json(explorer.data)) <= 10_000
+        assert explorer.data["rows"] < explorer.data["total"] == len(front["items"])
+        assert chosen <= set(explorer.data["point"])
+
+
+def test_tallies_are_ordered_shares(sample: Answer) -> None:
+    found = table(sample, "constraints")
+    counts = found["violated"]
+    assert counts == sorted(counts, reverse=True)
+    assert all(0 <= a <= n for a, n in zip(found["violated_alone"], counts, strict=True))
+    assert all(0 < share <= 1 for share in found["violated_share"])
+
+
+def test_a_study_without_other_chips_still_has_a_report(tmp_path: Path) -> None:
+    front, study = both()
+    for detail in study["chosen"].values():
+        del detail["hbm_bytes_per_s"], detail["elsewhere"]
+    assert "elsewhere" not in [one.name for one in blocks(answer_of(front, study), Section)]
+
+
+def test_other_chips_come_with_ratio_or_reason(sample: Answer) -> None:
+    front, study = both()
+    found = table(sample, "elsewhere")
+    assert list(found.notes) == ["Not evaluated: no figure for memory_bandwidth: small_chip."]
+    for name, detail in study["chosen"].items():
+        item = front["items"][detail["point"] - 1]
+        rows = [row for row in found.rows if row["chosen"] == name]
+        assert rows[0]["chip"] == item["deployment"]["chip"]
+        assert str(rows[0]["runs_it"]).startswith("its own chip")
+        chips = {row["chip"] for row in detail["elsewhere"]}
+        assert {row["chip"] for row in rows} == chips - {"small_chip"}
+        able = [not str(row["runs_it"]).startswith("no: ") for row in rows[1:]]
+        assert able == sorted(able, reverse=True)
+        for row in rows[1:]:
+            for metric in ("usd_per_million_total_tokens", "tpot_s"):
+                ratio = row[metric] / item["metrics"][metric]
+                assert row[f"{metric}.ratio"] == pytest.approx(ratio)

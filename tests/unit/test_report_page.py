@@ -16,13 +16,11 @@ from dse.answer.labels import GLOSSARY
 from dse.answer.sentences import spoken
 from dse.errors import DseError, InputError, StorageError
 from dse.questions.study import write_report
-from dse.questions.study.cards import cards
-from dse.questions.study.chosen import StudyFolder
 from dse.render.markdown import code, escape
 from dse.render.page import Explainer, linked, script_json
-from tests.helpers_report import HOSTILE, SAMPLE, Page, both, folder_of, report_of, sample, written
+from tests.helpers_report import HOSTILE, SAMPLE, Page, answer_of, both, report_of, written
 
-__all__ = ["sample", "written"]
+__all__ = ["written"]
 
 
 def test_the_page_is_one_file(written: Path) -> None:
@@ -38,7 +36,8 @@ def test_the_page_is_one_file(written: Path) -> None:
     assert len(ids) == len(set(ids))
 
 
-def test_the_answer_comes_first_and_the_inputs_last(written: Path, sample: StudyFolder) -> None:
+def test_the_answer_comes_first_and_the_inputs_last(written: Path) -> None:
+    _, study = both()
     page = Page(written / "report.html")
     sections = [attrs["id"] for tag, attrs in page.tags if tag == "section"]
     assert sections == [
@@ -49,7 +48,6 @@ def test_the_answer_comes_first_and_the_inputs_last(written: Path, sample: Study
         "table",
         "parallel",
         "time",
-        "roofline",
         "memory",
         "floor",
         "elsewhere",
@@ -64,9 +62,9 @@ def test_the_answer_comes_first_and_the_inputs_last(written: Path, sample: Study
     assert "time to first token at most" in first
     assert "Start with a" in first
     assert "three-year rent" in page.text
-    for text in (sample.study["data_digest"], "tpu_v5p: no price on the basis of three-year rent"):
+    for text in (study["data_digest"], "tpu_v5p: no price on the basis of three-year rent"):
         assert text in page.text
-    for row in sample.study["constraint_tallies"]:
+    for row in study["constraint_tallies"]:
         assert spoken(row["constraint"], {}) in page.text
 
 
@@ -184,12 +182,12 @@ def test_markdown_tables_are_square(written: Path) -> None:
         width = cells
 
 
-def test_markdown_tells_the_same_answer(written: Path, sample: StudyFolder) -> None:
+def test_markdown_tells_the_same_answer(written: Path) -> None:
+    front, study = both()
     text = (written / "report.md").read_text(encoding="utf-8")
-    for card in cards(sample):
-        assert f"## {card.title}" in text
-        assert f"`{card.command}`" in text
-    assert sample.study["data_digest"] in text
+    for chosen in study["chosen"].values():
+        assert f"`{front['items'][chosen['point'] - 1]['command']}`" in text
+    assert study["data_digest"] in text
 
 
 @given(st.text())
@@ -261,10 +259,10 @@ def test_a_chosen_point_that_the_front_lacks_is_named() -> None:
     front, study = both()
     study["chosen"]["knee"]["point"] = 9_999
     with pytest.raises(StorageError, match="knee is point 9999"):
-        folder_of(front, study)
+        answer_of(front, study)
     study["chosen"] = {}
     with pytest.raises(StorageError, match="no point of the front is named"):
-        folder_of(front, study)
+        answer_of(front, study)
 
 
 def _style(path: Path) -> str:

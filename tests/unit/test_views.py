@@ -15,7 +15,7 @@ from dse.catalog import load_catalog
 from dse.errors import InputErrors
 from dse.problem.objective import PhysicsProblem, pose
 from dse.quality import LAWS
-from dse.questions.study.views import level_table, maps, view_answers
+from dse.questions.study.comparisons import maps, view_answers, view_sections
 from dse.schema.space_sections import View
 from dse.schema.study import load_study, resolve_space
 from dse.search.parallel import HERE, Executor
@@ -133,9 +133,12 @@ def test_words_of_a_comparison_and_of_a_map(problem) -> None:
     (said,) = view_answers({"views": [compared]})
     assert "the cheapest dense design" in said
     assert "the cheapest sparse design" in said
-    table = level_table(0, compared)
-    assert table.titles[1:3] == ["dense", "sparse"]
-    assert len(table.rows) == len(compared["levels"])
+    (shown,) = view_sections({"views": [compared]})
+    table = shown.blocks[0]
+    assert isinstance(table, Table)
+    assert set(table["case"]) == {"dense", "sparse"}
+    assert min(table["over_cheapest"]) == 1.0
+    assert set(table["predicted_loss_at_most"]) == {row["level"] for row in compared["levels"]}
     drawn = seen(problem, View("chip", ("hidden_size", "num_experts")))
     told = [level for level in maps(0, drawn) if not level.folded]
     assert len(told) == 1

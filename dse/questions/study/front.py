@@ -1,0 +1,639 @@
+"""The front of a study: its picture on the first screen, the few decisions that it comes to and
+what would change them, published models beside it, and the columns to look around in."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from dse.answer.answer import Block, Explorer, Figure, Section, Table
+from dse.answer.frames import bar_chart, frame, of_rows
+from dse.answer.labels import axis_title, label
+from dse.answer.numbers import percent, show, significant
+from dse.answer.plots import PALETTE, SYMBOLS, VERMILION, plain, scaled
+from dse.answer.sentences import listed, with_names
+from dse.problem.words import (
+    DEPLOYMENT_KEY,
+    SHAPE_KEY,
+    axis_words,
+    brief_shape,
+    given_name,
+    in_weights,
+    on_chip,
+    short_deployment,
+    short_shape,
+    short_split,
+)
+from dse.questions.study.points import QUALITY, Json, StudyFolder, span
+from dse.schema.metrics import METRICS
+
+MARGIN = 0.07  # of an axis, at either end
+WISHED = "all objectives alike"
+LIKELY = 0.1  # share of the cases from which on another decision is named
+MOSTLY, SELDOM = 0.8, 0.5  # shares of designs that have what sets a decision apart
+MOST_CAUSES = 8
+ENDS = ("better than predicted", "worse than predicted")
+POOLS = {False: "one pool for both phases", True: "pools of their own"}
+DATA_BYTES = 900_000  # of the front that one page may carry beside plotly.js (1.2 MB)
+FRONT_ROWS = 50  # about so many in other formats
+LEAST_IMPORTANCE, MOST_AXES = 0.01, 12
+HOW = (
+    "A decision stands for the designs of the front that are nearest to it. With quality, speed "
+    "and prices varied within their errors {draws} times, the best design was of the decision in "
+    "that share of the cases. Wish: {wish}."
+)
+CAUSES = (
+    "Each error alone, at either end of its 80% interval: a price, the speed of a chip, the loss "
+    "of a kind of model, and what a decision shares with designs of its kind alone. The bar is "
+    "what decision 1 then gives away to the best design."
+)
+PUBLISHED = (
+    "Models that anyone can download, by the same law of loss and model of time and price: each "
+    "on the deployment of this space that has the least {0} within the limits. Their losses "
+    "are predictions from size and training tokens, not results of a benchmark."
+)
+IMPORTANCE = (
+    "By how much the values of a choice in the best tenth of {designs:,} designs differ from its "
+    "values in all of them ({method} of Optuna, arXiv:2304.10255). {drawn}"
+)
+# Of a longer front the page draws about so many points, and tells so many rows.
+DRAWN = {
+    "table_rows": 200,
+    "printed_rows": 40,
+    "drawn_points": 1_500,
+    "drawn_lines": 600,
+    "palette": PALETTE,
+    "symbols": SYMBOLS,
+}
+Marked = tuple[str, Json, float | None]  # mark, item of the front, chance to be the best
+
+
+# The first screen.
+
+
+def marked(folder: StudyFolder) -> list[Marked]:
+    """The decisions of the front; without any, its chosen points."""
+    found = folder.study.get("decisions")
+    items = {item["point"]: item for item in folder.items}
+    if not found:
+        return [(str(k), one.item, None) for k, one in enumerate(folder.chosen, 1)]
+    drawn = found["start"]["probability"] is not None
+    return [
+        (str(one["decision"]), items[one["point"]], one["probability"] if drawn else None)
+        for one in found["families"]
+    ]
+
+
+def named(folder: StudyFolder, text: str) -> str:
+    """`text` with the makers' names of chips for their ids."""
+    return with_names(text, folder.study.get("chips") or {})
+
+
+def _system(folder: StudyFolder, item: Json) -> str:
+    """The chip of an item, or the system where the study compares systems."""
+    rows = (folder.study.get("systems") or {}).get("rows", ())
+    names = {row["chip"]: row["name"] for row in rows}
+    chip = on_chip(item["deployment"])
+    return names.get(chip) or named(folder, chip)
+
+
+def _design(folder: StudyFolder, item: Json) -> str:
+    """`Sparse 133B (7.56B active), 8 × b200_sxm fp8, 64 in flight`; without the shape where every
+    design has the same."""
+    d, metrics = item["deployment"], item["metrics"]
+    system = _system(folder, item)
+    alone = system == named(folder, str(d.get("chip")))
+    where = f"{d['chips']} × {system}" if alone else system
+    served = f"{where} {in_weights(d)}, {round(d['concurrency']):,} in flight"
+    if not folder.several_shapes:
+        return served
+    sizes = [show(name, metrics.get(name)) for name in ("total_parameters", "active_parameters")]
+    shape = f"Sparse {sizes[0]} ({sizes[1]} active)"
+    if not item["model"].get("num_experts"):
+        shape = f"Dense {sizes[0]}"
+    return f"{given_name(item) or shape}, {served}"
+
+
+def opening_table(folder: StudyFolder) -> Table:
+    """A row for each mark: design, objectives, and how often it is the best."""
+    marks = marked(folder)
+    columns: dict[str, Any] = {
+        "mark": [mark for mark, _, _ in marks],
+        "design": [_design(folder, item) for _, item, _ in marks],
+        **{m: [item["metrics"][m] for _, item, _ in marks] for m in folder.wanted},
+    }
+    if marks[0][2] is not None:
+        columns["chance_first"] = [chance for _, _, chance in marks]
+    return frame("opening", "", columns)
+
+
+def opening_figure(folder: StudyFolder) -> Figure:
+    """The front in two objectives, chips told apart, with the marks and the published models that
+    lie within its range."""
+    x, y = folder.axes()
+    if x == y:
+        y = next(m for m in ("tpot_s", "ttft_s", "usd_per_million_total_tokens") if m != x)
+    shown = folder.thin(1_500)
+    systems: dict[str, list[Json]] = {}
+    for item in shown:
+        systems.setdefault(_system(folder, item), []).append(item)
+    data = [
+        _dots(system, [item["metrics"] for item in items], x, y)
+        | {
+            "customdata": [item["point"] for item in items],
+            "hovertext": [f"point {item['point']}" for item in items],
+            "marker": {
+                "symbol": SYMBOLS[k % len(SYMBOLS)],
+                "color": PALETTE[k % len(PALETTE)],
+                "size": 6,
+                "opacity": 0.75,
+            },
+        }
+        for k, (system, items) in enumerate(systems.items())
+    ]
+    axes = {m: _axis(folder, m) for m in (x, y)}
+    models = [one for one in folder.study.get("landmarks") or () if one["metrics"]]
+    inside = [one for one in models if all(_within(axes[m], m, one["metrics"]) for m in axes)]
+    if inside:
+        data.append(
+            _dots("published", [one["metrics"] for one in inside], x, y)
+            | {
+                "marker": {"symbol": "diamond-tall", "size": 10, "color": "ink"},
+                "hovertext": [
+                    plain(f"{one['name']}: {_amounts(folder, one['metrics'])}") for one in inside
+                ],
+                "meta": [plain(one["name"]) for one in inside],
+            }
+        )
+    marks = marked(folder)
+    for some, colour, size in ((marks[1:], "ink", 21), (marks[:1], VERMILION, 27)):
+        if some:
+            data.append(
+                _discs(folder, some, x, y)
+                | {"marker": {"symbol": "circle", "size": size, "color": colour}}
+            )
+    said = "Each mark is a design that no other beats; numbers are the decisions."
+    if inside:
+        by = label(inside[0]["best_in"]).text
+        said += f" Diamonds: published models by the same laws, each where its {by} is least."
+    if hidden := [label(m).text for m in folder.wanted if m not in (x, y)]:
+        said += f" Not drawn: {listed(hidden)}, in which a mark that looks beaten may win."
+    layout = {"xaxis": axes[x], "yaxis": axes[y], "meta": "named"}
+    return Figure("opening-plot", "", {"data": data, "layout": layout}, said)
+
+
+def _dots(name: str, rows: Sequence[Json], x: str, y: str) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": plain(name),
+        "x": scaled(x, [row.get(x) for row in rows]),
+        "y": scaled(y, [row.get(y) for row in rows]),
+        "hoverinfo": "text",
+    }
+
+
+def _discs(folder: StudyFolder, marks: Sequence[Marked], x: str, y: str) -> dict[str, Any]:
+    """The decisions as numbers on discs."""
+    return _dots("decisions", [item["metrics"] for _, item, _ in marks], x, y) | {
+        "mode": "markers+text",
+        "text": [mark for mark, *_ in marks],
+        "textfont": {"size": 12, "color": "paper"},
+        "showlegend": False,
+        "customdata": [item["point"] for _, item, _ in marks],
+        "hovertext": [
+            plain(
+                f"point {item['point']}: {brief_shape(item)}; {_amounts(folder, item['metrics'])}"
+            )
+            for _, item, _ in marks
+        ],
+        "cliponaxis": False,
+    }
+
+
+def _amounts(folder: StudyFolder, metrics: Json) -> str:
+    return ", ".join(f"{label(m).text} {show(m, metrics[m])}" for m in folder.wanted)
+
+
+def _axis(folder: StudyFolder, metric: str) -> dict[str, Any]:
+    """The axis of a metric over the front, logarithmic where the objective is and spans more than
+    three to one; `range` in the units of the page."""
+    objective = {one["metric"]: one for one in folder.objectives}.get(metric, {})
+    known = [item["metrics"].get(metric) for item in folder.items]
+    ends = [value for value in known if value is not None] or [0.0]
+    low, high = (label(metric).scale * of(ends) for of in (min, max))
+    title = {"text": plain(axis_title(metric, objective.get("direction")))}
+    if objective.get("log") and low > 0.0 and high / low > 3.0:
+        low, high = math.log10(low), math.log10(high)
+        ticks = {"dtick": 1} if high - low > 2.0 else {"dtick": "D2"}
+        look: dict[str, Any] = {"title": title, "type": "log", "tickformat": "~g", **ticks}
+    else:
+        look = {"title": title}
+    wide = MARGIN * (high - low) or MARGIN * abs(high) or 1.0
+    return look | {"range": [low - wide, high + wide]}
+
+
+def _within(axis: Json, metric: str, metrics: Json) -> bool:
+    value = metrics.get(metric)
+    if value is None:
+        return False
+    at = label(metric).scale * value
+    if axis.get("type") == "log":
+        at = math.log10(at) if at > 0.0 else -math.inf
+    return axis["range"][0] <= at <= axis["range"][1]
+
+
+# The decisions, and how sure the first of them is.
+
+
+def how_sure(folder: StudyFolder) -> str:
+    """`With quality, speed and prices varied within their errors, decision 1 or a design near it is
+    the best in 83% of cases (...)`; empty where nothing was drawn."""
+    found = folder.study.get("decisions")
+    if not found or found["start"]["probability"] is None:
+        return ""
+    start, (first, *others) = found["start"], found["families"]
+    said = (
+        f"With quality, speed and prices varied within their errors, decision {first['decision']} "
+        f"or a design near it is the best in {start['probability']:.0%} of cases"
+    )
+    if found["wish"] != WISHED:
+        said += f" for the wish “{found['wish']}”"
+    elif len(folder.objectives) > 1:
+        said = said.replace("With ", "With each objective counting alike, and ", 1)
+    likely = [one for one in others if (one["probability"] or 0.0) >= LIKELY]
+    likely.sort(key=lambda one: -one["probability"])
+    if likely:
+        named_ = [f"decision {one['decision']} in {one['probability']:.0%}" for one in likely]
+        said += f" ({', '.join(named_)})"
+    if start["kept"] < 0.995:
+        said += f", and keeps the limits in {start['kept']:.0%}"
+    return f"{said}."
+
+
+def opening_sure(folder: StudyFolder) -> str:
+    """How sure the first decision is, the 80% intervals of its objectives (without a loss, whose
+    errors are common to all designs), and what would change it first; empty without draws."""
+    sure = how_sure(folder)
+    if not sure:
+        return ""
+    intervals = folder.start.metrics.get("intervals", {})
+    known = [m for m in folder.wanted if m in intervals and label(m).kind != "nats"]
+    ends = [f"{label(m).text} {span(m, intervals[m])}" for m in known]
+    said = [sure, f"In 80% of cases {listed(ends)}." if ends else "", first_turns(folder)]
+    return " ".join(filter(None, said))
+
+
+def first_turns(folder: StudyFolder) -> str:
+    """What would change the decision first: for each objective, how much more it must count."""
+    nearest: dict[str, Json] = {}
+    for turn in folder.study["decisions"]["turns"]:
+        if "factor" in turn:
+            nearest.setdefault(turn["objective"], turn)
+    if not nearest:
+        return ""
+    said = [
+        f"{label(m).text}{'' if k else ' counts'} {significant(turn['factor'], 2)} times"
+        f"{'' if k else ' as much'} (then decision {turn['decision']})"
+        for k, (m, turn) in enumerate(sorted(nearest.items(), key=lambda one: one[1]["factor"]))
+    ]
+    return f"Another decision is the best if {listed(said, 'or')}."
+
+
+def _given_away(folder: StudyFolder, regret: float) -> str:
+    found = folder.study["decisions"]
+    if found["regret_in"] == "amount":
+        return f"{significant(regret, 2)} of {label(found['best']).text}"
+    of = "of the front's range" if found["best"] is None else f"of {label(found['best']).text}"
+    return f"{regret:.1%} {of}"
+
+
+def decided(folder: StudyFolder) -> list[Table]:
+    """A row for each decision: its design, how often it is the best, what sets it apart, and how
+    much more training the first one's model would take to reach its loss."""
+    found = folder.study.get("decisions")
+    if not found:
+        return []
+    items = {item["point"]: item for item in folder.items}
+    rows = []
+    for one in found["families"]:
+        item = items[one["point"]]
+        on = short_deployment(item["deployment"], folder.held)
+        row = {
+            "decision": f"{one['decision']} ({one['point']})",
+            **{m: item["metrics"][m] for m in folder.wanted},
+            "designs": one["designs"],
+            "chance_first": one["probability"],
+            "apart": _apart(folder, one),
+            "compute_multiple": one.get("compute_multiple"),
+            "design": f"{brief_shape(item)}, {on}" if folder.several_shapes else on,
+        }
+        rows.append(row)
+    keys = ("decision", *folder.wanted, "designs", "chance_first", "apart", "compute_multiple")
+    caption = "The decisions of this front"
+    return [of_rows("decisions", caption, rows, (*keys, "design"), HOW.format(**found))]
+
+
+def _apart(folder: StudyFolder, family: Json) -> str:
+    """The objectives in which it is the best of the decisions, and what its designs have in common
+    that others seldom have."""
+    own = [item for item in folder.items if item.get("decision") == family["decision"]]
+    others = [item for item in folder.items if item.get("decision") != family["decision"]]
+    said = []
+    points = [one["point"] for one in folder.study["decisions"]["families"]]
+    for objective in folder.objectives:
+        metric, least = objective["metric"], objective["direction"] == "minimize"
+        values = {p: folder.items[p - 1]["metrics"][metric] for p in points}
+        best = min(values.values()) if least else max(values.values())
+        if values[family["point"]] == best and len(points) > 1:
+            said.append(f"{'lowest' if least else 'highest'} {label(metric).text}")
+    said += _traits(own, others)
+    return "; ".join(said) or "between the others"
+
+
+def _traits(own: Sequence[Json], others: Sequence[Json]) -> Iterator[str]:
+    traits: tuple[tuple[str, Callable[[Json], object]], ...] = (
+        ("on {}", lambda item: on_chip(item["deployment"])),
+        ("{}", lambda item: POOLS["prefill" in item["deployment"]]),
+        ("{} model", lambda item: "a sparse" if item["model"].get("num_experts") else "a dense"),
+        ("{} weights", lambda item: in_weights(item["deployment"])),
+        ("TP {}", lambda item: item["deployment"]["tensor_parallel"]),
+        ("{} in flight", lambda item: round(item["deployment"]["concurrency"])),
+    )
+    for text, of in traits:
+        value, count = Counter(map(of, own)).most_common(1)[0]
+        share = sum(of(item) == value for item in others) / max(len(others), 1)
+        if count >= MOSTLY * len(own) and share < SELDOM:
+            yield text.format(value)
+
+
+def change_section(folder: StudyFolder) -> list[Section]:
+    """What would change the decision: the weight of an objective or the limit from which another
+    is the best, and the errors that make another the best; none where nothing does."""
+    found = folder.study.get("decisions") or {}
+    blocks: list[Block] = []
+    about: list[str] = []
+    if turns := found.get("turns"):
+        rows = [
+            {
+                "objective": label(turn["objective"]).text,
+                "counts": f"{significant(turn['factor'], 2)} times as much"
+                if "factor" in turn
+                else f"limited to {show(turn['objective'], turn['limit'])}",
+                "decision": str(turn["decision"]),
+            }
+            for turn in turns
+        ]
+        keys = "objective counts decision"
+        blocks.append(of_rows("turns", "If one objective counts for more", rows, keys))
+    if found.get("causes"):
+        here = found["unmoved"]["decision"]
+        turned = [
+            {
+                "error": _at_end(one, k),
+                "decision": str(end["decision"]),
+                "given_away": _given_away(folder, end["regret"]),
+                "regret": end["regret"],
+            }
+            for one in found["causes"]
+            for k, end in enumerate(one["ends"])
+            if end["decision"] != here
+        ]
+        turned.sort(key=lambda row: -row["regret"])
+        about.append(_causes_sentence(found))
+        blocks.append(_causes_figure(found))
+        if turned:
+            keys = "error decision given_away"
+            blocks.append(of_rows("errors-alone", "Errors that change it", turned, keys))
+    if not blocks:
+        return []
+    return [Section("What would change the decision", blocks, about, "changes", on_console=False)]
+
+
+def _cause(one: Json) -> str:
+    if not isinstance(one["name"], str):
+        return f"{one['of']} of decision {one['name']} and its kin"
+    return (
+        f"loss of {one['name']} models" if one["of"] == "loss" else f"{one['of']} of {one['name']}"
+    )
+
+
+def _at_end(one: Json, end: int) -> str:
+    """`price of h100_sxm 15% higher`."""
+    if one["factors"] is None:
+        return f"{_cause(one)} {ENDS[end]}"
+    by = one["factors"][end] - 1.0
+    return f"{_cause(one)} {percent(abs(by))} {'higher' if by > 0.0 else 'lower'}"
+
+
+def _causes_sentence(found: Json) -> str:
+    here = found["unmoved"]["decision"]
+    moving = [one for one in found["causes"] if any(end["decision"] != here for end in one["ends"])]
+    of_chips = {one["of"] for one in moving if isinstance(one["name"], str)}
+    still = [f"{of} of a chip" for of in ("price", "speed") if of not in of_chips]
+    said = f"As predicted, decision {here} is the best"
+    if still:
+        said += f"; no {' or '.join(still)} within its interval changes that"
+    return f"{said}; {'the errors of the table do' if moving else 'no error alone does'}."
+
+
+def _causes_figure(found: Json) -> Figure:
+    """What the first decision gives away with each error alone, the dearest on top."""
+    base, amount = found["unmoved"]["regret"], found["regret_in"] == "amount"
+    rows = sorted(found["causes"], key=lambda one: -max(end["regret"] for end in one["ends"]))
+    rows = [one for one in rows if any(end["regret"] != base for end in one["ends"])]
+    rows = rows[:MOST_CAUSES]
+    scale = label(found["best"]).scale if amount else 100.0
+    series = {ENDS[k]: [scale * one["ends"][k]["regret"] for one in rows] for k in (0, 1)}
+    of = label(found["best"]).text if found["best"] is not None else "range"
+    across = f"decision 1 gives away ({of if amount else f'% of {of}'})"
+    return bar_chart(
+        "causes", "If an estimate is off", list(map(_cause, rows)), series, across, CAUSES
+    )
+
+
+# Published models beside the front, and the choices that decide most.
+
+
+def landmark_tables(folder: StudyFolder) -> list[Table]:
+    """A row for each published model, the best loss first; nothing without any."""
+    known = sorted(folder.study.get("landmarks") or (), key=lambda one: one["loss"])
+    if not known:
+        return []
+    rows = []
+    for one in known:
+        served = "no deployment of this space can serve it within the limits"
+        if one["deployment"] is not None:
+            served = short_deployment(one["deployment"], folder.held)
+        metrics = one["metrics"] or {QUALITY: one["loss"]}
+        rows.append({"name": one["name"], **metrics, "deployed": served})
+    others = [m for m in folder.wanted if m != QUALITY]
+    note = PUBLISHED.format(label(known[0]["best_in"]).text)
+    keys = ("name", QUALITY, *others, "deployed")
+    caption = "Published models on the same chips"
+    return [of_rows("landmarks", caption, rows, keys, note, on_console=False)]
+
+
+def importance_section(study: Json) -> list[Section]:
+    """Which choices decide about each objective; nothing for a study without `importance`."""
+    found = study.get("importance")
+    if not found:
+        return []
+    most: dict[str, float] = {}
+    for shares in found["axes"].values():
+        for axis, part in shares.items():
+            most[axis] = max(most.get(axis, 0.0), part)
+    ordered = sorted(most, key=lambda axis: -most[axis])
+    top = [axis for axis in ordered if most[axis] >= LEAST_IMPORTANCE][:MOST_AXES]
+    series = {
+        label(metric).text: [100.0 * shares.get(axis, 0.0) for axis in top]
+        for metric, shares in found["axes"].items()
+    }
+    drawn = f"These designs are what {study['engine']} asked for."
+    if found["stage"] == "sample":
+        drawn = "These designs were drawn evenly over the space before any was evaluated."
+    shows = IMPORTANCE.format(designs=found["designs"], method=found["method"], drawn=drawn)
+    names = [axis_words(axis) for axis in top]
+    figure = bar_chart("importance-plot", "", names, series, "importance (%)", shows)
+    return [Section("Which choices matter", [figure], [], "importance", on_console=False)]
+
+
+# The front to look around in.
+
+# Columns of words: key, title, value.
+TEXTS: tuple[tuple[str, str, Callable[[Json], str]], ...] = (
+    ("chip", "chip", lambda item: on_chip(item["deployment"])),
+    ("weights", "weights", lambda item: in_weights(item["deployment"])),
+    ("kv", "KV cache", lambda item: item["deployment"]["kv_dtype"]),
+    ("kind", "kind", lambda item: "sparse" if item["model"].get("num_experts") else "dense"),
+    ("model", "model", given_name),
+    ("shape", "shape", lambda item: short_shape(item["model"])),
+    ("split", "split", lambda item: short_split(item["deployment"])),
+    ("bottleneck", "bound by", lambda item: item["metrics"]["bottleneck"]),
+)
+# Choices as numbers. All but the first stand on the parallel axes alone: elsewhere `shape` and
+# `split` say them.
+NUMBERS = (
+    *("concurrency", "num_hidden_layers", "hidden_size", "num_experts"),
+    *("replicas", "tensor_parallel", "expert_parallel", "scale_up_domain"),
+)
+PARALLEL = (
+    *("chip", "kind", "num_hidden_layers", "hidden_size", "num_experts", "total_parameters"),
+    *("active_parameters", "weights", "kv", "chips", "replicas", "tensor_parallel"),
+    *("expert_parallel", "scale_up_domain", "concurrency"),
+)
+NOT_PLOTTED = ("memory_capacity_bytes_per_chip",)
+
+
+def explorer(folder: StudyFolder) -> Explorer:
+    """About FRONT_ROWS points as a table, evenly along the front, and its columns for the page's
+    script."""
+    total = len(folder.items)
+    shown = folder.thin(min(FRONT_ROWS, total))
+    note = "All of it is in front.csv too."
+    if total > FRONT_ROWS:
+        note = f"{len(shown)} of {total:,} points, evenly along the front; front.csv has all."
+    said = {key: [of(item) for item in shown] for key, _, of in TEXTS}
+    columns = {
+        "point": [item["point"] for item in shown],
+        "chip": said["chip"],
+        "weight_dtype": said["weights"],
+        "shape": said["shape"],
+        "division": said["split"],
+        **{m: [item["metrics"][m] for item in shown] for m in folder.wanted},
+        "bottleneck": said["bottleneck"],
+    }
+    keys = f"Shape: {SHAPE_KEY}. Split: {DEPLOYMENT_KEY}; degrees of 1 are left out."
+    table = frame("front", "The front", columns, note, keys, on_console=False)
+    return Explorer(table, front_data(folder))
+
+
+def front_data(folder: StudyFolder) -> dict[str, Any]:
+    """The front in columns, in display units, for the page's script.
+
+    Text and repeated numbers are stored as codes into `levels`. A front too long for DATA_BYTES
+    is thinned evenly along its order, chosen points kept; `rows` and `total` say so.
+    """
+    count = len(folder.items)
+    while True:
+        data = _columns(folder, folder.thin(count))
+        size = len(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
+        if size <= DATA_BYTES or count == 1:
+            return data
+        count = max(1, min(count - 1, int(0.95 * count * DATA_BYTES / size)))
+
+
+def _columns(folder: StudyFolder, items: Sequence[Json]) -> dict[str, Any]:
+    names = {chosen.item["point"]: chosen.label for chosen in folder.chosen}
+    objectives = {o["metric"]: o for o in folder.objectives}
+    columns = [_text("names", "chosen as", [names.get(item["point"], "") for item in items])]
+    of_decision = [str(item.get("decision", "")) for item in items]
+    columns.append(_text("decision", "decision", of_decision, sorted(set(of_decision))))
+    columns += [_text(key, title, [of(item) for item in items]) for key, title, of in TEXTS]
+    for key in NUMBERS:
+        values = [item["model"].get(key, item["deployment"].get(key)) for item in items]
+        if any(value is not None for value in values):
+            said = {"label": axis_words(key), "axis": axis_words(key)}
+            columns.append(_number(key, values) | said | {"axes_only": key != "concurrency"})
+    for metric in dict.fromkeys((*objectives, *METRICS, "overtraining_ratio")):
+        values = [item["metrics"].get(metric) for item in items]
+        known = any(isinstance(value, int | float) for value in values)
+        if metric not in NOT_PLOTTED and (known or metric in objectives):
+            own = objectives.get(metric, {})
+            axis = axis_title(metric, own.get("direction"))
+            columns.append(_number(metric, values) | {"axis": axis, "log": own.get("log", False)})
+    columns = [column for column in columns if column.get("levels") != [""]]
+    by_key = {column["key"]: column for column in columns}
+    x, y = folder.axes()
+    if x == y:  # one objective: against the first other number
+        y = next(c["key"] for c in columns if c.get("number") and c["key"] != x)
+    return {
+        "total": len(folder.items),
+        "rows": len(items),
+        "point": [item["point"] for item in items],
+        "columns": columns,
+        "objectives": list(objectives),
+        "parallel": [
+            key
+            for key in dict.fromkeys((*PARALLEL, *objectives))
+            if key in by_key and _differs(by_key[key])
+        ],
+        "x": x,
+        "y": y,
+        "study": folder.name,
+        **DRAWN,
+    }
+
+
+def _differs(column: dict[str, Any]) -> bool:
+    return len(set(column.get("levels") or column["values"]) - {None}) > 1
+
+
+def _text(
+    key: str, text: str, values: list[str], levels: Sequence[str] | None = None
+) -> dict[str, Any]:
+    return {"key": key, "label": text, **_coded(values, levels)}
+
+
+def _number(metric: str, values: Sequence[float | None]) -> dict[str, Any]:
+    known = label(metric)
+    digits = 5 if known.kind == "nats" else 4
+    shown = [None if v is None else _short(v * known.scale, digits) for v in values]
+    title = axis_title(metric)
+    column: dict[str, Any] = {"key": metric, "label": title, "axis": title, "number": True}
+    return column | (_coded(shown) if 2 * len(set(shown)) < len(shown) else {"values": shown})
+
+
+def _coded(values: Sequence[Any], levels: Sequence[Any] | None = None) -> dict[str, Any]:
+    """The values by their levels, which come in this order, or as they are met."""
+    codes = {level: code for code, level in enumerate(levels or dict.fromkeys(values))}
+    return {"levels": list(codes), "codes": [codes[value] for value in values]}
+
+
+def _short(value: float, digits: int) -> float | int:
+    """`value` with `digits` significant digits; an integer where it is one."""
+    rounded = float(f"{value:.{digits}g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded

@@ -1,0 +1,493 @@
+"""The report of a study as an Answer: what report.html, report.md and the console show, from
+front.json and study.json alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dse.answer.answer import FULL, Answer, Block, Facts, Notes, Opening, Section, Table
+from dse.answer.frames import lines, of_rows
+from dse.answer.labels import BASES, GLOSSARY, label
+from dse.answer.numbers import show, show_as, significant
+from dse.economics.prices import evidence_words, price_parts
+from dse.problem.words import (
+    MIX,
+    MOST_TOKENS,
+    Untried,
+    brief_shape,
+    chips_words,
+    copies_words,
+    given_name,
+    in_weights,
+    sentence,
+)
+from dse.questions.study import comparisons, front, points
+from dse.questions.study.points import QUALITY, Json, StudyFolder, capital
+from dse.schema.prices import dates_of
+from dse.schema.workloads import mix_words
+
+QUESTION = "report"  # its files are report.html and report.md
+MOST_SENTENCES = 6  # the headline among them
+YEAR = 365 * 24 * 3600.0
+TIME = (
+    "Predicted time of the chosen points by operator, and what bounds each: arithmetic (compute), "
+    "chip memory (memory bandwidth), waiting for other chips (network), or launch and host work "
+    "(fixed overhead). Prefill is that of one prompt."
+)
+OF_A_MIX = "Of several workloads, each point is shown under the one that takes most of its time."
+POOLS = (
+    "Workers of either pool, in the ratio in which their rates fit together. Time goes by the "
+    "steps of each phase on its own pool; memory is that of the decode pool."
+)
+MEMORY = (
+    "What one chip holds, and the capacity it has; runtime is the reserve that the serving "
+    "software leaves for the driver and itself."
+)
+FLOOR = (
+    "The floor is the time of a decode step at the chip's peak arithmetic and full bandwidth: no "
+    "software can go below it. The prediction adds the losses."
+)
+ELSEWHERE = (
+    "Nothing but the chip changes: the same shape, split, dtypes and requests in flight, on every "
+    "chip that has a price on this basis. A chip that comes out badly here may do well with a "
+    "split of its own."
+)
+REMOVED = (
+    "“Violated” counts every design over the limit; “alone” counts those that come back when only "
+    "this limit is lifted."
+)
+
+
+def report(folder: Path | str) -> Answer:
+    """The report of a study folder, as an Answer. Raises InputError for a folder that is no study,
+    StorageError for a damaged one."""
+    return study_answer(StudyFolder.read(Path(folder)))
+
+
+def write_report(folder: Path | str) -> Answer:
+    """Writes report.html and report.md into `folder`, each whole or not at all, and returns them as
+    an Answer. Raises InputError for a folder that is no study, StorageError when it cannot be read
+    or written."""
+    answer = report(folder)
+    answer.write(folder, ("html", "md"))
+    return answer
+
+
+def study_answer(folder: StudyFolder) -> Answer:
+    """Everything that the folder says, the answer first and the inputs last."""
+    study = folder.study
+    headline, *rest = lead(folder)[:MOST_SENTENCES]
+    first = [
+        *front.decided(folder),
+        points.summary(folder),
+        *front.landmark_tables(folder),
+        *points.average_loads(folder),
+        *points.cards(folder),
+        *points.workloads(folder),
+    ]
+    removed = f"Of {study['evaluations']:,} evaluated designs. {REMOVED}"
+    mix = [OF_A_MIX] if study["workload"] is None else []
+    return Answer(
+        question=QUESTION,
+        title=study.get("title") or study["space"],
+        headline=headline,
+        document=study,
+        asked=asked(folder),
+        sentences=rest,
+        blocks=(
+            *comparisons.system_sections(study),
+            Section("The front" if study.get("systems") else "", first, name=FULL),
+            *front.change_section(folder),
+            *comparisons.view_sections(study),
+            front.explorer(folder),
+            *front.importance_section(study),
+            *comparisons.lifetime_section(study),
+            *_part(
+                "Prefill and decode on pools of their own", "pools", points.pools(folder), POOLS
+            ),
+            *_part("Where the time goes", "time", [points.times(folder)], TIME, *mix),
+            *_part("Memory against capacity", "memory", [points.memory(folder)], MEMORY),
+            *_part("Floor against prediction", "floor", [points.floors(folder)], FLOOR),
+            *_part("The same on every chip", "elsewhere", points.elsewhere(folder), ELSEWHERE),
+            *comparisons.laws_section(folder),
+            *comparisons.loss_runs_section(folder),
+            *_sure(study),
+            *_part("What the constraints removed", "constraints", [tallies(study)], removed),
+            *_part("Certainty", "certainty", _certainty(folder)),
+            *_part("What was asked", "asked", [_asked(folder)]),
+            *_part("Inputs, sources, versions", "inputs", _inputs(study)),
+        ),
+        command=study.get("command") or "",
+        words=GLOSSARY,
+        opening=_opening(folder),
+        names=study.get("chips") or {},
+    )
+
+
+def _part(title: str, name: str, blocks: Sequence[Block], *about: str) -> list[Section]:
+    """A section of the page and of report.md; none without a block."""
+    return [Section(title, blocks, about, name, on_console=False)] if blocks else []
+
+
+def _opening(folder: StudyFolder) -> Opening:
+    """The first screen: the decision, the front, the few decisions, and how sure the first is."""
+    said = comparisons.system_answers(folder.study)[:1] or [start_words(folder, translated=True)]
+    basis: str = folder.study["price"]["basis"]
+    load, tokens = folder.study["workload"], "several workloads"
+    if load:
+        prompt, output = load["prompt_tokens"], load["output_tokens"]
+        tokens = f"{prompt:,} prompt and {output:,} output tokens a request"
+    limited = ", ".join(map(_limit, folder.study["constraints"])) or "no limits"
+    return Opening(
+        f"{capital(BASES.get(basis) or basis)}; {tokens}; {limited}.",
+        front.named(folder, said[0]),
+        front.opening_figure(folder),
+        front.opening_table(folder),
+        f"How sure: {front.opening_sure(folder) or found_words(folder)}",
+    )
+
+
+def _limit(one: Json) -> str:
+    if one["limit"] is None:
+        return one["text"]
+    of = f" of {one['workload']}" if one.get("workload") else ""
+    side = "at least" if one["sign"] < 0 else "at most"
+    return f"{label(one['metric']).text}{of} {side} {show(one['metric'], one['limit'])}"
+
+
+# The answer in sentences.
+
+
+def lead(folder: StudyFolder) -> list[str]:
+    """The decision and how sure that is, what bounds it, and what of it is uncertain or was not
+    looked at; what matters most to the decision first."""
+    study, sure = folder.study, front.how_sure(folder)
+    return [
+        *comparisons.system_answers(study),
+        *comparisons.view_answers(study),
+        " ".join(filter(None, (start_words(folder), sure))),
+        *evidence_words(study["price"].get("evidence", ())),
+        *_not_searched(study),
+        *_untrained(folder),
+        *comparisons.unpriced(study),
+        found_words(folder),
+        *([" ".join(study["rack"]["sentences"])] if "rack" in study else []),
+        f"Bound by {folder.start.bottleneck[:1].lower()}{folder.start.bottleneck[1:]}",
+    ]
+
+
+def start_words(folder: StudyFolder, *, translated: bool = False) -> str:
+    """The design to start from and its objectives; `translated`: the loss beside those of published
+    models."""
+
+    def amount(metric: str) -> str:
+        value = folder.start.metrics[metric]
+        near = folder.beside(value) if translated and metric == QUALITY else ""
+        return f"{label(metric).text} {show(metric, value)}{f' ({near})' if near else ''}"
+
+    d = folder.start.item["deployment"]
+    parts = folder.priced_chips(d)
+    price = f", ${significant(sum(n * usd for n, usd in parts))} an hour" if parts else ""
+    on = f"{chips_words(d)} ({copies_words(d)}{in_weights(d)} weights{price})"
+    amounts = ", ".join(map(amount, folder.wanted))
+    return f"Start with {brief_shape(folder.start.item)} on {on}: {amounts}."
+
+
+def _not_searched(study: Json) -> list[str]:
+    """What the space did not choose from and would pay of the design to start from."""
+    found = study.get("not_searched")
+    if not found or not found["rows"]:
+        return []
+    rows = [Untried.read(row) for row in found["rows"]]
+    return sentence(rows, f" (it would change the {label(found['metric']).text})")
+
+
+def _untrained(folder: StudyFolder) -> list[str]:
+    """How much of a front of searched shapes asks for more training tokens than any model had."""
+    tokens = [
+        item["metrics"].get("training_tokens") or 0.0
+        for item in folder.items
+        if not given_name(item)
+    ]
+    count = sum(amount > MOST_TOKENS for amount in tokens)
+    if not count:
+        return []
+    most = f"{MOST_TOKENS / 1e12:g}T"
+    return [
+        f"{show_as('share', count / len(tokens))} of the front asks for more training tokens than "
+        f"any published model had ({most}), up to {show('training_tokens', max(tokens))}. A limit "
+        f"training_tokens <= {most} in the space file leaves those designs out."
+    ]
+
+
+def found_words(folder: StudyFolder) -> str:
+    """The size of the front, and how much of the space was evaluated for it."""
+    study, count = folder.study, len(folder.items)
+    evaluations, size = study["evaluations"], study["size"]
+    said = f"{count:,} {'designs make' if count > 1 else 'design makes'} the front"
+    if evaluations >= size:
+        said += f". All {size:,} of the space were evaluated: it is the true front."
+    else:
+        said += f", out of {evaluations:,} evaluated ({show_as('share', evaluations / size)} of "
+        said += f"the space's {size:,})."
+        if (share := study.get("true_hypervolume_share")) is not None:
+            said += f" Against an enumeration of the space the search reaches {percent(share)} of "
+            said += "the hypervolume of the true front."
+    if study.get("evaluator"):
+        said += f" Objectives and limits were evaluated by {study['evaluator']}; everything else "
+        said += "on this page is the prediction of the model."
+    return said
+
+
+def asked(folder: StudyFolder) -> str:
+    """The price basis first, then the workload and the limits, on one line."""
+    many = "Workloads" if folder.study["workload"] is None else "Workload"
+    limited = ", ".join(constraint["text"] for constraint in folder.study["constraints"])
+    return (
+        f"Prices: {price_basis(folder.study)}. {many}: {workload(folder.study).removesuffix('.')}. "
+        f"Limits: {limited or 'none'}."
+    )
+
+
+def price_basis(study: Json) -> str:
+    """`rental_3yr (chips rented on a three-year contract), US dollars; newest price of ...`"""
+    price, costs = study["price"], study.get("costs")
+    said = price["basis"]
+    if said in BASES:
+        said += f" ({BASES[said]})"
+    if costs:
+        life, busy, usd = (
+            costs["inputs"][name]["value"] for name in ("life", "utilisation", "electricity")
+        )
+        said += f", over {life / YEAR:.3g} years of which they serve {busy:.0%}, at ${usd:.3g} per "
+        said += "kWh"
+    dates = [end for row in price["rows"] if row.get("date") for end in row["date"].split(" to ")]
+    return f"{said}, US dollars{f'; prices of {dates_of(dates)}' if dates else ''}"
+
+
+def workload(study: Json) -> str:
+    """The workload on one line, tokens first; of several, what is meant by their mix."""
+    if study["workload"] is None:
+        software = comparisons.software_words(study)
+        return f"{mix_words(study['workloads'])}; {software}. {MIX}"
+    rest = dict(study["workload"])
+    software = comparisons.software_words({**study, "workload": {"backend": rest.pop("backend")}})
+    parts = [f"{rest.pop(f'{name}_tokens'):,} {name} tokens" for name in ("prompt", "output")]
+    parts += [f"{key.replace('_', ' ')} {value}" for key, value in rest.items()]
+    return ", ".join([*parts, software])
+
+
+# How sure the front is.
+
+
+def _sure(study: Json) -> list[Section]:
+    """How near the front is to the true one; the answer itself says where it is that."""
+    said = proof_sentences(study)
+    if study["evaluations"] >= study["size"] or not said:
+        return []
+    rows = (study.get("proof") or {}).get("history", ())
+    rows = [row for row in rows if row["evaluations"] > 0]
+    drawn: list[Block] = []
+    if len(rows) > 2 and min(row["share"] for row in rows) < 1.0:
+        grown = [{"case": "front", **row, "hypervolume_share": row["share"]} for row in rows]
+        table = of_rows("history", "", grown, "case evaluations hypervolume_share")
+        shows = "How the front grew: its share of the final hypervolume after so many evaluations."
+        drawn = [lines("history", "", table, "evaluations", "hypervolume_share", "case", shows)]
+    return [Section("How sure is this front", drawn, said, "sure")]
+
+
+def proof_sentences(study: Mapping[str, Any]) -> list[str]:
+    """`proof` of study.json in words; nothing without one."""
+    proof = study.get("proof")
+    if not proof:
+        return []
+    if study.get("evaluator"):
+        if study.get("true_hypervolume_share") is not None:
+            return []
+        return [
+            f"Each evaluation is a call of {study['evaluator']}, so none was spent on proof: how "
+            "near the front is to the true one is not known."
+        ]
+    said: list[str] = []
+    whole = proof.get("enumerated")
+    if whole and whole["found"] == whole["true_front_size"] and whole["additive_epsilon"] == 0.0:
+        said.append(
+            f"All {whole['evaluations']:,} points of the space were evaluated: this is the "
+            "true front of the model."
+        )
+    elif whole:
+        said.append(
+            f"Against all {whole['evaluations']:,} points of the space, evaluated afterwards, "
+            f"the search found {percent(whole['true_hypervolume_share'])} of the true "
+            f"hypervolume and {whole['found']:,} of {whole['true_front_size']:,} true points; "
+            f"additive epsilon {whole['additive_epsilon']:.2g} of an objective's range."
+        )
+    else:
+        said.append("The space was not enumerated: what follows is evidence, not proof.")
+    if local := proof.get("local"):
+        found = "none improves the front."
+        if local["better"]:
+            found = f"{local['better']:,} improve it, and {percent(local['share'])} of its points "
+            found += "stay unbeaten."
+        said.append(
+            f"One parameter away from the front lie {local['neighbours']:,} points, "
+            f"{local['feasible']:,} of them feasible; all were evaluated: {found}"
+        )
+    if runs := proof.get("restarts"):
+        shares = [percent(run["share"]) for run in sorted(runs[1:], key=lambda run: run["share"])]
+        reached = f"{shares[0]} each" if shares[0] == shares[-1] else f"{shares[0]} to {shares[-1]}"
+        said.append(
+            f"{len(shares)} more searches that share nothing with this one found {reached} "
+            f"of the hypervolume of all together; this one found {percent(runs[0]['share'])}."
+        )
+    if part := proof.get("subgrid"):
+        said.append(
+            f"On {part['size']:,} points spread over the space that were all evaluated, the same "
+            f"search finds {percent(part['true_hypervolume_share'])} of the true hypervolume with "
+            f"{part['evaluations']:,} evaluations."
+        )
+    if added := proof.get("added"):
+        designs = f"{added:,} more designs" if added > 1 else "One more design"
+        said.append(
+            f"{designs} that the search had not met {'were' if added > 1 else 'was'} added to the "
+            + ("front, which is the true one of the model now." if whole else "front.")
+        )
+    return said
+
+
+def percent(share: float) -> str:
+    """A share with as many nines as it has, never rounded up to 100%."""
+    if share >= 1.0:
+        return "100%"
+    for digits in (2, 3, 4, 5, 6):
+        text = f"{100 * share:.{digits}f}"
+        if not text.startswith("100"):
+            return f"{text}%"
+    return "over 99.999999%"
+
+
+def tallies(study: Json) -> Table:
+    """Constraints by how many evaluated designs they ruled out, most first."""
+    evaluations = max(1, study["evaluations"])
+    found = sorted(study["constraint_tallies"], key=lambda row: -row["violated"])
+    rows = [
+        {"meaning": "", **row, "share": min(1.0, row["violated"] / evaluations)}
+        for row in found
+        if row["violated"]
+    ]
+    never = ", ".join(row["constraint"] for row in found if not row["violated"])
+    notes = [f"Never violated: {never}."] if never else []
+    keys = "constraint meaning violated violated_alone=only violated_share=share"
+    return of_rows("constraints", "", rows, keys, *notes)
+
+
+def _certainty(folder: StudyFolder) -> list[Block]:
+    """What the chosen points rest on, what was assumed, and how far the quality law reaches."""
+    assumed: dict[str, list[str]] = {}
+    for chosen in folder.chosen:
+        for text in chosen.metrics.get("assumed", ()):
+            assumed.setdefault(text, []).append(chosen.label)
+    listed = {"Assumed": [f"{text} ({', '.join(of)})" for text, of in assumed.items()]}
+    if law := folder.study.get("law"):
+        outside = [
+            f"{row['quantity'].replace('_', ' ')} {row['share']:.0%}"
+            for row in law["extrapolated"]
+            if row["share"]
+        ]
+        listed["The quality law"] = [
+            f"{law['name']}. {law['extrapolated_share']:.0%} of the front lies outside the range "
+            "in which the law was fitted; there its loss is extrapolated"
+            + (f" ({', '.join(outside)})." if outside else "."),
+        ]
+        listed["The law was fitted on"] = law["fit_range"]
+        listed["The law does not see"] = law["not_seen"]
+        listed["Points of the front at the end of a range; a wider range may hold better ones"] = [
+            f"{row['points']:,}: {row['bound'].replace('_', ' ')}"
+            for row in law["at_bounds"]
+            if row["points"]
+        ]
+        listed["Sources of the law"] = law["sources"]
+    notes = [Notes(title, texts) for title, texts in listed.items() if texts]
+    return [points.certainty(folder), *notes]
+
+
+# What was asked, and the inputs.
+
+
+def _asked(folder: StudyFolder) -> Facts:
+    study = folder.study
+    wanted = []
+    for objective in folder.objectives:
+        known = label(objective["metric"])
+        side = "lowest" if objective["direction"] == "minimize" else "highest"
+        wanted.append(f"{side} {known.text}{f' ({known.meaning})' if known.meaning else ''}")
+    compute, tokens = study.get("training_compute"), study.get("training_tokens")
+    training = f"{show('training_tokens', tokens)} tokens for every shape" if tokens else ""
+    if compute:
+        training = f"{compute:.3g} FLOP for every shape: tokens = FLOP / (6 × active parameters)"
+    rows = (
+        ("The study", study.get("description") or ""),
+        ("Prices", price_basis(study)),
+        ("Workload", workload(study)),
+        ("Training", training),
+        ("Trained on", comparisons.training_words(study)),
+        ("Forecast", comparisons.life_words(study)),
+        ("Wanted", "; ".join(wanted)),
+        ("Limits", ", ".join(row["text"] for row in study["constraints"]) or "none"),
+        ("Left out", "; ".join(study.get("left_out") or ())),
+    )
+    return Facts("The study", [row for row in rows if row[1]], on_console=False)
+
+
+def _inputs(study: Json) -> list[Block]:
+    basis, rows = study["price"]["basis"], study["price"]["rows"]
+    keys = ("chip", "usd_per_chip_hour", "date", "price_rule", "note", "source")
+    priced = [{**row, "price_rule": row.get("rule")} for row in rows]
+    figures = [{**row, "figure_name": row["figure"]} for row in study["sources"]]
+    return [
+        of_rows("prices", f"Prices on the basis {basis}", priced, keys),
+        *_owned(study),
+        of_rows("sources", "Figures", figures, ("figure_name", "kind", "date", "source")),
+        Facts("The run", run_facts(study), on_console=False),
+    ]
+
+
+def _owned(study: Json) -> list[Table]:
+    """What an hour of each chip is made of, and the inputs; none where chips are rented."""
+    found = study["price"].get("breakdowns") or []
+    if not found:
+        return []
+    inputs = {
+        (name, row["text"]): {**row, "input": name, "given": row["text"]}
+        for one in found
+        for row in one["inputs"]
+        for name in (f"{one['chip']} {row['name']}" if row["of"] == "chip" else row["name"],)
+    }
+    keys = ("input", "given", "kind", "date", "note", "source")
+    return [
+        price_parts(found, "What an hour of a chip costs, by parts"),
+        of_rows("price-inputs", "What it rests on", list(inputs.values()), keys),
+    ]
+
+
+def run_facts(study: Json) -> list[tuple[str, str]]:
+    """What ran: space, engine, seed, versions, digest."""
+    stages = [f"{count:,} {stage}" for stage, count in study.get("trials_by_stage", {}).items()]
+    facts = [
+        ("space", f"{study['space']}, {study['size']:,} designs"),
+        ("engine", " – ".join(str(study[k]) for k in ("engine", "why_engine") if study.get(k))),
+        ("evaluations", f"{study['evaluations']:,}"),
+        ("trials recorded", ": ".join(filter(None, (f"{study['trials']:,}", ", ".join(stages))))),
+        ("seed", str(study["seed"])),
+        ("data digest", study["data_digest"]),
+    ]
+    if study.get("hypervolume") is not None:
+        reference = ", ".join(f"{value:g}" for value in study.get("reference_point") or ())
+        facts.append(("hypervolume", f"{study['hypervolume']:.6g}, reference point ({reference})"))
+    if study.get("seconds"):
+        times = ", ".join(f"{name} {value:.3g} s" for name, value in study["seconds"].items())
+        facts.append(("time", times))
+    facts.append(("versions", ", ".join(f"{k} {v}" for k, v in study["versions"].items())))
+    return facts
