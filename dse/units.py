@@ -10,95 +10,21 @@ import re
 from collections.abc import Sequence
 from decimal import Decimal
 
+from dse.data import rows_beside
 from dse.errors import InputError
 
-_DECIMAL = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18, "Z": 21}
-_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5}
-_SMALL = {"m": -3, "u": -6, "n": -9}
-
-
-def _scaled(unit: str, *prefixes: str, factor: str = "1") -> dict[str, Decimal]:
-    powers = _DECIMAL | _SMALL
-    return {p + unit: Decimal(factor).scaleb(powers[p]) for p in prefixes}
-
-
-def _data(suffix: str) -> dict[str, Decimal]:
-    units = _scaled("B" + suffix, "", "k", "M", "G", "T", "P", "E")
-    return units | {p + "B" + suffix: Decimal(1024**power) for p, power in _BINARY.items()}
-
-
-_BITS = _scaled("b/s", "", "k", "M", "G", "T", factor="0.125")
-_BITS |= {unit.replace("b/s", "bit/s"): factor for unit, factor in _BITS.items()}
-_WORK = ("", "k", "M", "G", "T", "P", "E", "Z")
-_RATE = _scaled("FLOP/s", *_WORK)
-_TIME = _scaled("s", "", "m", "u", "n") | {"µs": Decimal("1e-6"), "μs": Decimal("1e-6")}
-_TIME |= {"min": Decimal(60), "h": Decimal(3600), "day": Decimal(86400)}
-_TIME |= {"days": Decimal(86400), "year": Decimal(31536000), "years": Decimal(31536000)}
-_THOUSANDS = {"": Decimal(1), "k": Decimal("1e3"), "K": Decimal("1e3"), "M": Decimal("1e6")}
-_THOUSANDS |= {"B": Decimal("1e9"), "T": Decimal("1e12")}
-
-_POUND = Decimal("0.45359237")
-_KILONEWTON = 1000 / Decimal("9.80665")  # kilograms that weigh 1 kN (standard gravity)
-
-# Factor of every unit that is read, by dimension.
-_READ: dict[str, dict[str, Decimal]] = {
-    "bytes": _data(""),
-    "bytes/s": _data("/s") | _BITS,
-    "flop/s": _RATE | _scaled("FLOPS", *_WORK) | _scaled("OP/s", *_WORK) | _scaled("OPS", *_WORK),
-    "flop": _scaled("FLOP", *_WORK) | _scaled("FLOPs", *_WORK),
-    "s": _TIME,
-    "Hz": _scaled("Hz", "", "k", "M", "G"),
-    "W": _scaled("W", "m", "", "k", "M"),
-    "J": _scaled("J", "n", "u", "m", "", "k", "M")
-    | {"pJ": Decimal("1e-12"), "µJ": Decimal("1e-6"), "μJ": Decimal("1e-6")},
-    "J/byte": {"pJ/bit": Decimal("8e-12"), "pJ/B": Decimal("1e-12"), "J/B": Decimal(1)},
-    "usd/h": _scaled("USD/h", "") | _scaled("$/h", "") | _scaled("usd/h", ""),
-    "usd": _scaled("USD", "", "k", "M") | _scaled("$", "") | _scaled("usd", ""),
-    "tokens": _THOUSANDS | {f"{p} tokens".strip(): factor for p, factor in _THOUSANDS.items()},
-    "count": {"": Decimal(1)},
-    "m": {"mm": Decimal("1e-3"), "cm": Decimal("1e-2"), "m": Decimal(1), "km": Decimal(1000)},
-    "m2": {"mm2": Decimal("1e-6"), "cm2": Decimal("1e-4"), "m2": Decimal(1)},
-    "kg": {"g": Decimal("1e-3"), "kg": Decimal(1), "t": Decimal(1000), "lb": _POUND},
-    "kg/m2": {"kg/m2": Decimal(1), "kN/m2": _KILONEWTON, "kPa": _KILONEWTON},
-}
+_ROWS = {row["dimension"]: row for row in rows_beside(__file__, "dimensions.csv")}
+DIMENSIONS = tuple(_ROWS)
+# Factor of every unit that is read, by dimension: the rows of units.csv.
+_READ: dict[str, dict[str, Decimal]] = {dimension: {} for dimension in DIMENSIONS}
+for _row in rows_beside(__file__, "units.csv"):
+    _READ[_row["dimension"]][_row["unit"]] = Decimal(_row["factor"])
 # Units that are printed, smallest first.
-_PRINTED: dict[str, tuple[str, ...]] = {
-    "bytes": ("B", "kB", "MB", "GB", "TB", "PB"),
-    "bytes/s": ("B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s"),
-    "flop/s": ("FLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s", "EFLOP/s"),
-    "flop": ("FLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP", "ZFLOP"),
-    "s": ("ns", "us", "ms", "s"),
-    "Hz": ("Hz", "kHz", "MHz", "GHz"),
-    "W": ("W", "kW", "MW"),
-    "J": ("pJ", "nJ", "uJ", "mJ", "J", "kJ", "MJ"),
-    "J/byte": ("pJ/B", "pJ/bit"),
-    "usd/h": ("USD/h",),
-    "usd": ("USD",),
-    "tokens": ("", "k", "M", "B", "T"),
-    "count": ("",),
-    "m": ("mm", "m", "km"),
-    "m2": ("mm2", "cm2", "m2"),
-    "kg": ("g", "kg", "t"),
-    "kg/m2": ("kg/m2",),
-}
-_NOUN = {
-    "bytes": "a size", "bytes/s": "a bandwidth", "flop/s": "a rate of arithmetic",
-    "flop": "an amount of arithmetic", "s": "a time", "Hz": "a frequency", "W": "a power",
-    "J": "an energy", "J/byte": "an energy per byte",
-    "usd/h": "a price per hour", "usd": "a price", "tokens": "a number of tokens",
-    "count": "a number", "m": "a length", "m2": "an area", "kg": "a mass",
-    "kg/m2": "a floor load",
-}  # fmt: skip
-_EXAMPLE = {
-    "bytes": "80 GB or 180 GiB", "bytes/s": "3.35 TB/s or 400 Gb/s", "flop/s": "989 TFLOP/s",
-    "flop": "1e24 FLOP", "s": "1.5 us or 30 ms", "Hz": "1830 MHz", "W": "700 W",
-    "J": "300 mJ", "J/byte": "7 pJ/bit",
-    "usd/h": "2.5 USD/h", "usd": "30000 USD", "tokens": "15.6T or 8192", "count": "8",
-    "m": "1.5 m or 2 mm", "m2": "240 cm2", "kg": "1360 kg", "kg/m2": "2500 kg/m2 or 25 kN/m2",
-}  # fmt: skip
+_PRINTED = {name: tuple(row["printed"].split("|")) for name, row in _ROWS.items()}
+_NOUN = {name: row["noun"] for name, row in _ROWS.items()}
+_EXAMPLE = {name: row["example"] for name, row in _ROWS.items()}
 # No figure of the field is as large, in SI units, or as small; products of a few stay numbers.
 LARGEST, SMALLEST = 1e36, 1e-36
-DIMENSIONS = tuple(_READ)
 
 _QUANTITY = re.compile(r"\s*([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*(.*?)\s*")
 _DOLLARS = re.compile(r"\s*\$\s*([0-9.eE+-]+)\s*(/h)?\s*")

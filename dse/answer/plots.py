@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dse.answer.labels import axis_title, label
+from dse.answer.labels import label
 
 Json = dict[str, Any]
 # Okabe and Ito's palette, without black and grey (they vanish on a dark page).
@@ -40,12 +40,6 @@ def scaled(metric: str, values: Sequence[float | None]) -> list[float | None]:
     """Values in SI in the unit of the metric's axis."""
     scale = label(metric).scale
     return [None if value is None else value * scale for value in values]
-
-
-def metric_axis(metric: str, values: Sequence[float | None] = ()) -> Json:
-    """The axis of a metric; logarithmic where `values`, in the unit of the axis, are given."""
-    titled: Json = {"title": {"text": plain(axis_title(metric))}}
-    return titled | decades(values) if values else titled
 
 
 def decades(values: Sequence[float | None]) -> Json:
@@ -93,19 +87,6 @@ def line(k: int, name: str, x: Sequence[Any], y: Sequence[Any], dash: str = "sol
         "x": list(x),
         "y": list(y),
         "line": {"color": PALETTE[k % len(PALETTE)], "width": 2, "dash": dash},
-    }
-
-
-def join(x: Sequence[Any], y: Sequence[Any], width: int = 2) -> Json:
-    """A quiet line that joins marks and has no entry in the legend."""
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": list(x),
-        "y": list(y),
-        "hoverinfo": "skip",
-        "showlegend": False,
-        "line": {"color": "grid", "width": width},
     }
 
 

@@ -40,6 +40,8 @@ def read(kind: str, text: str) -> float:
     if kind == "kwh":
         number, unit = text.split()
         return float(number) * {"kWh": 1.0, "MWh": 1e3, "GWh": 1e6}[unit]
+    if kind == "tera":
+        return float(text) * 1e12
     if kind in READ:
         dimension, factor = READ[kind]
         return units.parse(text, dimension) * factor
