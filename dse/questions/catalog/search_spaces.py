@@ -35,7 +35,6 @@ from dse.schema.own_config import config_of
 from dse.schema.study import load_study, shipped_spaces
 from dse.schema.workloads import mix_words
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
-from dse.study.laws import unseen
 
 Json = Mapping[str, Any]
 LAYERS = (*MIXERS, *FEED_FORWARD)
@@ -202,6 +201,8 @@ def check_space(
 
 
 def _space(space: str | Path, catalog: Catalog) -> dict[str, Any]:
+    from dse.study.laws import unseen  # noqa: PLC0415 - Optuna, which lists of models do not need
+
     study = load_study(space, catalog)
     first, *others = study.workloads
     words = f"{first.prompt_tokens:,} prompt and {first.output_tokens:,} output tokens, "
