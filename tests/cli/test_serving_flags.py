@@ -131,16 +131,6 @@ def test_stages_of_the_decode_pool_are_those_of_pp() -> None:
     assert two["chips"] - one["chips"] == one["decode_pool"]["deployment"]["chips"]
 
 
-@pytest.mark.parametrize("flags", [("--replicas=2",), ("--set", "requests_per_second=2")])
-def test_pools_refuse_what_they_do_not_take(flags) -> None:
-    said = dse(*POOLS, *flags)
-    assert said.code == 2
-    assert flags[-1].split("=")[0] in said.err
-    said = dse("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm", "--set", "prefill_tp=4")
-    assert said.code == 2
-    assert "prefill_tp" in said.err
-
-
 def test_a_space_of_arrivals_is_searched_and_its_points_reproduce(tmp_path: Path) -> None:
     (tmp_path / "arrivals.yaml").write_text(SPACE, encoding="utf-8")
     out = tmp_path / "out"
@@ -333,6 +323,8 @@ def test_a_cache_cannot_cross_a_link_without_a_figure() -> None:
     [
         ((*POOLS, "--replicas", 2), "prefill_workers and decode_workers"),
         ((*POOLS, "--detail"), "two pools"),
+        ((*POOLS, "--set", "requests_per_second=2"), "one closed loop"),
+        ((*POINT, "--set", "prefill_tp=4"), "it takes --serving disaggregated"),
         (("export", *POOLS[1:7], "--format", "vllm", "--replicas", 2), "prefill_workers"),
     ],
 )

@@ -17,6 +17,24 @@ from tests.helpers import deploy, machines, scaled, workload
 
 ON = machines()
 LOAD = workload(8192, 1024)
+ROW = {
+    "model": "deepseek-v3",
+    "chip": "h200_sxm",
+    "weight_dtype": "fp8",
+    "engine": "sglang",
+    "serving": "disaggregated",
+    "prompt_tokens": "4096",
+    "output_tokens": "512",
+    "concurrency": "16",
+    "prefill_workers": "1",
+    "decode_workers": "1",
+    "metric": "tpot_s",
+}
+
+
+def row_of(words: str) -> dict[str, str]:
+    """A row of measurements with other fields, each NAME=VALUE."""
+    return ROW | dict(word.split("=") for word in words.split())
 
 
 def pools(load=LOAD, on=ON, chips=("h200_sxm", "h200_sxm"), **axes) -> Disaggregated:
@@ -147,21 +165,7 @@ def test_a_candidate_does_not_depend_on_its_batch() -> None:
 
 def test_intervals_are_of_the_worst_law_of_either_pool() -> None:
     """Mamba layers borrow their laws: derived, though the experts' own were fitted."""
-    row = {
-        "model": "jamba-v0.1",
-        "chip": "h100_sxm",
-        "weight_dtype": "bf16",
-        "engine": "sglang",
-        "serving": "disaggregated",
-        "prompt_tokens": "4096",
-        "output_tokens": "512",
-        "concurrency": "16",
-        "prefill_workers": "1",
-        "prefill_tp": "4",
-        "decode_workers": "1",
-        "decode_tp": "4",
-        "metric": "tpot_s",
-    }
+    row = row_of("model=jamba-v0.1 chip=h100_sxm weight_dtype=bf16 prefill_tp=4 decode_tp=4")
     answer = estimate_disaggregated(pd.DataFrame([row])).iloc[0]
     derived = np.array([KINDS.index("derived")])
     low, high = interval("tpot_s", np.array([answer["predicted"]]), derived, ON.spread)
@@ -169,41 +173,13 @@ def test_intervals_are_of_the_worst_law_of_either_pool() -> None:
 
 
 def test_a_row_without_a_link_between_its_pools_is_refused() -> None:
-    row = {
-        "model": "llama-3-8b",
-        "chip": "mtia_300",
-        "weight_dtype": "bf16",
-        "engine": "sglang",
-        "serving": "disaggregated",
-        "prompt_tokens": "4096",
-        "output_tokens": "512",
-        "concurrency": "4",
-        "prefill_workers": "1",
-        "decode_workers": "1",
-        "metric": "tpot_s",
-    }
+    row = row_of("model=llama-3-8b chip=mtia_300 weight_dtype=bf16 concurrency=4")
     status = estimate_disaggregated(pd.DataFrame([row]))["status"][0]
     assert "mtia_300 has no bandwidth_per_direction of scale-out network" in status
 
 
 def test_rows_of_the_format_are_predicted_or_refused_with_a_reason() -> None:
-    row = {
-        "model": "deepseek-v3",
-        "chip": "h200_sxm",
-        "weight_dtype": "fp8",
-        "engine": "sglang",
-        "serving": "disaggregated",
-        "prompt_tokens": "4096",
-        "output_tokens": "512",
-        "concurrency": "64",
-        "prefill_workers": "1",
-        "prefill_tp": "8",
-        "decode_workers": "2",
-        "decode_tp": "1",
-        "decode_dp": "8",
-        "decode_ep": "8",
-        "metric": "tpot_s",
-    }
+    row = row_of("concurrency=64 prefill_tp=8 decode_workers=2 decode_tp=1 decode_dp=8 decode_ep=8")
     table = pd.DataFrame([row, row | {"metric": "ttft_s"}, row | {"prefill_workers": ""}])
     answer = estimate_disaggregated(table)
     assert answer["status"].tolist() == ["ok", "ok", "prefill_workers is empty"]
@@ -214,23 +190,10 @@ def test_rows_of_the_format_are_predicted_or_refused_with_a_reason() -> None:
 def test_what_a_decode_worker_does_not_admit_waits_for_a_slot() -> None:
     """Half of the requests decode, half wait: N / slots - 1 = 1 residence (Little's law). The row
     says the slots, or its public recipe does, else nothing does."""
-    row = {
-        "model": "deepseek-v3",
-        "chip": "h100_sxm",
-        "weight_dtype": "fp8",
-        "engine": "trtllm",
-        "serving": "disaggregated",
-        "prompt_tokens": "921.6",
-        "output_tokens": "921.6",
-        "concurrency": "6",
-        "prefill_workers": "1",
-        "prefill_dp": "16",
-        "prefill_ep": "16",
-        "decode_workers": "3",
-        "decode_tp": "16",
-        "decode_ep": "16",
-        "metric": "ttft_s",
-    }
+    row = row_of(
+        "chip=h100_sxm engine=trtllm prompt_tokens=921.6 output_tokens=921.6 concurrency=6 "
+        "prefill_dp=16 prefill_ep=16 decode_workers=3 decode_tp=16 decode_ep=16 metric=ttft_s"
+    )
     said = row | {"prefill_workers": "2", "decode_max_running_requests": "1"}
     rows = [row, row | {"prefill_workers": "2"}, said, said | {"metric": "tpot_s"}]
     answer = estimate_disaggregated(pd.DataFrame(rows).fillna(""))

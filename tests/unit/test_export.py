@@ -9,17 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-import dse
-from dse.catalog import load_catalog
 from dse.errors import InputError
-from dse.questions.check.subject import nearest_degrees, subject_of
 from dse.questions.export import STACKS, export_arguments, export_config
-from dse.questions.export.files import flags_of, nested, script
-from dse.questions.export.server import point_of
-from dse.rules.case import Case
-from dse.rules.registry import findings
 from dse.schema.architectures import ARCHITECTURES, published_class, write_config
-from dse.schema.dtypes import DTYPES
 from dse.schema.huggingface import from_config
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_models, resolve_model
@@ -239,39 +231,6 @@ def test_servers_name_classes_that_exist(name: str):
     assert not {*stack.lacks} & {*stack.windows}
 
 
-@pytest.mark.parametrize("name", SERVERS)
-def test_a_server_is_a_table_of_flags(name: str):
-    stack = STACKS[name]
-    facts = point_of(answer(tensor_parallel=8), stack, load_catalog()).facts
-    for said in (*stack.flags.values(), *stack.file_flags.values()):
-        flag = {"of": said} if isinstance(said, str) else said
-        named = [*flag.get("where", ()), *flag.get("where_not", ())]
-        named += [flag["of"]] if "of" in flag else []
-        assert set(named) <= set(facts)
-        assert flag.get("text", "") % facts is not None
-    assert set(stack.caches) | set(stack.loads_as) <= set(DTYPES)
-
-
-def test_a_flag_is_left_out_where_it_says_nothing():
-    table = {
-        "--tp": "tensor",
-        "--pp": {"of": "pipeline", "unless": 1},
-        "--share": "share",
-        "--cache": "cache",
-        "--spread": {"value": True, "where": ["tensor"]},
-        "--alone": {"value": True, "where_not": ["tensor"]},
-        "--text": {"text": "%(tensor)d ranks", "where": ["pipeline"]},
-    }
-    point = {"tensor": 8, "pipeline": 1, "share": 0.9, "cache": None}
-    assert flags_of(table, point) == [
-        ("--tp", "8"),
-        ("--share", "0.9"),
-        ("--spread", None),
-        ("--text", "8 ranks"),
-    ]
-    assert nested([("a.b", 1), ("c", False), ("a.d", 2)]) == {"a": {"b": 1, "d": 2}, "c": False}
-
-
 def test_names_do_not_reach_the_shell():
     hostile = "x'; rm -rf ~ #\n$(reboot)\u2028`id`"
     model = replace(resolve_model("llama-3-70b"), name=hostile, id=hostile)
@@ -281,7 +240,6 @@ def test_names_do_not_reach_the_shell():
     assert read_by_a_shell(made.files["serve.sh"])[:3] == ["vllm", "serve", hostile]
     arguments = export_arguments(model, DEGREES, 4096).files["megatron.sh"]
     assert arguments.startswith("# x'; rm -rf ~ # $(reboot)")
-    assert script(["a\nb"], ["p"], []).count("\n") == 3
 
 
 @pytest.mark.parametrize("format_", SERVERS)
@@ -304,21 +262,3 @@ def test_what_check_refuses_is_not_exported(format_: str, point: dict[str, Any],
     for words in near.split(", or "):
         flag, degree = words.split()
         export(format_, answer(**{**point, axes[flag]: int(degree)}))
-
-
-@pytest.mark.parametrize("stack", ["vLLM", "SGLang", "TensorRT-LLM", "Megatron-LM"])
-@pytest.mark.parametrize("model", ["deepseek-v3", "gpt-oss-120b", "llama-3-70b", "qwen2.5-7b"])
-def test_degrees_that_are_named_are_those_that_check_admits(model: str, stack: str):
-    catalog, shape = load_catalog(), resolve_model(model)
-
-    def accepts(**degrees: int) -> bool:
-        document = dse.check(model, "h200_sxm", catalog=catalog, **degrees).document
-        return {row["software"]: row["accepts"] for row in document["software"]}[stack]
-
-    for tensor in (3, 5, 24, 48, 64, 100):
-        subject = subject_of(catalog, shape, "h200_sxm", {"tensor_parallel": tensor}, 2048, 512, 32)
-        of_stack = [f for f in findings(Case(subject.batch)) if stack in f.rule.stacks]
-        assert any(f.broken[0] for f in of_stack) is not accepts(tp=tensor)
-        for near in nearest_degrees(subject.batch, stack):
-            short = {f"{axis[0]}p": degree for axis, degree in near.items()}
-            assert accepts(**{"tp": tensor, **short})
