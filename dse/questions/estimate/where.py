@@ -12,14 +12,18 @@ from dse.answer.bars import memory_parts, share_bars
 from dse.answer.frames import frame
 from dse.answer.numbers import bytes_, plain, power, share, show, time
 from dse.physics.intervals import interval
-from dse.physics.ledger import Entry, Ledger
+from dse.physics.ledger import Ledger
 from dse.problem.evaluate import MEMORY_PARTS, Metrics
 from dse.questions.estimate.point import Estimate
-from dse.record import record
 from dse.schema.calibration import KINDS
 
 MOST = 8  # operators of a decode step that stand alone in its picture
 BOUNDS = ("compute", "memory", "network", "fixed")
+# Of an operator that does not run.
+NO_WORK: Mapping[str, Any] = {
+    **{"s": 0.0, "bound": "fixed", "flops": 0.0, "bytes": 0.0, "peak_s": 0.0},
+    "peak_flops_per_s": None,
+}
 OPERATOR_KEYS = (
     "operator",
     "operator_prefill_s",
@@ -123,40 +127,22 @@ def energy_table(found: Mapping[str, Any]) -> Table:
     return frame("energy", "Where the energy of an output token goes", columns, *notes)
 
 
-def _bound(entry: Entry, i: int) -> str:
-    parts = (entry.compute_s[i], entry.memory_s[i], entry.network_s[i], entry.fixed_s[i])
-    return BOUNDS[max(range(len(parts)), key=lambda k: abs(parts[k]))]
-
-
-@record
-class _Work:
-    """One operator of one candidate; blocks that run the same operator are added."""
-
-    seconds: float = 0.0
-    bound: str = "fixed"
-    flops: float = 0.0
-    bytes: float = 0.0
-    peak_s: float = 0.0
-
-    @property
-    def peak_flops_per_s(self) -> float | None:
-        """Dense peak of the arithmetic that it runs on; None without arithmetic."""
-        return self.flops / self.peak_s if self.peak_s else None
-
-
-def _by_operator(ledger: Ledger, i: int) -> dict[str, _Work]:
+def _by_operator(ledger: Ledger, i: int) -> dict[str, dict[str, Any]]:
+    """What candidate `i` does in each operator; blocks that run the same operator are added.
+    `bound` is the largest part of the longest; `peak_s` its arithmetic at the dense peak."""
     assert ledger.entries is not None, "the evaluation kept no entries"
-    table: dict[str, _Work] = {}
+    table: dict[str, dict[str, Any]] = {}
     for entry in ledger.entries:
         seconds = float(entry.seconds[i])
-        before = table.get(entry.name, _Work(bound=_bound(entry, i)))
-        table[entry.name] = _Work(
-            before.seconds + seconds,
-            before.bound if before.seconds > seconds else _bound(entry, i),
-            before.flops + float(entry.flops[i]),
-            before.bytes + float(entry.bytes[i]),
-            before.peak_s + float(entry.peak_s[i]),
-        )
+        row = table.get(entry.name, dict(NO_WORK))
+        if entry.name not in table or row["s"] <= seconds:
+            row["bound"] = max(BOUNDS, key=lambda cause: abs(getattr(entry, f"{cause}_s")[i]))
+        row["s"] += seconds
+        for key in ("flops", "bytes", "peak_s"):
+            row[key] += float(getattr(entry, key)[i])
+        table[entry.name] = row
+    for row in table.values():
+        row["peak_flops_per_s"] = row["flops"] / row["peak_s"] if row["peak_s"] else None
     return table
 
 
@@ -192,24 +178,24 @@ def breakdown(metrics: Metrics, i: int) -> dict[str, Any]:
     performance = metrics.performance
     prefill = _by_operator(performance.detail.prefill_ledger, i)
     decode = _by_operator(performance.detail.decode_ledger, i)
-    prefill = {name: prefill.get(name, _Work()) for name in decode}  # drafts: decode alone
+    prefill = {name: prefill.get(name, NO_WORK) for name in decode}  # drafts: decode alone
     kind = KINDS[metrics.provenance[i]]
     operators = [
         {
             "operator": name,
-            "prefill_s": prefill[name].seconds,
-            "decode_s": decode[name].seconds,
-            "prefill_bound": prefill[name].bound,
-            "bound": decode[name].bound,
+            "prefill_s": first["s"],
+            "decode_s": decode[name]["s"],
+            "prefill_bound": first["bound"],
+            "bound": decode[name]["bound"],
             "efficiency": kind,
             **{
-                f"{phase}_{key}": getattr(table[name], key)
-                for phase, table in (("prefill", prefill), ("decode", decode))
+                f"{phase}_{key}": work[key]
+                for phase, work in (("prefill", first), ("decode", decode[name]))
                 for key in ("flops", "bytes", "peak_flops_per_s")
             },
         }
-        for name in decode
-        if prefill[name].seconds or decode[name].seconds
+        for name, first in prefill.items()
+        if first["s"] or decode[name]["s"]
     ]
     deployed = performance.detail.decode_ledger.deployed
     device = float(performance.detail.decode_ledger.seconds[i])
