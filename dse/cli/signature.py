@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 FLAGS = {"true": True, "false": False}
 OWN = ("catalog", "progress", "detail", "out")  # arguments that the command line makes itself
+FILES = (".csv", ".json", ".html", ".xlsx", ".md")  # what --out writes into a folder
 OPTION = "_option"  # ends the name of an option that says the same as an argument
 
 
@@ -147,6 +148,10 @@ def verb(
             chip_files = (*chip_files, *chip_files_of(given[space]))
         if asked and "out" in takes:
             given["out"], out = out, None
+        elif delivered is deliver and out is not None and out.suffix in FILES:
+            from dse.errors import InputError
+
+            raise InputError(f"read {str(out)!r}", field="--out", accepted="a folder")
         if "catalog" in takes:
             given["catalog"] = read_catalog(chip_files)
         answer = chosen.function(**given)
