@@ -15,7 +15,7 @@ configuration nobody published.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -27,6 +27,7 @@ from dse.accuracy.scores import ENOUGH_ROWS
 from dse.accuracy.tables import machines_of
 from dse.accuracy.training_rows import (
     TRAINED,
+    Known,
     TrainingReadout,
     predict_training,
     runs_of,
@@ -132,10 +133,11 @@ class TrainingProblem(Posed):
     readout: TrainingReadout
     stacks: Mapping[str, TrainingStack]
     counted: NDArray[np.bool_]
+    known: Known = field(default_factory=dict, init=False, compare=False)
 
     def predict(self, moves: Floats) -> Floats:
         stacks = moved_stacks(self.stacks, moves)
-        return predict_training(self.readout, self.machines, stacks)
+        return predict_training(self.readout, self.machines, stacks, self.known)
 
     def predicted(self, numbers: Floats) -> pd.DataFrame:
         return with_training(self.table, self.readout, numbers)

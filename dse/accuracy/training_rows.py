@@ -489,6 +489,9 @@ class Trained:
 
 
 TrainingReadout = Readout[TrainingRow, Trained]
+KEPT = 3  # a fit comes back to its base after each of its constants
+# By group, the columns of the last stacks, the latest first.
+Known = dict[int, list[tuple[TrainingStack, Callable[[str], Columns]]]]
 
 
 def estimate_training(table: pd.DataFrame, catalog: Catalog | None = None) -> pd.DataFrame:
@@ -520,19 +523,32 @@ def runs_of(readout: TrainingReadout) -> NDArray[np.intp]:
 
 
 def predict_training(
-    readout: TrainingReadout, machines: Machines, stacks: Mapping[str, TrainingStack]
+    readout: TrainingReadout,
+    machines: Machines,
+    stacks: Mapping[str, TrainingStack],
+    known: Known | None = None,
 ) -> Floats:
-    """(n, 5) as `Readout.predicted`; times alone have a floor."""
-    return readout.predicted(_columns(group, machines, stacks) for group in readout.groups)
+    """(n, 5) as `Readout.predicted`; times alone have a floor. `known` is what was worked out
+    before with the same readout and machines: a stack that did not move is not worked out again."""
+    known = {} if known is None else known
+    found = []
+    for place, group in enumerate(readout.groups):
+        stack, recent = stacks[group.rows[0].stack], known.setdefault(place, [])
+        columns = next((of for one, of in recent if one == stack), None)
+        if columns is None:
+            columns = _columns(group, machines, stack)
+        known[place] = [(stack, columns), *(pair for pair in recent if pair[0] != stack)][:KEPT]
+        found.append(columns)
+    return readout.predicted(found)
 
 
 def _columns(
-    group: Group[TrainingRow, Trained], machines: Machines, stacks: Mapping[str, TrainingStack]
+    group: Group[TrainingRow, Trained], machines: Machines, stack: TrainingStack
 ) -> Callable[[str], Columns]:
     posed = group.posed
     batch = replace(posed.batch, candidates=placed(posed.batch.candidates, group.rows, machines))
     with np.errstate(divide="ignore", invalid="ignore"):
-        metrics = evaluate_training(batch, machines, stacks[group.rows[0].stack])
+        metrics = evaluate_training(batch, machines, stack)
     kind, spread = law_kind(batch, machines), training_spread()
 
     def of(metric: str) -> Columns:

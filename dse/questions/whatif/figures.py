@@ -23,6 +23,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -455,45 +456,46 @@ Time = Callable[[Catalog, str, str | None], float | None]
 
 def doubled(
     catalog: Catalog,
-    chip: str,
+    chips: Sequence[str],
     models: Mapping[str, int],
-    prompt_tokens: int,
-    output_tokens: int,
+    load: Json,
     tpot_limit_s: float,
     price_basis: str,
-    progress: Callable[[str], None] = lambda _: None,
+    progress: Progress,
 ) -> Part:
-    """Each task of each of `models`, by the chips that train it, and each figure; the mean over the
-    models; and dollars per unit of the figures of every chip with a price. Tasks that the chip
-    cannot do are left out."""
+    """Each task of each of `models`, by the chips that train it, and each figure of `chips`; the
+    mean over the models; and dollars per unit of the figures of every chip with a price. Tasks that
+    a chip cannot do are left out. `load`: prompt and output tokens."""
     catalog = with_basis(catalog, OWNED)
-    found = catalog.prices.select(price_basis).get(chip)
-    price = None if found is None else found.usd_per_chip_hour
-    changed = {figure: _changed(catalog, chip, figure) for figure in DOUBLED}
-    load = {"prompt_tokens": prompt_tokens, "output_tokens": output_tokens, "weight_dtype": WEIGHTS}
+    prices = catalog.prices.select(price_basis)
     rows: list[dict[str, Any]] = []
-    for model, chips in models.items():
-        progress(model)
-        for task, time, count in _tasks(catalog, chip, model, chips, load, tpot_limit_s):
-            if (now := time(catalog, chip, None)) is None:
-                continue
-            for figure, to in changed.items():
-                capped = task == TRAINING and figure == "power"
-                then = None if to is None or capped else time(*to)
-                rows.append(
-                    {"chip": chip, "task": task, "model": model, "chips": count}
-                    | {"figure": figure, "seconds": now, **_moved(now, then, figure, price)}
-                )
-    means = []
-    for task in dict.fromkeys(row["task"] for row in rows):
-        for figure in DOUBLED:
-            mine = [row["change"] for row in rows if (row["task"], row["figure"]) == (task, figure)]
-            known = [change for change in mine if change is not None]
+    means: list[dict[str, Any]] = []
+    for chip in chips:
+        price = prices[chip].usd_per_chip_hour if chip in prices else None
+        changed = {figure: _changed(catalog, chip, figure) for figure in DOUBLED}
+        mine: list[dict[str, Any]] = []
+        for model, trainers in models.items():
+            progress(f"{chip}: {model}")
+            for task, time, count in _tasks(catalog, chip, model, trainers, load, tpot_limit_s):
+                if (now := time(catalog, chip, None)) is None:
+                    continue
+                for figure, to in changed.items():
+                    capped = task == TRAINING and figure == "power"
+                    then = None if to is None or capped else time(*to)
+                    mine.append(
+                        {"chip": chip, "task": task, "model": model, "chips": count}
+                        | {"figure": figure, "seconds": now, **_moved(now, then, figure, price)}
+                    )
+        for task, figure in product(dict.fromkeys(row["task"] for row in mine), DOUBLED):
+            of = [row["change"] for row in mine if (row["task"], row["figure"]) == (task, figure)]
+            known = [change for change in of if change is not None]
             mean = sum(known) / len(known) if known else None
             means.append({"chip": chip, "task": task, "figure": figure, "change": mean})
+        rows += mine
     units = unit_prices(catalog)
     facts = {"doubled": rows, "doubled_mean": means, "unit_prices": units}
-    return Part(facts, [_said(means)], _shown(rows, means, units, chip))
+    said = [_said(chip, [row for row in means if row["chip"] == chip]) for chip in chips]
+    return Part(facts, said, _shown(rows, means, units))
 
 
 def _changed(catalog: Catalog, chip: str, figure: str) -> tuple[Catalog, str, str | None] | None:
@@ -528,7 +530,7 @@ def _tasks(
     chip: str,
     model: str,
     chips: int,
-    load: Mapping[str, Any],
+    load: Json,
     tpot_limit_s: float,
 ) -> list[tuple[str, Time, int]]:
     """Each task, the seconds that it takes, its chips: training, and serving on the fewest chips, a
@@ -543,7 +545,9 @@ def _tasks(
     def served(of: Catalog, name: str, cap: str | None, group: int, flight: int) -> Any:
         own = {"tp": group, "ep": group if sparse else 1, "concurrency": flight}
         try:
-            found = estimate(model, name, **own, **load, power_cap=cap, catalog=of).document
+            found = estimate(
+                model, name, **own, **load, weight_dtype=WEIGHTS, power_cap=cap, catalog=of
+            ).document
         except (InputError, NothingFeasible):
             return None
         return found if found["feasible"] else None
@@ -601,38 +605,34 @@ def unit_prices(catalog: Catalog) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["basis"], row["year"] or 0, row["chip"]))
 
 
-def _said(means: Sequence[Mapping[str, Any]]) -> str:
-    """By which figure each task gains most."""
+def _said(chip: str, means: Sequence[Json]) -> str:
+    """By which figure each task of a chip gains most."""
     said = []
     for task in dict.fromkeys(row["task"] for row in means):
         known = [row for row in means if row["task"] == task and row["change"] is not None]
         if known:
             first = min(known, key=lambda row: row["change"])
             said.append(f"{task} most by {first['figure']} ({share(first['change'])})")
-    return f"Twice a figure shortens {', '.join(said)}." if said else "Nothing fits."
+    if not said:
+        return f"Nothing fits on {chip}."
+    return f"Twice a figure of {chip} shortens {', '.join(said)}."
 
 
-def _shown(
-    rows: Sequence[Mapping[str, Any]],
-    means: Sequence[Mapping[str, Any]],
-    units: Sequence[Mapping[str, Any]],
-    chip: str,
-) -> list[Any]:
-    names = list(dict.fromkeys(f"{row['task']}: {row['model']}" for row in rows))
+def _shown(rows: Sequence[Json], means: Sequence[Json], units: Sequence[Json]) -> list[Any]:
+    names = list(dict.fromkeys(f"{row['chip']}, {row['task']}: {row['model']}" for row in rows))
     by_figure = {
         figure: [row["elasticity"] for row in rows if row["figure"] == figure] for figure in DOUBLED
     }
     across = "elasticity of time: -1 halves it with twice the figure"
     shows = "Bars of how far the time of each task falls with each figure of the chip."
-    keys = ("task", "model", "chips", "figure", "change", "worth_usd_per_chip_hour")
+    keys = ("chip", "task", "model", "chips", "figure", "change", "worth_usd_per_chip_hour")
     prices = ("usd_per_chip_hour", "usd_per_pflop", "usd_per_tb_per_s", "usd_per_100_gb")
-    caption = f"Change of chip-seconds with twice a figure of {chip}"
+    prices = ("chip", "year", "basis", *prices)
+    caption = "Change of chip-seconds with twice a figure"
     per_unit = "Dollars per chip-hour for each PFLOP/s (dense, 16 bits), TB/s and 100 GB"
     return [
         bar_chart("doubled", "What each figure does", names, by_figure, across, shows),
-        of_rows("doubled_mean", f"{caption}, mean", means, ("task", "figure", "change")),
+        of_rows("doubled_mean", f"{caption}, mean", means, ("chip", "task", "figure", "change")),
         of_rows("doubled", caption, rows, keys, on_console=len(names) < 4),
-        of_rows(
-            "unit_prices", per_unit, units, ("chip", "year", "basis", *prices), on_console=False
-        ),
+        of_rows("unit_prices", per_unit, units, prices, on_console=False),
     ]

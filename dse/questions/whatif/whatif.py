@@ -204,39 +204,31 @@ def _refuse(given: Json, study: Any) -> None:
 def _of_chips(given: Json, catalog: Catalog, models: Mapping[str, int]) -> Answer:
     """Twice each figure of chips, for models that are trained and served."""
     catalog, chips = catalog.with_chips(given["chips"])
-    made = [_doubled(given, catalog, chip, models) for chip in chips]
+    made = _doubled(given, catalog, chips, models)
     return Answer(
         question="whatif",
         title=f"What binds training and serving: {', '.join(chips)}",
         asked=f"{', '.join(chips)}; {', '.join(models)}",
-        headline=made[0].sentences[0],
-        sentences=[part.sentences[0] for part in made[1:]],
-        blocks=[block for part in made for block in part.blocks],
-        document={key: _joined(made, key) for key in made[0].facts},
+        headline=made.sentences[0],
+        sentences=made.sentences[1:],
+        blocks=made.blocks,
+        document=made.facts,
         names=catalog.names,
     )
 
 
-def _joined(parts: Sequence[Part], key: str) -> list[Any]:
-    return [row for part in parts for row in part.facts[key]]
-
-
-def _doubled(given: Json, catalog: Catalog, chip: str, models: Mapping[str, int]) -> Part:
+def _doubled(
+    given: Json, catalog: Catalog, chips: Sequence[str], models: Mapping[str, int]
+) -> Part:
     text = given.get("tpot_limit") or "50ms"
     limit_s = units.parse(text, "s", field="--set tpot_limit")
     if not limit_s > 0.0:
         accepted = "above 0 s, such as 50ms"
         raise InputError(f"read {text!r}", field="--set tpot_limit", accepted=accepted)
-    return doubled(
-        catalog,
-        chip,
-        models,
-        given.get("prompt_tokens") or 2048,
-        given.get("output_tokens") or 512,
-        limit_s,
-        given["price_basis"] or "rental_3yr",
-        given["progress"],
-    )
+    load = {"prompt_tokens": 2048, "output_tokens": 512}
+    load = {name: given.get(name) or tokens for name, tokens in load.items()}
+    basis = given["price_basis"] or "rental_3yr"
+    return doubled(catalog, chips, models, load, limit_s, basis, given["progress"])
 
 
 def _answer(subject: Subject, given: Json, progress: Callable[[str], None]) -> Answer:
@@ -315,9 +307,9 @@ def _answer(subject: Subject, given: Json, progress: Callable[[str], None]) -> A
         document["assumed"] += inputs_words(owned, but="utilisation")
     if given["sensitivities"] and given["chips"] and given["model"]:
         trained = {str(given["model"]): given.get("training_chips") or TRAINERS}
-        more = [_doubled(given, catalog, chip, trained) for chip in problem.machines.ids]
-        document |= {key: _joined(more, key) for key in more[0].facts}
-        parts += more
+        more = _doubled(given, catalog, problem.machines.ids, trained)
+        document |= more.facts
+        parts.append(more)
     every = [*parts[:1], *swept, *alike, *parts[1:]]
     evidence = [row for row in document["price_evidence"] if row["chip"] == winner["chip"]]
     said = [_winner_words(document), *_demand_words(document)]
