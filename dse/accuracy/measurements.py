@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dse.accuracy.calibrate import pose
+from dse.accuracy.fits import cross_validate_training, pose
 from dse.accuracy.scores import (
     ENOUGH_ROWS,
     group_errors,
@@ -36,7 +36,6 @@ from dse.accuracy.tables import (
     text_column,
     training_rows,
 )
-from dse.accuracy.training_fit import cross_validate_training
 from dse.accuracy.training_rows import estimate_training
 from dse.catalog import MEASUREMENTS, Catalog, load_catalog
 from dse.data import hardware_dir

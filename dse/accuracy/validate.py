@@ -23,7 +23,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dse.accuracy import measurements
-from dse.accuracy.calibrate import Problem, as_factors, pose, row_weights
+from dse.accuracy.fits import Problem, as_factors, pose, row_weights
 from dse.accuracy.measurements import covered, ready
 from dse.accuracy.saturating_fit import FOLDS, linearise
 from dse.accuracy.scores import score, speed_up, targets

@@ -106,9 +106,9 @@ def interval(
 
 
 # Correlation of the shared error of two chips of a kin, the part that one model's rows on a chip
-# have in common. Measured on held-out serving rows (`python -m tools.fits.kin`): 0.49 over 25
-# pairs of chips of one family that served one model, 0.13 over 44 pairs of unlike families, which
-# is taken for 0.
+# have in common. Measured on held-out serving rows (`python -m tools.fits.residuals kin`): 0.49
+# over 25 pairs of chips of one family that served one model, 0.13 over 44 pairs of unlike families,
+# which is taken for 0.
 COMMON = 0.5
 MEASURED = (
     "0.49 over 25 measured pairs of one family; of two families 0.13 over 44, taken for none; of "

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import dse as library
-from dse.accuracy.calibrate import Problem
+from dse.accuracy.fits import Problem
 from dse.accuracy.serving_points import estimate_rows
 from dse.data import hardware_dir
 from tests.cli.conftest import dse, fits

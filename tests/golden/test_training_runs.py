@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.fits.public_runs import RUNS, PublicRun, estimate_run
+from tools.fits.published import RUNS, PublicRun, estimate_run
 
 
 @pytest.mark.parametrize("run", RUNS, ids=[run.name for run in RUNS])

@@ -23,7 +23,7 @@ from dse.questions.estimate.where import energy_breakdown
 from dse.schema.constants import EnergyConstants
 from dse.schema.dtypes import CODE
 from tests.helpers import CHIPS, deploy, run, workload
-from tools.fits.published_energy import published_energy
+from tools.fits.published import published_energy
 
 CATALOG = load_catalog()
 ON = compile_machines(CATALOG, CHIPS)

@@ -10,7 +10,7 @@ import pytest
 import dse as library
 from dse.accuracy import measurements
 from dse.accuracy import validate as backtest
-from dse.accuracy.calibrate import Problem, pose
+from dse.accuracy.fits import Problem, pose
 from dse.accuracy.scores import ERRORS, _target
 from dse.accuracy.serving_points import estimate_rows
 from dse.accuracy.tables import machines_of

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from dse.accuracy import measurements
-from dse.accuracy.calibrate import (
+from dse.accuracy.fits import (
     PARAMETERS,
     Problem,
     as_factors,
@@ -27,7 +27,7 @@ from dse.physics.machines import Machines, calibrated_machines, compile_machines
 from dse.schema.calibration import FILE, KINDS, NONE, Calibration
 from dse.schema.dtypes import CODE, arithmetic
 from tools.fits import serving
-from tools.fits.kin import correlations
+from tools.fits.residuals import correlations
 
 CHIPS = ("h100_sxm", "b200_sxm", "mi300x", "trn1", "gaudi2")
 SHIPPED = hardware_dir() / "efficiency" / FILE

@@ -18,8 +18,7 @@ from dse.schema.dtypes import arithmetic
 from dse.schema.efficiency import Collective, Efficiency, Law, load_efficiency
 from tests.helpers import CHIPS as CHIP_IDS
 from tests.helpers import machines
-from tools.fits.cdna3 import BANDWIDTH, LINK, PEAK, TIMES
-from tools.fits.kernel_tables import activations
+from tools.fits.kernel_tables import BANDWIDTH, LINK, PEAK, TIMES, activations
 from tools.fits.kernels import CAPPED
 
 DATA = Path(__file__).parent / "data"

@@ -9,17 +9,17 @@ import pandas as pd
 import pytest
 
 from dse.accuracy import measurements
-from dse.accuracy.measurements import TRAINING, covered, ready
-from dse.accuracy.scores import measures
-from dse.accuracy.training_fit import (
-    PARAMETERS,
-    Parameter,
+from dse.accuracy.fits import (
+    CONSTANTS,
+    Constant,
     TrainingProblem,
     cross_validate_training,
     group_weights,
     moved_stacks,
     one_row_a_run,
 )
+from dse.accuracy.measurements import TRAINING, covered, ready
+from dse.accuracy.scores import measures
 from dse.accuracy.training_rows import runs_of, with_training
 from dse.catalog import MEASUREMENTS
 from dse.data import hardware_dir
@@ -82,33 +82,33 @@ def test_shipped_intervals_hold_as_many_rows_as_they_say(problem: TrainingProble
 
 def test_every_constant_that_moves_belongs_to_a_stack() -> None:
     stacks = training_stacks()
-    places = [(p.constant, name) for p in PARAMETERS if not p.shared for name in p.stacks]
+    places = [(p.constant, name) for p in CONSTANTS if not p.shared for name in p.stacks]
     assert len(places) == len(set(places))
-    assert {(p.constant, name) for p in PARAMETERS if p.shared for name in p.stacks} <= set(places)
-    for parameter in PARAMETERS:
-        assert parameter.moved(0.0) == pytest.approx(parameter.prior)
-    still = moved_stacks(stacks, np.zeros(len(PARAMETERS)))
+    assert {(p.constant, name) for p in CONSTANTS if p.shared for name in p.stacks} <= set(places)
+    for one in CONSTANTS:
+        assert one.moved(0.0) == pytest.approx(one.prior)
+    still = moved_stacks(stacks, np.zeros(len(CONSTANTS)))
     assert set(still) == set(stacks)
     assert still["fsdp"].elementwise == pytest.approx(1.5)
 
 
 def test_what_stacks_share_moves_each_of_them_alike() -> None:
-    stacks, nothing = training_stacks(), np.zeros(len(PARAMETERS))
+    stacks, nothing = training_stacks(), np.zeros(len(CONSTANTS))
     still = moved_stacks(stacks, nothing)
-    for k, parameter in enumerate(PARAMETERS):
-        if not parameter.shared:
+    for k, one in enumerate(CONSTANTS):
+        if not one.shared:
             continue
         moves = nothing.copy()
         moves[k] = 0.3
         moved = moved_stacks(stacks, moves)
         for name, stack in still.items():
-            ratio = getattr(moved[name], parameter.constant) / getattr(stack, parameter.constant)
-            factor = np.exp(0.3) if name in parameter.stacks else 1.0
-            assert ratio == pytest.approx(factor), (parameter.constant, name)
+            ratio = getattr(moved[name], one.constant) / getattr(stack, one.constant)
+            factor = np.exp(0.3) if name in one.stacks else 1.0
+            assert ratio == pytest.approx(factor), (one.constant, name)
 
 
 def test_a_share_stays_a_share() -> None:
-    overlap = Parameter("data_overlap", ("fsdp",), 0.85, 0.7)
+    overlap = Constant("data_overlap", ("fsdp",), 0.85, 0.7)
     assert 0.0 < overlap.moved(-20.0) < overlap.moved(0.0) < overlap.moved(20.0) <= 1.0
 
 
@@ -141,7 +141,7 @@ def test_rows_of_ones_own_enter_no_fit(
     problem: TrainingProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row ten times too fast is predicted as its shipped twin would be, and lies outside."""
-    monkeypatch.setattr(TrainingProblem, "fit", lambda posed: np.zeros(len(PARAMETERS)))
+    monkeypatch.setattr(TrainingProblem, "fit", lambda posed: np.zeros(len(CONSTANTS)))
     own = problem.table.iloc[:1].assign(value="60000")
     folds = cross_validate_training(own, problem.table.iloc[::12])
     for answer in folds.values():

@@ -3,9 +3,8 @@
     python -m tools.fits.kernels FOLDER OUT   kernel laws, hardware/efficiency/*.yaml
     python -m tools.fits.serving              hardware/efficiency/serving/calibration.yaml
     python -m tools.fits.training             hardware/training/*.yaml and its calibration
-    python -m tools.fits.kin                  how far the errors of two chips agree
-    python -m tools.fits.public_runs          three published training runs
-    python -m tools.fits.published_energy     published power and energy
+    python -m tools.fits.residuals kin        how far the errors of two chips agree; dates: a year
+    python -m tools.fits.published            three published training runs; energy: power, energy
 
 The files that a fit wrote name their writer as a module of `dse.accuracy`, where the fits stood
 before. A byte of these files moves the data digest of every study, so the names stay until the

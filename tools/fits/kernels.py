@@ -31,8 +31,17 @@ from dse.measure.calibration import (
     efficiency_text,
 )
 from dse.measure.laws import fit
-from tools.fits import cdna3
-from tools.fits.kernel_tables import BUCKETS_OF, CHIPS, PADDING_ROWS, Chip, Tables
+from tools.fits.kernel_tables import (
+    BUCKETS_OF,
+    CDNA3,
+    CHIPS,
+    PADDING_ROWS,
+    TOP_MEMORY,
+    Chip,
+    Tables,
+    cdna3_all_reduce,
+    cdna3_laws,
+)
 
 OPERATORS = {  # operator: the tables behind it
     "gemm": "gemm_samples_trtllm, gemm_skinny, gemm_square, gemm_fit",
@@ -165,7 +174,6 @@ CLASSES = {
 # Assumed: streaming reaches 0.40 to 0.60 on MI300X (untuned copies, scalarlm.ghost.io, 2025), 0.68
 # at 100 MB on TPU7x (a planning curve, accelerator-microbenchmarks system.py@6a306a8); nothing is
 # known of the other vendors.
-TOP_MEMORY = cdna3.TOP_MEMORY
 CAPPED = ("class_amd", "class_mi300x", "class_mi325x", "class_tpu")
 # busbw of ml-engineering network/README.md@744d01e, MI300X: 47.671 of 64, 312.912 of 448 GB/s
 AMD = "class_amd", "class_mi300x", "class_mi325x"
@@ -208,7 +216,7 @@ def class_laws(name: str, chips: list[Laws]) -> Laws:
     for dtype, value in compute.items():
         measured = {"compute": value, "kind": "derived", "note": note}
         out["gemm"][dtype] |= measured | ({"fixed": fixed} if fixed else {})
-    return cdna3.measured(out) if name in cdna3.CLASSES else out
+    return cdna3_laws(out) if name in CDNA3 else out
 
 
 def class_links(name: str, links: list[Links]) -> Links:
@@ -219,7 +227,7 @@ def class_links(name: str, links: list[Links]) -> Links:
         row = {k: medians(row[k] for row in rows) for k in ("latency", "fraction", "ramp")}
         out.setdefault(op, {})[n] = row | ({"fraction": AMD_LINKS[n]} if name in AMD else {})
     if name in AMD:
-        out["all_reduce"] = {n: out["all_reduce"][n] | x for n, x in cdna3.all_reduce().items()}
+        out["all_reduce"] = {n: out["all_reduce"][n] | x for n, x in cdna3_all_reduce().items()}
     return out
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from dse.accuracy.calibrate import as_factors, pose
+from dse.accuracy.fits import as_factors, pose
 from dse.accuracy.saturating_fit import linearise
 from dse.accuracy.tables import read_table
 from dse.catalog import MEASUREMENTS

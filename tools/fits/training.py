@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from dse.accuracy.measurements import TRAINING, read, scored_rows
-from dse.accuracy.training_fit import (
-    PARAMETERS,
+from dse.accuracy.fits import (
+    CONSTANTS,
     TrainingProblem,
     moved_stacks,
     pose_training,
 )
+from dse.accuracy.measurements import TRAINING, read, scored_rows
 from dse.catalog import MEASUREMENTS
 from dse.data import hardware_dir
 from dse.schema.training import (
@@ -32,7 +32,7 @@ from dse.schema.training import (
     training_stacks,
 )
 from dse.space.candidates import Floats
-from tools.fits.public_runs import RUNS, usual
+from tools.fits.published import RUNS, usual
 
 DATE = "2026-11-23"
 SPREAD = """# Written by dse/accuracy/fit_training.py; docs/accuracy.md says how far it holds.
@@ -71,7 +71,7 @@ def spread_text(
     over_best: tuple[float, list[float]],
 ) -> str:
     """The calibration file of the rows in `path`, held out by group; `over_best` is what
-    `tools.fits.public_runs.usual` gives."""
+    `tools.fits.published.usual` gives."""
     used = problem.weight > 0.0
     lines = [
         SPREAD.format(
@@ -110,9 +110,9 @@ def constants_of(problem: TrainingProblem, moves: Floats) -> dict[str, dict[str,
     """By stack, its fitted constants."""
     stacks = moved_stacks(problem.stacks, moves)
     found: dict[str, dict[str, float]] = {}
-    for parameter in PARAMETERS:
-        for name in parameter.stacks if parameter.constant != CLOCK else ():
-            constant = parameter.constant
+    for one in CONSTANTS:
+        for name in one.stacks if one.constant != CLOCK else ():
+            constant = one.constant
             found.setdefault(name, {})[constant] = getattr(stacks[name], constant)
     return found
 

@@ -306,7 +306,7 @@ def training_spread(path: Path | None = None) -> Spread:
 @cache
 def usual_over_best() -> tuple[float, float, float]:
     """Chip-hours of published pre-training runs over those of the best plan that is found for them
-    (`python -m tools.fits.public_runs`): mean, least and most; 1 where no figure is shipped."""
+    (`python -m tools.fits.published`): mean, least and most; 1 where no figure is shipped."""
     file = hardware_dir() / CALIBRATION
     found = Calibration.load(file).factors if file.exists() else {}
     mean, least, most = (found.get(name, 1.0) for name in USUAL)

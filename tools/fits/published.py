@@ -1,5 +1,7 @@
-"""Three public training runs, estimated from their published configuration:
-`python -m tools.fits.public_runs`. The runs stand in public_runs.yaml.
+"""Predictions against publications that nothing was fitted to: `python -m tools.fits.published`
+prints three public training runs, with `energy` the power and energy of serving.
+
+The runs are estimated from their published configuration, published.yaml.
 
 None of them is a row that the constants of the stacks were fitted to. Interruptions are not
 predicted here: a figure is the step's own time over the share of the time that the source says was
@@ -8,6 +10,9 @@ spent training, or all of it where it says nothing.
 `usual` compares each with the best plan that `dse train` finds for the same chips, batch, formats
 and schedule: what a published run takes over the best plan, interruptions counted in both (PaLM's
 figure is a rate of steps, and so is its best).
+
+The watts and joules of `hardware/measurements/energy.csv` are too few and too vague to be fitted
+to: most rows do not say their prompt and output lengths, which the file then assumes.
 """
 
 from __future__ import annotations
@@ -20,13 +25,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import yaml
 
 from dse.accuracy.tables import machines_of
 from dse.accuracy.training_rows import with_prediction_layer
-from dse.catalog import load_catalog
+from dse.catalog import Catalog, load_catalog
+from dse.data import hardware_dir
+from dse.physics.intervals import interval
 from dse.physics.training.evaluate import evaluate_training, training_interval, training_spread
 from dse.physics.training.plan import TrainingBatch
+from dse.physics.workload import Workload
+from dse.questions.estimate.point import estimate
 from dse.questions.train import best_run
 from dse.rules.case import Case, Training
 from dse.rules.registry import judge
@@ -119,9 +129,9 @@ def usual() -> tuple[float, list[float]]:
     return float(np.exp(np.mean(np.log(each)))), each
 
 
-def main(arguments: list[str]) -> None:
+def print_runs(as_json: bool) -> None:
     found = [estimate_run(run) for run in RUNS]
-    if "--json" in arguments:
+    if as_json:
         print(json.dumps(found, indent=2))
         return
     print(f"{'run':16} {'chips':>7} {'published':>11} {'predicted':>11} {'error':>7} {'MFU':>6}")
@@ -135,5 +145,48 @@ def main(arguments: list[str]) -> None:
     print(f"published hours over those of the best plan: {mean:.2f} ({said})")
 
 
+FILE = "measurements/energy.csv"
+UNITS = {"watts_per_chip": "W"}
+
+
+def published_energy(catalog: Catalog) -> pd.DataFrame:
+    """Every row of the file (n,): the published `value` in watts or joules, `predicted` with its
+    80% interval (`low`, `high`), and `ratio`, published over predicted."""
+    rows = pd.read_csv(hardware_dir() / FILE)
+    rows[["predicted", "low", "high"]] = [_predict(catalog, row) for row in rows.itertuples()]
+    return rows.assign(ratio=rows["value"] / rows["predicted"])
+
+
+def _predict(catalog: Catalog, row: Any) -> tuple[float, float, float]:
+    lengths = float(row.prompt_tokens), float(row.output_tokens)
+    load = Workload.of(*lengths, row.serving, catalog.backends[row.backend])
+    model, requests = resolve_model(row.model), {"concurrency": float(row.concurrency)}
+    answer = estimate(catalog, model, row.chip, load, requests, weight_dtype=row.weight_dtype)
+    metrics = answer.metrics
+    value = metrics.values[row.metric]
+    low, high = interval(row.metric, value, metrics.provenance, metrics.spread)
+    return float(value[0]), float(low[0]), float(high[0])
+
+
+def print_energy() -> None:
+    rows = published_energy(load_catalog())
+    print("| row | model | chip | in flight | published | predicted | published / predicted |")
+    print("|---|---|---|---|---|---|---|")
+    for row in rows.to_dict("records"):
+        unit = UNITS.get(row["metric"], "J/token")
+        print(
+            f"| {row['id']} | {row['stands_for']} | {row['chip']} | {row['concurrency']} "
+            f"| {row['value']:.3g} {unit} | {row['predicted']:.3g} {unit} | {row['ratio']:.2f} |"
+        )
+    inside = rows["value"].between(rows["low"], rows["high"]).sum()
+    print(
+        f"\n{inside} of {len(rows)} inside the interval; median of published / predicted "
+        f"{rows['ratio'].median():.2f}."
+    )
+
+
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    if "energy" in sys.argv[1:]:
+        print_energy()
+    else:
+        print_runs("--json" in sys.argv[1:])

@@ -1,0 +1,369 @@
+"""Factors of `dse.physics.kernels` from measured serving.
+
+The fit (`dse.accuracy.saturating_fit`) minimises a loss of the errors |predicted / measured - 1|,
+rounded below 8%, that saturates near 60%, so that a stalled server does not bend the physics, and a
+ridge of the logarithms of the factors towards 0. Every group (model and chip) of a metric and
+serving weighs the same, and every metric and serving as WEIGHTS says. No row is left out but those
+that the data itself excludes.
+
+Constants of the training stacks from measured runs, and predictions of runs that no fit saw.
+
+The fit (`dse.accuracy.saturating_fit`) minimises, over logarithms (of factors and seconds) and
+log-odds (of shares) t around the priors of CONSTANTS, a loss of the errors |predicted / measured -
+1|, rounded below 5%, that saturates near 25%, and a ridge of t over each one's sd. A constant is
+shared by all the stacks that it names; none belongs to one model or group. A run counts once
+(tokens per second where a source has that, else FLOPs or utilisation by its convention), every
+group (model and chip) weighs the same, whole runs in chip-hours not at all.
+
+An interval is the 10th and the 90th percentile of measured over predicted speed on held-out rows.
+Whole runs in chip-hours enter no fit: their own few rows give the spread of runs whose
+configuration nobody published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dse.accuracy.saturating_fit import (
+    Objective,
+    Posed,
+    SpreadTable,
+    class_of,
+    spread_of_kinds,
+    spread_table,
+)
+from dse.accuracy.scores import ENOUGH_ROWS
+from dse.accuracy.serving_points import SERVED, Served, infeasible_rows, predict_rows
+from dse.accuracy.serving_rows import Row
+from dse.accuracy.tables import Readout, machines_of, with_predictions
+from dse.accuracy.training_rows import (
+    TRAINED,
+    Known,
+    TrainingReadout,
+    predict_training,
+    runs_of,
+    with_training,
+)
+from dse.catalog import Catalog, load_catalog
+from dse.data import hardware_dir
+from dse.physics.kernels import (
+    BACKENDS,
+    KERNELS,
+    Parameter,
+)
+from dse.physics.machines import calibrated_machines
+from dse.physics.training.evaluate import RATE, RATES, RUN, WHOLE_RUNS, training_interval
+from dse.schema.backend import STOCK, load_backends
+from dse.schema.calibration import KINDS, NONE, Calibration
+from dse.schema.training import CLOCK, TrainingStack, training_stacks
+from dse.space.candidates import Floats
+
+PARAMETERS: tuple[Parameter, ...] = (*KERNELS, *BACKENDS)
+WEIGHTS = {
+    ("tpot_s", "continuous"): 1.0,
+    ("ttft_s", "continuous"): 0.6,
+    ("output_tokens_per_s", "offline"): 0.6,
+}
+OTHER_WEIGHT = 0.2
+RIDGE = 0.0015
+ROUNDED, SATURATION = 0.08, 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Problem(Posed):
+    """Rows of serving; the moves are logarithms of the factors."""
+
+    objective: ClassVar[Objective] = Objective(
+        np.array([p.sd for p in PARAMETERS]), RIDGE, ROUNDED, SATURATION
+    )
+
+    readout: Readout[Row, Served]
+    catalog: Catalog
+
+    def predict(self, moves: Floats) -> Floats:
+        factors = as_factors(moves)
+        calibration = Calibration(factors, {})
+        backends = {
+            name: calibration.backend(backend) for name, backend in self.catalog.backends.items()
+        }
+        machines = calibrated_machines(self.machines, factors)
+        return predict_rows(self.readout, replace(self.catalog, backends=backends), machines)
+
+    def predicted(self, numbers: Floats) -> pd.DataFrame:
+        return with_predictions(self.table, self.readout, numbers)
+
+    def names(self, by: str) -> list[str]:
+        """Those of the rows that the fit sees: no other fold is a fit of its own."""
+        return sorted(set(self.keys(by)[self.used]))
+
+    def backends(self) -> Sequence[str]:
+        return self.readout.text(lambda row: row.backend)
+
+    def set_intervals(
+        self, numbers: Floats, rows: NDArray[np.bool_], others: NDArray[np.bool_]
+    ) -> None:
+        spread, wider = self.spread(numbers, others)
+        stock = self.stock
+        names = list(map(class_of, self.table["metric"], self.table["serving"], self.schedulers))
+        for row in np.flatnonzero(rows):
+            power = wider if stock[row] else 1.0
+            low, high = np.power(spread[names[row]][KINDS[int(numbers[row, 4])]], power)
+            numbers[row, 1:3] = numbers[row, 0] * low, numbers[row, 0] * high
+
+    @property
+    def schedulers(self) -> NDArray[np.object_]:
+        """(n,) the scheduler of the row's backend, "" where it is not covered."""
+        backends = self.catalog.backends
+        named = [backends[name].scheduler if name else "" for name in self.backends()]
+        return np.array(named, dtype=object)
+
+    @property
+    def stock(self) -> NDArray[np.bool_]:
+        """(n,) whether the row is of a stock launch."""
+        return np.array(self.readout.text(lambda row: row.tuning)) == STOCK
+
+    def spread(
+        self, numbers: Floats, rows: NDArray[np.bool_] | bool = True
+    ) -> tuple[SpreadTable, float]:
+        """As `spread_table`, of those of `rows` that the fit sees."""
+        seen = self.used & rows & np.isfinite(numbers[:, 0])
+        ratio = self.measured[seen] / numbers[seen, 0]
+        table = self.table[seen].assign(scheduler=self.schedulers[seen])
+        return spread_table(table, ratio, numbers[seen, 4], self.stock[seen])
+
+
+def as_factors(logs: Floats) -> dict[str, float]:
+    return {p.name: float(np.exp(x)) for p, x in zip(PARAMETERS, logs, strict=True)}
+
+
+def pose(table: pd.DataFrame, catalog: Catalog | None = None) -> Problem:
+    """The fitting problem of a table in the measurement format."""
+    written = load_backends(hardware_dir() / "backends")
+    catalog = replace(catalog or load_catalog(), calibration=NONE, backends=written)
+    readout = SERVED.read(table, catalog)
+    machines = machines_of(catalog)
+    covered = np.array([status == "ok" for status in readout.status])
+    covered[list(infeasible_rows(readout, catalog, machines))] = False
+    counted = covered & (table["exclude"] == "").to_numpy()
+    return Problem(
+        table=table,
+        readout=readout,
+        catalog=catalog,
+        machines=machines,
+        measured=np.asarray(table["value"].astype(float), dtype=np.float64),
+        weight=row_weights(table, counted),
+    )
+
+
+def row_weights(table: pd.DataFrame, counted: NDArray[np.bool_]) -> Floats:
+    """(n,) a group of 5 rows or more weighs its metric's and serving's weight over its groups;
+    smaller groups in proportion to their rows."""
+    weight = np.zeros(len(table))
+    used = table[counted]
+    for (metric, serving), part in used.groupby(["metric", "serving"]):
+        groups = part.groupby("group").groups
+        for rows in groups.values():
+            share = min(len(rows) / ENOUGH_ROWS, 1.0) / len(groups)
+            where = table.index.get_indexer(rows)
+            of = WEIGHTS.get((str(metric), str(serving)), OTHER_WEIGHT)
+            weight[where] = of * share / len(rows)
+    return weight
+
+
+MAIN = ("tokens_per_s_per_chip", "tokens_per_s", "step_s", "model_flops_per_s_per_chip", "mfu")
+TRAINING_RIDGE = 0.006
+TRAINING_ROUNDED, TRAINING_SATURATION = 0.05, 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A constant of `stacks` (or, a clock, of chips) that the fit moves together; `sd` of the ridge
+    towards `prior`. A `shared` one is a factor on those that stacks have of their own: what one
+    stack shows moves the prior of the others."""
+
+    constant: str
+    stacks: tuple[str, ...]
+    prior: float
+    sd: float
+    shared: bool = False
+
+    @property
+    def share(self) -> bool:
+        return self.constant.endswith("_overlap")
+
+    def moved(self, t: float) -> float:
+        """The constant at `t` from its prior."""
+        if not self.share:
+            return self.prior * float(np.exp(t))
+        odds = self.prior / (1.0 - self.prior) * float(np.exp(t))
+        return odds / (1.0 + odds)
+
+
+MEGATRON = ("megatron", "megatron-eager", "megatron-fused")
+GPU = (*MEGATRON, "fsdp", "generic")
+ALL = (*GPU, "maxtext")
+CONSTANTS: tuple[Constant, ...] = (
+    Constant("gemm_bf16", GPU, 1.0, 0.2),
+    Constant("gemm_bf16", ("maxtext",), 1.0, 0.2),
+    Constant("gemm_fp8", ALL, 1.0, 0.2),
+    Constant("gemm_fp4", ALL, 1.0, 0.3),
+    Constant("attention", ALL, 1.0, 0.2),
+    Constant("states", ALL, 3.0, 0.5),
+    Constant("experts", ("megatron", "generic"), 1.0, 0.4),
+    Constant("experts", ("megatron-eager",), 1.0, 0.4),
+    Constant("experts", ("megatron-fused",), 1.0, 0.4),
+    Constant("experts", ("maxtext", "fsdp"), 1.0, 0.4),
+    Constant("elementwise", (*MEGATRON, "generic"), 1.0, 0.45),
+    Constant("elementwise", ("maxtext",), 1.0, 0.45),
+    Constant("elementwise", ("fsdp",), 1.5, 0.45),
+    Constant("moe_elementwise", ("megatron", "generic"), 1.0, 0.75),
+    Constant("moe_elementwise", ("megatron-eager",), 1.0, 0.75),
+    Constant("moe_elementwise", ("megatron-fused",), 1.0, 0.75),
+    Constant("moe_elementwise", ("maxtext",), 1.0, 0.75),
+    Constant("dispatch", ("megatron", "megatron-fused", "generic"), 1.0, 0.3),
+    Constant("dispatch", ("megatron-eager",), 1.0, 0.3),
+    Constant("collectives", ALL, 1.0, 0.3),
+    Constant("elementwise", ALL, 1.0, 0.45, shared=True),
+    Constant("moe_elementwise", (*MEGATRON, "generic", "maxtext"), 1.0, 0.75, shared=True),
+    Constant("dispatch", (*MEGATRON, "generic"), 1.0, 0.3, shared=True),
+    Constant("data_overlap", ("fsdp",), 0.85, 0.7),
+    Constant("expert_overlap", ("megatron", "generic"), 0.3, 0.7),
+    Constant("expert_overlap", ("megatron-fused",), 0.8, 0.7),
+    Constant("tensor_overlap", (*MEGATRON, "generic"), 0.5, 0.7),
+    Constant(CLOCK, ("b200_sxm", "gb200_nvl72"), 1.0, 0.1),
+    Constant(CLOCK, ("b300_sxm", "gb300_nvl72"), 1.0, 0.1),
+    Constant("host_s_per_layer", ("megatron-eager",), 0.008, 0.5),
+)
+
+
+def moved_stacks(stacks: Mapping[str, TrainingStack], moves: Floats) -> dict[str, TrainingStack]:
+    """The stacks with every fitted constant at its place."""
+    changes: dict[str, dict[str, float]] = {}
+    clocks: dict[str, float] = {}
+    placed = list(zip(CONSTANTS, map(float, moves), strict=True))
+    shared = {(p.constant, name): t for p, t in placed if p.shared for name in p.stacks}
+    for one, t in placed:
+        for name in one.stacks if not one.shared else ():
+            of = clocks if one.constant == CLOCK else changes.setdefault(name, {})
+            value = one.moved(t + shared.get((one.constant, name), 0.0))
+            of[name if of is clocks else one.constant] = value
+    return {
+        name: replace(stack, clocks=clocks, **changes.get(name, {}))
+        for name, stack in stacks.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingProblem(Posed):
+    """Rows of training; `counted` (n,) are those that a fit or a spread may see."""
+
+    objective: ClassVar[Objective] = Objective(
+        np.array([p.sd for p in CONSTANTS]), TRAINING_RIDGE, TRAINING_ROUNDED, TRAINING_SATURATION
+    )
+    words: ClassVar[str] = "training: "
+
+    readout: TrainingReadout
+    stacks: Mapping[str, TrainingStack]
+    counted: NDArray[np.bool_]
+    known: Known = field(default_factory=dict, init=False, compare=False)
+
+    def predict(self, moves: Floats) -> Floats:
+        stacks = moved_stacks(self.stacks, moves)
+        return predict_training(self.readout, self.machines, stacks, self.known)
+
+    def predicted(self, numbers: Floats) -> pd.DataFrame:
+        return with_training(self.table, self.readout, numbers)
+
+    def names(self, by: str) -> list[str]:
+        return sorted(set(self.keys(by)))
+
+    def backends(self) -> Sequence[str]:
+        return self.readout.text(lambda run: run.stack)
+
+    def set_intervals(
+        self, numbers: Floats, rows: NDArray[np.bool_], others: NDArray[np.bool_]
+    ) -> None:
+        spread = {
+            name: np.array(list(kinds.values()))
+            for name, kinds in self.spread(numbers, others & self.counted).items()
+        }
+        for metric in sorted(set(self.table["metric"][rows])):
+            where = np.flatnonzero(rows & (self.table["metric"] == metric).to_numpy())
+            kind = numbers[where, 4].astype(np.intp)
+            ends = training_interval(metric, numbers[where, 0], kind, spread)
+            numbers[where, 1:3] = np.stack(ends, axis=1)
+
+    def spread(self, numbers: Floats, rows: NDArray[np.bool_]) -> SpreadTable:
+        """By class and kind, (low, high) of measured over predicted speed, of held-out `rows`."""
+        metric = self.table["metric"]
+        ratio = np.log(self.measured / numbers[:, 0])
+        frame = pd.DataFrame(
+            {
+                "log": np.where(metric.isin(RATES), ratio, -ratio),
+                "kind": numbers[:, 4],
+                "group": self.table["group"].to_numpy(),
+            }
+        )
+        whole = rows & metric.isin(WHOLE_RUNS).to_numpy()
+        return {RATE: spread_of_kinds(frame[rows & self.used]), RUN: spread_of_kinds(frame[whole])}
+
+
+def pose_training(
+    table: pd.DataFrame, counted: NDArray[np.bool_], catalog: Catalog | None = None
+) -> TrainingProblem:
+    """The fitting problem of a table of training rows, of which the fit sees those `counted`."""
+    catalog = catalog or load_catalog()
+    readout = TRAINED.read(table, catalog)
+    covered = np.array([status == "ok" for status in readout.status], dtype=bool)
+    measured = pd.to_numeric(table["value"], errors="coerce").to_numpy(dtype=np.float64)
+    main = one_row_a_run(table, readout) & counted & covered & (measured > 0.0)
+    return TrainingProblem(
+        table=table,
+        readout=readout,
+        machines=machines_of(catalog),
+        stacks=training_stacks(),
+        measured=measured,
+        weight=group_weights(table, main),
+        counted=counted,
+    )
+
+
+def one_row_a_run(table: pd.DataFrame, readout: TrainingReadout) -> NDArray[np.bool_]:
+    """(n,) the row of each measurement of a run whose metric comes first in MAIN: a repeated figure
+    of one metric is a measurement of its own."""
+    rank = table["metric"].map({name: place for place, name in enumerate(MAIN)}).fillna(np.inf)
+    frame = pd.DataFrame({"run": runs_of(readout), "rank": rank.to_numpy()})
+    best = frame.groupby("run")["rank"].transform("min")
+    return np.asarray((frame["rank"] == best) & np.isfinite(frame["rank"]) & (frame["run"] >= 0))
+
+
+def group_weights(table: pd.DataFrame, used: NDArray[np.bool_]) -> Floats:
+    """(n,) each group of 5 rows or more weighs 1 over all groups, smaller ones in proportion."""
+    weight = np.zeros(len(table))
+    groups = table["group"][used]
+    size = groups.map(groups.value_counts()).to_numpy(dtype=np.float64)
+    weight[used] = np.minimum(size / ENOUGH_ROWS, 1.0) / size
+    return weight / max(groups.nunique(), 1)
+
+
+def cross_validate_training(
+    rows: pd.DataFrame,
+    fitted: pd.DataFrame | None,
+    progress: Callable[[str], None] = lambda _: None,
+    catalog: Catalog | None = None,
+) -> dict[str, pd.DataFrame]:
+    """By fold, the table `rows` with the columns that `with_predictions` adds. With `fitted`, the
+    fits are to these rows and never to `rows`."""
+    table = rows if fitted is None else pd.concat([fitted, rows], ignore_index=True)
+    table = table.fillna("").reset_index(drop=True)
+    first = 0 if fitted is None else len(fitted)
+    counted = np.arange(len(table)) < (len(table) if fitted is None else first)
+    table["group"] = table["model"] + "|" + table["chip"]
+    folds = pose_training(table, counted, catalog).cross_validate(progress)
+    return {by: answer.iloc[first:].reset_index(drop=True) for by, answer in folds.items()}
