@@ -84,7 +84,7 @@ def examples_table(table: pd.DataFrame) -> str:
     """Leverage, dense equivalent and loss of each row under the default law, and in what it lies
     outside the fit."""
     result, rows = evaluate(table), []
-    for i in _worked(table):
+    for i in np.flatnonzero(table["predicted_loss"].notna().to_numpy()).tolist():
         outside = [name for name in LAWS[DEFAULT].fit if result.extrapolates[name][i]]
         rows.append(
             (
@@ -99,30 +99,6 @@ def examples_table(table: pd.DataFrame) -> str:
         )
     head = "model|active, B|tokens, T|leverage|dense-equivalent, B|loss|outside the fit in"
     return markdown(head.split("|"), rows)
-
-
-def losses_table(table: pd.DataFrame) -> str:
-    """The loss of each row under every law."""
-    results = {name: evaluate(table, name) for name in LAWS}
-    rows = [
-        (str(table["model"][i]), *(f"{r.predicted_loss[i]:.3f}" for r in results.values()))
-        for i in _worked(table)
-    ]
-    return markdown(("model", *LAWS), rows)
-
-
-def _worked(table: pd.DataFrame) -> list[int]:
-    """Rows of the published table."""
-    return np.flatnonzero(table["predicted_loss"].notna().to_numpy()).tolist()
-
-
-def scores_table(table: pd.DataFrame) -> str:
-    """Published scores, with their sources."""
-    rows = [
-        (str(table["model"][i]), f"{table[SCORE][i]:g}", str(table["mmlu_source"][i]))
-        for i in np.flatnonzero(table[SCORE].notna().to_numpy())
-    ]
-    return markdown(("model", "MMLU, %", "source"), rows)
 
 
 def ranks_table(table: pd.DataFrame) -> str:
@@ -238,10 +214,8 @@ def main(file: str, write: bool) -> None:
     click.echo(f"### Parts of every law\n\n{parts}\n")
     tables = (
         examples_table(table),
-        losses_table(table),
         optimum_table(),
         ranks_table(table),
-        scores_table(table),
         *published,
     )
     click.echo("\n\n".join(tables))

@@ -62,33 +62,6 @@ def test_the_answer_comes_first_and_fits(space: Callable[..., Path]):
     assert "All 18 points of the space were evaluated" in said.out
 
 
-def test_tables_of_sensitivities_break_even_and_equal(space: Callable[..., Path]):
-    said = dse("whatif", space(), "--sensitivities")
-    assert said.code == 0, said.err
-    price = next(line for line in said.out.splitlines() if ".price " in line and "USD/h" in line)
-    assert price.split()[-2:] == ["-10.0%", "+10.0%"]
-    said = dse(
-        "whatif",
-        *MODEL,
-        "--break-even",
-        "--equal",
-        "power",
-        "--equal",
-        "latency",
-        "--sensitivities",
-    )
-    assert said.code == 0, said.err
-    assert fits(said.out, 100)
-    for caption in (
-        "Shadow prices: what a step of a limit is worth",
-        "Break-even prices per chip-hour",
-        "Owning against renting",
-        "At equal power: ",
-        "At equal latency: tpot_s <= ",
-    ):
-        assert caption in said.out
-
-
 def test_that_the_cheapest_chip_cannot_be_priced_as_owned_is_said():
     said = dse(
         "whatif",

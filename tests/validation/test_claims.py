@@ -214,7 +214,7 @@ def test_numbers_recomputed_by_hand(name: str, part: int, case: str, expected: f
 
 @pytest.mark.parametrize("name", QUICK)
 def test_the_page_is_what_is_judged_again(name: str) -> None:
-    made = claims_page([judged(load_claim(name), ASK)], "docs/claims.md", {})
+    made = claims_page([judged(load_claim(name), ASK)], "docs/claims.md")
     start = made.index(f"## {name}. ")
     rows = [line for line in made[start:].splitlines() if line.startswith("| ")]
     written = PAGE.read_text(encoding="utf-8")

@@ -374,8 +374,14 @@ def _answer(found: Json) -> Answer:
         for row in found["requirements"]
     ]
     caption = "What the chip needs, each quantity changed alone"
-    keys = ("quantity", "now", "needed", "needed_factor", "enters", "reason")
-    blocks: list[Block] = [of_rows("requirements", caption, shown, keys)] if shown else []
+    keys = ("quantity", "now", "needed", "needed_factor", "enters")
+    enough = [row for row in shown if row["entry"]]
+    never = [row for row in shown if not row["entry"]]
+    tables = (
+        of_rows("requirements", caption, enough, keys),
+        of_rows("never", "No value of these helps", never, ("quantity", "reason")),
+    )
+    blocks: list[Block] = [table for table in tables if table.rows]
     prices = [found["price"]] if found["price"] else []
     blocks += [price_parts(prices)] if prices else []
     as_it_is = {name: found[name] for name in ("chip", "study", "enters_as_it_is", "entry")}
