@@ -48,7 +48,7 @@ from dse.answer.frames import of_rows
 from dse.answer.numbers import KINDS, show_as
 from dse.catalog import Catalog, load_catalog
 from dse.data import search_spaces_dir
-from dse.errors import InputError, NothingFeasible
+from dse.errors import InputError, InputErrors, NothingFeasible
 from dse.options import Opt
 from dse.record import record
 from dse.schema.catalog import is_chip_file
@@ -227,6 +227,9 @@ def _part(**values: Any) -> Part:
     for ask, arguments, path in _written(values):
         try:
             question(ask).fields.of(arguments)
+        except InputErrors as found:
+            first = found.errors[0]
+            raise Refused(first.message, first.accepted or "", *path, first.field or "") from None
         except InputError as error:
             place = (*path, error.field or "")
             raise Refused(error.message, error.accepted or "", *place) from None
