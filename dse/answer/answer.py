@@ -4,31 +4,20 @@ A question takes typed arguments and returns an `Answer`; nobody else formats it
 Markdown, HTML, JSON, CSV and XLSX each have one renderer (`dse.render`), which knows no question.
 `dse.questions.scale` is the example to follow:
 
-- `answer.py` computes rows and the `--json` document.
-- `words.py` has the sentences. The first is the headline: the answer in one sentence. Every number
-  goes through `dse.answer.numbers`: `show(metric, value)` for a metric with a row in
-  `dse/schema/metrics.csv`, else `time`, `dollars`, `share`, `large`, ... A metric that lacks a row
-  gets one there; no module has a formatter or a name of a metric of its own.
-- `tables.py` returns `Table`s of raw values. One column, its title, its kind and where its value
-  comes from stand in one place:
-
-       Table.of(
-           "demand", "What is asked for", plan.demand,
-           (Column("name", "class"), Column("prompt_tokens", "prompt", "count"),
-            Column("peak", "peak", "rate", of=lambda one: one.peak_per_s(last))),
-       )
-
-  A column's `kind` is a metric or a key of `numbers.KINDS`; without one its cells are words (or
-  numbers that are printed as they are). A cell that is already text stays as it is in any column.
-  None is a dash. Units stand in the cells, so titles need none. Columns that are `first` are the
-  small table of the first screen. `on_console=False` keeps a long table for the page and the files.
-- `figures.py` returns `Figure`s: a plotly dictionary and what it shows in words. A colour "ink" or
-  "grid" follows the page's own, light or dark. Escape names with `plots.plain`.
-- `ask.py` has the function of the library that makes the Answer. `asked` is one line: model,
-  workload, limits, price basis; without it the console begins with the headline. `words` explains
-  terms of this question, beside the common ones (`dse.answer.labels`).
-- `cli/VERB.py` is options, one call, and `deliver(answer, out=out, as_json=as_json)` of
-  `dse.cli.printing`: files first, then words or the document.
+- A question computes named frames (`dse.answer.frames`): their columns are keys of the vocabulary,
+  which has their titles, kinds and meanings. The JSON document, the files, the sheets, the tables
+  and the pictures follow from them.
+- The headline is the answer in one sentence, from a template; at most five more sentences each
+  change a decision. Every number in them goes through `dse.answer.numbers`: `show(key, value)` for
+  a key of the vocabulary, else `time`, `dollars`, `share`, `large`, ...
+- A cell that is already text stays as it is in any column. None is a dash. Units stand in the
+  cells, so titles need none. Columns that are `first` are the small table of the first screen.
+  `on_console=False` keeps a long table for the page and the files.
+- A `Figure` is a plotly dictionary and what it shows in words. A colour "ink" or "grid" follows the
+  page's own, light or dark. Escape names with `plots.plain`.
+- `asked` is one line: model, workload, limits, price basis; without it the console begins with the
+  headline. `words` explains terms of this question, beside the common ones (`dse.answer.labels`).
+- `cli/VERB.py` makes the command from the function's signature (`dse.cli.signature`).
 """
 
 from __future__ import annotations

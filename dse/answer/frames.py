@@ -18,7 +18,7 @@ from typing import Any
 
 from dse.answer.answer import Column, Figure, Table
 from dse.answer.labels import axis_title, label
-from dse.answer.numbers import kind_of, show
+from dse.answer.numbers import kind_of, share, show
 from dse.answer.plots import (
     PALETTE,
     Json,
@@ -263,3 +263,48 @@ def stacked_bars(
         "yaxis": {"title": {"text": up}, "rangemode": "tozero", "tickformat": "~s"},
     }
     return Figure(name, title, {"data": traces, "layout": layout}, shows)
+
+
+# The parts of a whole, for any question.
+
+
+def share_bars(name: str, title: str, of: str, shares: Mapping[str, float]) -> Figure:
+    """A bar for each key of `shares`, the first on top; `of` names the whole."""
+    longest = max(shares, key=lambda key: shares[key])
+    return Figure(
+        name,
+        title,
+        {
+            "data": [
+                {
+                    "type": "bar",
+                    "orientation": "h",
+                    "x": list(shares.values())[::-1],
+                    "y": [plain(key) for key in shares][::-1],
+                }
+            ],
+            "layout": {
+                "xaxis": {"title": {"text": f"share of {of}"}, "tickformat": ".0%"},
+                "yaxis": {"automargin": True},
+            },
+        },
+        f"A bar for each part, as a share of {of}. The longest is {longest}, "
+        f"{share(shares[longest])}.",
+    )
+
+
+def memory_parts(
+    parts: Mapping[str, float], capacity: float, caption: str, of: str, notes: Sequence[str] = ()
+) -> Table:
+    """Bytes of each part, and their share of a capacity, which is the last row."""
+    return Table.of(
+        "memory",
+        caption,
+        [*parts.items(), ("capacity", capacity)],
+        (
+            Column("part", of, of=lambda row: row[0]),
+            Column("bytes", "memory", "bytes", of=lambda row: row[1]),
+            Column("share", "of capacity", "share", of=lambda row: row[1] / capacity),
+        ),
+        notes,
+    )

@@ -43,8 +43,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from dse.answer.answer import Answer, Commands
-from dse.answer.bars import share_bars
-from dse.answer.frames import of_rows
+from dse.answer.frames import of_rows, share_bars
 from dse.answer.numbers import KINDS, show_as
 from dse.catalog import Catalog, load_catalog
 from dse.data import search_spaces_dir

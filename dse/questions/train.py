@@ -21,8 +21,7 @@ import numpy as np
 
 from dse import units
 from dse.answer.answer import Answer, Block
-from dse.answer.bars import memory_parts, share_bars
-from dse.answer.frames import document, frame, of_rows
+from dse.answer.frames import document, frame, memory_parts, of_rows, share_bars
 from dse.answer.numbers import bytes_, large, plain, share, show, time
 from dse.catalog import Catalog, load_catalog, with_own_chips
 from dse.economics.prices import price_documents, price_tables

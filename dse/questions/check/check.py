@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from dse.answer.answer import Answer, Figure
-from dse.answer.bars import share_bars
-from dse.answer.frames import document, frame
+from dse.answer.frames import document, frame, share_bars
 from dse.answer.numbers import tenths
 from dse.answer.sentences import listed
 from dse.catalog import Catalog, load_catalog

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from dse.answer.answer import Block, Figure, Notes, Table
-from dse.answer.bars import memory_parts, share_bars
-from dse.answer.frames import frame
+from dse.answer.frames import frame, memory_parts, share_bars
 from dse.answer.numbers import bytes_, plain, power, share, show, time
 from dse.physics.intervals import interval
 from dse.physics.ledger import Ledger
