@@ -10,7 +10,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dse import units
 from dse.accuracy.measurements import energy
 from dse.catalog import load_catalog
 from dse.data import hardware_dir
@@ -316,14 +315,6 @@ def test_a_chip_made_slower_by_its_power(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "dimension", "value"),
-    [("7.03 pJ/bit", "J/byte", 5.624e-11), ("0.34 pJ", "J", 3.4e-13), ("300 mJ", "J", 0.3)],
-)
-def test_energies_are_read_in_si(text: str, dimension: str, value: float) -> None:
-    assert units.parse(text, dimension) == pytest.approx(value, rel=1e-12)
-
-
-@pytest.mark.parametrize(
     ("old", "new", "named"),
     [
         ("value: 7.5 pJ/bit\n  kind: claimed", "value: 7.5 pJ\n  kind: claimed", "links"),
@@ -342,15 +333,6 @@ def test_mistakes_in_the_file_are_named(tmp_path: Path, old: str, new: str, name
         EnergyConstants.load(path)
     assert named in str(caught.value)
     assert str(path) in str(caught.value)
-
-
-def test_every_device_memory_of_the_catalog_has_a_figure() -> None:
-    unknown = {
-        chip.memories[0].kind
-        for chip in CATALOG.chips.values()
-        if chip.memories[0].kind not in CATALOG.energy.memories
-    }
-    assert unknown <= {"not published"}
 
 
 # Jouppi et al. 2021, Table 2: what 8 of 64 bits cost over an int8 multiply of 0.07 pJ.

@@ -174,6 +174,7 @@ OUTSIDE = {
         "training_flops": {"active_non_embedding": 30e9},
     },
 }
+OUTSIDE["leverage"] = OUTSIDE["hoffmann"] | {"training_tokens": {"training_tokens": 400e9}}
 
 
 @pytest.mark.parametrize("law", NAMES)
@@ -307,6 +308,7 @@ def test_unknown_tokens_have_no_overtraining() -> None:
     for law in NAMES:
         found = of(law, [SMALL | {"training_tokens": np.nan}])
         far = overtraining(found.terms, np.array([np.nan]))
+        assert np.isnan(found.predicted_loss[0])
         assert np.isnan(far.ratio[0])
         assert np.isnan(far.loss_given_up[0])
 

@@ -149,29 +149,19 @@ def test_the_cap_counts_requests_of_an_attention_rank(ranks: int) -> None:
     assert run(own, LOAD).performance.running_per_instance == 8.0 * ranks
 
 
-def test_a_cap_that_binds_is_named() -> None:
+@pytest.mark.parametrize(
+    "pools",
+    [{}, {"serving": "disaggregated", "prefill_dp": 8, "prefill_ep": 8, "prefill_workers": 8}],
+)
+def test_a_cap_that_binds_is_named(pools) -> None:
+    """Of one pool, and of the one that decodes."""
     point = {"dp": 8, "ep": 8, "concurrency": 4096, "backend": "sglang", "prompt_tokens": 500}
-    bound = dse.estimate("deepseek-v3", "b200_sxm", **point, max_running_requests=16)
-    said = [text for text in bound.assumed if "the cap of 16 running requests" in text]
-    assert len(said) == 1
-    assert "as given" in said[0]
-    free = dse.estimate("deepseek-v3", "b200_sxm", **point, max_running_requests=100_000)
-    assert not any("the cap of" in text for text in free.assumed)
-
-
-def test_a_cap_that_binds_the_decode_pool_is_named() -> None:
-    pools = {"serving": "disaggregated", "dp": 8, "ep": 8, "prefill_dp": 8, "prefill_ep": 8}
-    found = dse.estimate(
-        "deepseek-v3",
-        "b200_sxm",
-        **pools,
-        prefill_workers=8,
-        backend="sglang",
-        concurrency=2048,
-        prompt_tokens=500,
-        max_running_requests=16,
+    bound, free = (
+        dse.estimate("deepseek-v3", "b200_sxm", **point, **pools, max_running_requests=cap).assumed
+        for cap in (16, 100_000)
     )
-    assert any("the cap of 16 running requests" in text for text in found.assumed)
+    assert any("the cap of 16 running requests" in text for text in bound)
+    assert not any("the cap of" in text for text in free)
 
 
 def test_a_point_says_whether_drafts_pay() -> None:

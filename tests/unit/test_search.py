@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.synthetic import AXES, SMALL_AXES, GridSpace, SyntheticProblem
+from benchmarks.synthetic import AXES, SMALL_AXES, SyntheticProblem
 from dse.catalog import load_catalog
 from dse.errors import InputError, StorageError
 from dse.pareto import share
@@ -24,7 +24,7 @@ from dse.search import evaluator as evaluator_module
 from dse.search.engine import Budget
 from dse.search.evaluator import SWEEP, Checkpoint, Evaluator
 from dse.search.pareto_local import leaps, sample
-from dse.search.record import Record, active_axes, uninterrupted
+from dse.search.record import Record, uninterrupted
 from dse.search.run import choose_engine, search
 from dse.search.samplers import GENERATION, POPULATION, AskTell, best, nsga2_sampler
 from dse.search.storage import open_storage
@@ -85,28 +85,26 @@ def test_sweep_does_not_depend_on_chunks(problem):
 # engines
 
 
-def test_auto_enumerates_what_is_cheap_and_says_why():
-    engine, why = choose_engine("auto", 3_000_000)
-    assert engine.name == "exhaustive"
-    assert "3,000,000 points are few enough" in why
-    assert choose_engine("auto", 3_000_001)[0].name == "pareto-local"
+@pytest.mark.parametrize(
+    ("size", "how", "name", "why"),
+    [
+        (3_000_000, {}, "exhaustive", "3,000,000 points are few enough"),
+        (3_000_001, {}, "pareto-local", "more than the 3,000,000"),
+        (100, {"expensive": True}, "exhaustive", "no more than the 100 trials"),
+        (101, {"expensive": True}, "model-first", "every one of 100 evaluations counts"),
+        (10**6, {"expensive": True, "trials": 300}, "model-first", "every one of 300"),
+    ],
+)
+def test_auto_decides_by_counts_and_says_why(size, how, name, why):
+    engine, words = choose_engine("auto", size, **how)
+    assert (engine.name, why in words) == (name, True)
+
+
+def test_an_unknown_engine_names_the_nearest():
     with pytest.raises(
         InputError, match=r"did you mean 'nsga2'.*exhaustive, model-first, pareto-local"
     ):
         choose_engine("nsga-2", 10)
-
-
-@pytest.mark.parametrize(
-    ("size", "trials", "name", "why"),
-    [
-        (100, None, "exhaustive", "no more than the 100 trials"),
-        (101, None, "model-first", "every one of 100 evaluations counts"),
-        (10**6, 300, "model-first", "every one of 300 evaluations counts"),
-    ],
-)
-def test_auto_takes_the_model_as_the_prior_of_an_expensive_evaluator(size, trials, name, why):
-    engine, words = choose_engine("auto", size, expensive=True, trials=trials)
-    assert (engine.name, why in words) == (name, True)
 
 
 class Measured:
@@ -363,14 +361,6 @@ def test_an_axis_of_one_value_is_no_parameter(tmp_path):
     assert {"sparse", "chip", "concurrency"} <= set(trial.params)
 
 
-def test_active_axes_follow_the_switch():
-    space = GridSpace()
-    active = active_axes(space, space.unrank(np.array([0, space.size - 1])))
-    conditional = [name in ("num_experts", "num_experts_per_tok") for name in space.names]
-    assert active[0].tolist() == [not c for c in conditional]
-    assert active[1].all()
-
-
 def test_every_front_point_is_a_trial_in_the_users_units(problem, tmp_path):
     result = search(problem, "nsga2", record=opened(problem, tmp_path), budget=Budget(trials=100))
     storage = optuna.storages.JournalStorage(
@@ -394,20 +384,6 @@ def test_every_front_point_is_a_trial_in_the_users_units(problem, tmp_path):
         assert trial.params["hidden_size"] == choices[result.front.index[row, column]]
     # Optuna itself agrees on what is feasible and best.
     assert {t.user_attrs["id"] for t in study.best_trials} == set(result.front.ids.tolist())
-
-
-def test_load_gives_back_what_was_added(problem, tmp_path):
-    batch = Evaluator(problem).evaluate(problem.space.unrank(np.arange(0, 60_000, 997)))
-    assert opened(problem, tmp_path).add(batch, "sample") == len(batch)
-    record = opened(problem, tmp_path)
-    loaded = record.load()
-    np.testing.assert_array_equal(loaded.batch.ids, batch.ids)
-    np.testing.assert_array_equal(loaded.batch.index, batch.index)
-    np.testing.assert_array_equal(loaded.batch.F, batch.F)
-    np.testing.assert_array_equal(loaded.batch.G, batch.G)
-    assert set(loaded.stages) == {"sample"}
-    assert record.add(batch, "front") == 0
-    assert opened(problem, tmp_path / "other").load().batch.F.shape == (0, 3)
 
 
 def test_infinite_objectives_survive_storage(problem, tmp_path):
@@ -460,15 +436,6 @@ def test_a_study_is_continued_only_as_itself(problem, tmp_path):
         opened(problem, tmp_path, seed=2)
     fresh = Record(problem, tmp_path / "journal.log", "study", {"seed": 2}, fresh=True)
     assert fresh.attrs == {"seed": 2, "constraints": list(problem.constraints)}
-
-
-def test_digests_that_differ_are_named_in_words_and_kept_short(problem, tmp_path):
-    opened(problem, tmp_path, fingerprint="a" * 64, data_digest="b" * 64)
-    words = rf"other content of the space file: {'a' * 12} there, {'c' * 12} asked for;"
-    with pytest.raises(StorageError, match=words):
-        opened(problem, tmp_path, fingerprint="c" * 64, data_digest="b" * 64)
-    with pytest.raises(StorageError, match=rf"other hardware data: {'b' * 12} there, dddd"):
-        opened(problem, tmp_path, fingerprint="a" * 64, data_digest="d" * 64)
 
 
 def test_a_database_holds_studies_side_by_side(problem, tmp_path):
