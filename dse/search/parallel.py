@@ -22,12 +22,13 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent import futures
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, islice
-from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from dse import __version__
@@ -176,81 +177,61 @@ def mapped(work: Callable[[A], B], items: Iterable[A], workers: int) -> Iterator
 
 def threaded(work: Callable[[A], B], items: Iterable[A], workers: int) -> Iterator[B]:
     """The same in threads alone: where what is found is too large to send."""
-    items = iter(items)
     with ThreadPoolExecutor(workers) as pool:
-        waiting = deque(pool.submit(work, item) for item in islice(items, AHEAD * workers))
-        while waiting:
-            found = waiting.popleft().result()
-            waiting += [pool.submit(work, item) for item in islice(items, 1)]
-            yield found
+        yield from _in_order(pool, work, items, workers)
+
+
+def _in_order(
+    pool: futures.Executor, work: Callable[[A], B], items: Iterable[A], workers: int
+) -> Iterator[B]:
+    items = iter(items)
+    waiting = deque(pool.submit(work, item) for item in islice(items, AHEAD * workers))
+    while waiting:
+        found = waiting.popleft().result()
+        waiting += [pool.submit(work, item) for item in islice(items, 1)]
+        yield found
 
 
 def _copied(work: Callable[[Any], Any], items: Iterator[Any], workers: int) -> Iterator[Any]:
-    """Item k goes to copy k modulo `workers`, so that answers come back in order."""
-    fork = multiprocessing.get_context("fork")
-    pipes: list[Connection] = []
-    copies = []
     _give_memory_back()
+    others = multiprocessing.active_children()
+    fork = multiprocessing.get_context("fork")
+    pool = ProcessPoolExecutor(workers, fork, _begin, (work, os.getpid()))
     try:
-        for _ in range(workers):
-            here, there = fork.Pipe()
-            pipes.append(here)
-            copy = fork.Process(target=_serve, args=(work, there, here, os.getpid()), daemon=True)
-            with warnings.catch_warnings():  # about native threads (NumPy's), idle here
-                warnings.simplefilter("ignore", DeprecationWarning)
-                copy.start()
-            copies.append(copy)
-            there.close()
-        given = taken = 0
-        ahead = AHEAD * workers
-        while True:
-            for item in islice(items, ahead):
-                with _living():
-                    pipes[given % workers].send(item)
-                given += 1
-            if taken == given:
-                return
-            with _living():
-                done, found = pipes[taken % workers].recv()
-            if not done:
-                raise found
-            taken, ahead = taken + 1, 1
-            yield found
-    finally:
-        for copy in copies:
-            copy.terminate()
-        for copy in copies:
-            copy.join()
-        for pipe in pipes:
-            pipe.close()
-
-
-@contextmanager
-def _living() -> Iterator[None]:
-    """Says as a StorageError that the copy at the other end of a pipe is gone."""
-    try:
-        yield
-    except (EOFError, OSError):
+        with warnings.catch_warnings():  # about native threads (NumPy's), idle here
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pool.submit(os.getpid).result()  # makes all copies
+        yield from _in_order(pool, _answer, items, workers)
+    except BrokenProcessPool:
         raise StorageError(
             "a process of this run was killed, perhaps for lack of memory; --jobs 1 works in one "
             "process"
         ) from None
+    finally:
+        for copy in set(multiprocessing.active_children()) - set(others):
+            copy.terminate()
+        pool.shutdown(cancel_futures=True)
 
 
-def _serve(work: Callable[[Any], Any], pipe: Connection, other: Connection, parent: int) -> None:
-    """Answers until the process that was copied ends it, or is gone."""
+_inherited: list[Callable[[Any], Any]] = []  # the work of a copy, which no pickle has to carry
+
+
+def _begin(work: Callable[[Any], Any], parent: int) -> None:
+    """What a copy does first. It ends with the process that was copied."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     warnings.simplefilter("ignore")  # said where the work was asked for, or to nobody
     ctypes.CDLL(None).prctl(ENDS_WITH_PARENT, signal.SIGKILL)
-    other.close()
-    with suppress(EOFError, ConnectionError):  # the other end is gone
-        while os.getppid() == parent:
-            item = pipe.recv()
-            try:
-                pipe.send((True, work(item)))
-            except Exception as error:  # noqa: BLE001 - raised where the work was asked for
-                pipe.send((False, _sendable(error)))
+    if os.getppid() != parent:
+        os._exit(1)
+    _inherited[:] = [work]
+
+
+def _answer(item: Any) -> Any:
+    try:
+        return _inherited[0](item)
+    except Exception as error:  # noqa: BLE001 - raised where the work was asked for
+        raise _sendable(error) from None
 
 
 def _sendable(error: Exception) -> Exception:
