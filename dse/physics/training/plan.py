@@ -392,10 +392,14 @@ def plans(shape: CandidateBatch, chips: int, setting: Setting, domain: float) ->
     layers = int(shape.layers[0])
     experts = [int(b["experts"][0]) for b in shape.blocks if b.kind == "moe" and b.count[0] > 0]
     tensor = powers_of_two(int(min(max(domain, LEAST_TENSOR), MOST_TENSOR, chips)))
+    pieces = max(setting.sequence_length // LEAST_PIECE, 1)
+    context = powers_of_two(min(pieces, FEW_CONTEXT) if setting.few else pieces)
+    stages = divisors(chips)
+    stages = few(stages[stages <= min(layers, MOST_STAGES)])
     table = Deployments.of(
         tensor_parallel=fixed.get("tensor_parallel", tensor),
-        context_parallel=fixed.get("context_parallel", powers_of_two(_most_context(setting))),
-        pipeline_parallel=fixed.get("pipeline_parallel", few(_stages(chips, layers))),
+        context_parallel=fixed.get("context_parallel", context),
+        pipeline_parallel=fixed.get("pipeline_parallel", stages),
     )
     # Fixed degrees that do not divide the chips: the plainest plan with them is the nearest miss.
     dividing = table.filling(chips)
@@ -425,8 +429,11 @@ def plans(shape: CandidateBatch, chips: int, setting: Setting, domain: float) ->
     table = table.where_any(
         lambda t: (t["virtual_stages"] == 1) | _stages_alternate(t, layers, setting)
     )
+    # Codes that differ for a model with or without experts.
+    left_out = {"mlp", "moe"} if setting.few else set() if experts else {"moe"}
+    recomputes = [k for k, name in enumerate(RECOMPUTES) if name not in left_out]
     table = table.cross(
-        recompute=fixed.get("recompute", _recomputes(bool(experts), setting.few)),
+        recompute=fixed.get("recompute", recomputes),
         zero_stage=fixed.get("zero_stage", ZERO_STAGES),
     )
     if "zero_stage" not in fixed:
@@ -466,11 +473,6 @@ def batch_of_plans(
         setting.sequence_length,
         setting.sequences * setting.sequence_length,
         precision=setting.precision,
-        context_parallel=table["context_parallel"],
-        virtual_stages=table["virtual_stages"],
-        micro_batch=table["micro_batch"],
-        recompute=table["recompute"],
-        zero_stage=table["zero_stage"],
         sequence_parallel=np.where(table["tensor_parallel"] > 1, setting.sequence_parallel, 0),
         schedule=schedule,
         optimizer=setting.optimizer,
@@ -479,6 +481,7 @@ def batch_of_plans(
         task=setting.task,
         lora_rank=setting.lora_rank,
         offload=setting.offload,
+        **{axis: table[axis] for axis in SEARCHED if axis in USUAL},
     )
 
 
@@ -492,19 +495,3 @@ def default_batch_tokens(chips: int, sequence_length: int, tokens: int = 2048 * 
         power //= 2
     found = max(round(sequences / (odd * power)), 1) * odd * power
     return (found if found <= 2 * sequences else sequences) * sequence_length
-
-
-def _recomputes(sparse: bool, few: bool) -> NDArray[np.int64]:
-    """Codes that differ for a model with or without experts."""
-    left_out = {"mlp", "moe"} if few else set() if sparse else {"moe"}
-    return np.array([k for k, name in enumerate(RECOMPUTES) if name not in left_out])
-
-
-def _most_context(setting: Setting) -> int:
-    pieces = max(setting.sequence_length // LEAST_PIECE, 1)
-    return min(pieces, FEW_CONTEXT) if setting.few else pieces
-
-
-def _stages(chips: int, layers: int) -> NDArray[np.int64]:
-    stages = divisors(chips)
-    return stages[stages <= min(layers, MOST_STAGES)]
