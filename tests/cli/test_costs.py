@@ -162,71 +162,37 @@ def test_a_space_says_what_it_owns_at() -> None:
     assert document("catalog", "spaces", "show", "tiny")["costs"] == []
 
 
+TRAIN = "train llama-3-8b --chip h100_sxm --chips 8 --tokens 1T"
+ESTIMATE = f"estimate {' '.join(POINT)}"
+
+
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("line", "says"),
     [
+        ("catalog prices list --basis on_demnd", "dse: unknown price basis 'on_demnd'"),
+        ("catalog prices list --basis purchase", "owned_tco prices a chip that is bought"),
+        (f"{TRAIN} --price-basis rental_3y", "unknown price basis 'rental_3y'; did you mean"),
+        ("catalog prices list --chip h100_smx", "did you mean h100_sxm?"),
+        ("catalog prices list --as-of june", "2025-06-30"),
+        ("catalog prices list --as-of 2020", "--as-of: no price of any chip as of 2020"),
+        (f"{ESTIMATE} --as-of 2020", "no price on basis 'rental_3yr' as of 2020"),
+        ("catalog prices list --prices /", "/: cannot be read: Is a directory"),
+        ("catalog prices list --prices /dev/null", "/dev/null:1: empty (accepted: chip,"),
+        ("catalog prices list --prices none.csv", "none.csv: no such file"),
+        (f"{ESTIMATE} --costs none.yaml", "none.yaml"),
+        (f"{ESTIMATE} --set price_basis=owned_toc", "did you mean owned_tco?"),
+        (f"{ESTIMATE} --set average_load=1B", "1B/day"),
+        (f"{ESTIMATE} --set peak_over_average=0.5", "--set peak_over_average"),
         (
-            ["catalog", "prices", "list", "--basis", "on_demnd"],
-            "dse: unknown price basis 'on_demnd'",
-        ),
-        (
-            ["catalog", "prices", "list", "--basis", "purchase"],
-            "owned_tco prices a chip that is bought",
-        ),
-        (
-            [
-                "train",
-                "llama-3-8b",
-                "--chip",
-                "h100_sxm",
-                "--chips",
-                "8",
-                "--tokens",
-                "1T",
-                "--price-basis",
-                "rental_3y",
-            ],
-            "dse: unknown price basis 'rental_3y'; did you mean",
-        ),
-        (["catalog", "prices", "list", "--chip", "h100_smx"], "did you mean h100_sxm?"),
-        (["catalog", "prices", "list", "--as-of", "june"], "2025-06-30"),
-        (
-            ["catalog", "prices", "list", "--as-of", "2020"],
-            "--as-of: no price of any chip as of 2020",
-        ),
-        (["estimate", *POINT, "--as-of", "2020"], "no price on basis 'rental_3yr' as of 2020"),
-        (["catalog", "prices", "list", "--prices", "/"], "/: cannot be read: Is a directory"),
-        (
-            ["catalog", "prices", "list", "--prices", "/dev/null"],
-            "/dev/null:1: empty (accepted: chip,",
-        ),
-        (["catalog", "prices", "list", "--prices", "none.csv"], "none.csv: no such file"),
-        (["estimate", *POINT, "--costs", "none.yaml"], "none.yaml"),
-        (["estimate", *POINT, "--set", "price_basis=owned_toc"], "did you mean owned_tco?"),
-        (["estimate", *POINT, "--set", "average_load=1B"], "1B/day"),
-        (["estimate", *POINT, "--set", "peak_over_average=0.5"], "--set peak_over_average"),
-        (
-            [
-                "estimate",
-                "--model",
-                "llama-3-8b",
-                "--chip",
-                "trn2_16",
-                "--set",
-                "price_basis=owned_tco",
-                "--set",
-                "peak_over_average=2",
-            ],
+            f"{ESTIMATE.replace('h100_sxm', 'trn2_16')} --set price_basis=owned_tco"
+            " --set peak_over_average=2",
             "no price at average load",
         ),
-        (
-            ["estimate", *POINT, "--serving", "disaggregated", "--set", "average_load=1/s"],
-            "does not go with",
-        ),
+        (f"{ESTIMATE} --serving disaggregated --set average_load=1/s", "does not go with"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line(words: list[str], says: str) -> None:
-    result = dse(*words)
+def test_what_is_wrong_is_said_in_a_line(line: str, says: str) -> None:
+    result = dse(*line.split())
     assert result.code == 2
     assert says in result.err
     assert len(result.err.strip().splitlines()) == 1

@@ -6,9 +6,6 @@ import csv
 import html
 import json
 import re
-import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -71,15 +68,6 @@ def test_a_rate_or_tokens_in_place_of_a_trace() -> None:
     assert tokens["peak_requests_per_s"] == pytest.approx(60.0)
 
 
-def test_a_window_that_most_do_not_exceed_asks_for_less(requests: Path) -> None:
-    ask = ("fleet", "--model", "llama-3-8b", "--chip", "h100_sxm", "--set", "lengths=1", "--json")
-    busy = [
-        dse(*ask, "--trace", requests, "--set", f"windows={share}").json()["demand"][0]
-        for share in (1.0, 0.5)
-    ]
-    assert busy[0]["peak_requests_per_s"] > busy[1]["peak_requests_per_s"]
-
-
 def test_a_fleet_serves_at_least_what_it_is_sized_for() -> None:
     """Up to the most that it serves the fleet is the same, beyond it another."""
 
@@ -110,32 +98,6 @@ def test_the_files_say_what_the_document_says(answered: tuple[dict[str, Any], Pa
     assert 'id="arrivals-requests"' in page
     names = {"answer", "fleets", "streams", "demand", "options"}
     assert names <= set(sheets(out / "fleet.xlsx"))
-
-
-def test_whoever_stops_reading_has_the_files(tmp_path: Path) -> None:
-    """`dse fleet ... --out DIR | head -2`."""
-    out = tmp_path / "fleet"
-    words = [*ASK, "--requests-per-second", 30, *LENGTHS, "--out", out]
-    line = shlex.join([sys.executable, "-m", "dse", *map(str, words)])
-    shell = ["bash", "-o", "pipefail", "-c", f"{line} | head -2"]
-    done = subprocess.run(shell, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 2
-    assert {path.suffix for path in out.iterdir()} == {".html", ".md", ".json", ".csv", ".xlsx"}
-
-
-def test_a_dearer_hour_is_paid_for(tmp_path: Path) -> None:
-    prices = tmp_path / "mine.csv"
-    prices.write_text(
-        "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
-        "h100_sxm,rental_3yr,100,us,2026-11,quote,\n",
-        "utf-8",
-    )
-    ask = ("fleet", "--model", "llama-3-8b", "--chip", "h100_sxm", "--requests-per-second", 30)
-    found = dse(*ask, *LENGTHS, "--json", "--prices", prices).json()
-    best = found["fleets"][0]
-    assert best["usd_per_hour"] == pytest.approx(100.0 * best["chips"])
-    assert any("mine.csv" in text for text in found["assumed"])
 
 
 def test_all_chips_are_compared_and_those_left_out_are_named() -> None:

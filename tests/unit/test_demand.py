@@ -164,17 +164,6 @@ def test_whole_servers_of_two_kinds_of_chip_are_refused():
         pooled("rental_3yr", "1B/day", "2", whole_servers=True)
 
 
-def test_the_winner_is_the_one_that_is_cheapest_to_buy(rented):
-    asked, points = rented
-    for average in (500.0, 2e4, 1e6):
-        problem = serving(asked, average, 2.0)
-        found = solve(problem, points, COST)
-        metrics = problem.metrics(problem.space.unrank(points.ids))
-        feasible = (problem.judge(metrics).G <= 0.0).all(axis=1)
-        costs = np.where(feasible, brute_force(asked, points.ids, average, 2.0), np.inf)
-        assert found.value == pytest.approx(costs.min(), rel=1e-9)
-
-
 @settings(max_examples=40, deadline=None)
 @given(average=st.floats(1.0, 1e7), peak=st.floats(1.0, 20.0), more=st.floats(1.0, 3.0))
 def test_dollars_an_hour_never_fall_with_demand(rented, average: float, peak: float, more: float):
@@ -235,29 +224,6 @@ def test_a_peak_without_an_average_makes_tokens_dearer_by_itself(rented):
     assert (point["deployments"], point["usd_per_year"], point["meter_w"]) == (None, None, None)
 
 
-def test_owned_chips_save_the_electricity_of_waiting(owned):
-    """(1 - e + e u) / u times the busy price."""
-    asked, points = owned
-    problem = serving(asked, 1e4, 3.0)
-    row = describe(problem, np.array([solve(problem, points, COST).winner_id]))[0]
-    price = usd_per_chip_hour(asked.catalog, row["chip"], "owned_tco")
-    e, u = price.load_share, row["at_average_load"]["busy_share"]
-    assert e > 0.0
-    busy = row["at_average_load"]["busy_usd_per_million_total_tokens"]
-    assert row["metrics"][COST] == pytest.approx(busy * (1 - e + e * u) / u)
-    watts = power_at_meter(asked.catalog, row["chip"])[2]
-    assert row["at_average_load"]["meter_w"] == pytest.approx(
-        row["at_average_load"]["chips"] * watts
-    )
-
-
-def test_idle_hours_count_once(owned):
-    asked, _ = owned
-    changed(asked, "costs.utilisation=50%")
-    with pytest.raises(InputError, match="both count idle hours"):
-        changed(asked, "costs.utilisation=50%", "demand=1B/day")
-
-
 @pytest.mark.parametrize("name", ["demand", "peak_over_average", "output_tokens"])
 def test_an_elasticity_under_a_demand_is_a_full_reruns_difference(name: str):
     def cost(demand: float = 1e5, peak: float = 2.5, output: int = 200) -> float:
@@ -275,16 +241,6 @@ def test_an_elasticity_under_a_demand_is_a_full_reruns_difference(name: str):
     }[name]()
     expected = (math.log(high) - math.log(low)) / (math.log(1.01) - math.log(0.99))
     assert mine["elasticity_optimum"] == pytest.approx(expected, abs=1e-9)
-
-
-def test_near_points_hold_the_winner_of_ten_percent_more(rented):
-    asked, points = rented
-    for average in (800.0, 6000.0, 40_000.0):
-        problem = serving(asked, average)
-        close = Stand(replace(asked, problem=problem), points).near().points
-        more = serving(asked, 1.1 * average)
-        assert solve(more, close, COST).winner_id == solve(more, points, COST).winner_id
-    assert inputs_of(asked)["demand"].now is None
 
 
 def test_a_demand_begins_is_multiplied_and_swept(rented):

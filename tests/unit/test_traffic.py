@@ -171,20 +171,6 @@ def test_cached_prompts_need_no_larger_fleet() -> None:
     assert rate(0.9) < rate(0.0)
 
 
-def test_limits_that_no_chip_keeps() -> None:
-    found = fleet(
-        model="llama-3-8b",
-        chip="h100_sxm",
-        requests_per_second=1.0,
-        prompt_tokens=1024,
-        output_tokens=256,
-        tpot_limit="100us",
-    )
-    assert found.document["feasible"] is False
-    assert found.headline.startswith("No fleet serves requests within its limits")
-    assert "ms a token at best" in found.headline
-
-
 @pytest.mark.parametrize("load", [0.3, 0.5, 0.7])
 def test_the_slowest_class_stands_for_the_percentile_of_all(load: float) -> None:
     """Against the discrete-event simulation, with lengths that spread widely: never much below,
