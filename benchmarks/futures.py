@@ -64,7 +64,7 @@ class Simulation:
         """Demand (classes, quarters) in requests per second, and rates (options,)."""
         walk = np.cumsum(rng.normal(0.0, np.log(1.2) / 1.2815515594, self.plan.quarters))
         peaks = [
-            [one.traffic.peak_per_s(q) for q in range(self.plan.quarters)]
+            [one.peak_per_s(q) for q in range(self.plan.quarters)]
             for one in self.plan.demand
         ]
         return np.array(peaks) * np.exp(walk), self.rates(rng)

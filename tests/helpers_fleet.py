@@ -10,14 +10,22 @@ from dse.economics.fleet_cost import (
 )
 from dse.schema.costs import Cost, Owning
 from dse.schema.plan import BUY, RENT, DemandClass, FleetChip, Limits, Offer, Plan
-from dse.schema.traffic import Requests, Traffic
+from dse.schema.traffic import Requests
 
 YEAR_S = 8760.0 * 3600.0
 
 
 def demand(name: str = "chat", per_s: float = 10.0, **more: Any) -> DemandClass:
-    traffic = Traffic((Requests(1.0, 1000.0, 100.0),), per_s, **more)
-    return DemandClass(name=name, models=("m",), traffic=traffic, ttft_s=1.0, tpot_s=0.05)
+    names = {"growth": "growth_per_quarter", "peak": "peak_over_average"}
+    return DemandClass(
+        name=name,
+        models=("m",),
+        streams=(Requests(1.0, 1000.0, 100.0),),
+        requests_per_s=per_s,
+        ttft_s=1.0,
+        tpot_s=0.05,
+        **{names[key]: value for key, value in more.items()},
+    )
 
 
 COSTS = load_catalog().costs.changed(

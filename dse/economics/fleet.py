@@ -117,7 +117,7 @@ def divisible(plan: Plan, options: Sequence[Option]) -> tuple[str, ...]:
     instances = servers = 0.0
     for one in plan.demand:
         mine = [option for option in options if option.klass == one.name]
-        peak = max(one.traffic.peak_per_s(q) for q in range(plan.quarters))
+        peak = max(one.peak_per_s(q) for q in range(plan.quarters))
         instances += peak / max(option.requests_per_s for option in mine)
         servers += peak / max(option.requests_per_s / _servers_of(plan, option) for option in mine)
     if instances <= MANY:
@@ -225,7 +225,7 @@ def limits_of(plan: Plan) -> dict[str, float]:
     found = {name: value for name, value in asdict(plan.limits).items() if np.isfinite(value)}
     supplies = {f"{SUPPLY} {offer.label}": offer.chips_per_quarter for offer in plan.offers}
     found |= {name: chips for name, chips in supplies.items() if np.isfinite(chips)}
-    return found | {f"{DEMAND} {one.name}": one.traffic.requests_per_s for one in plan.demand}
+    return found | {f"{DEMAND} {one.name}": one.requests_per_s for one in plan.demand}
 
 
 def with_limit(plan: Plan, name: str, value: float) -> Plan:
@@ -233,10 +233,7 @@ def with_limit(plan: Plan, name: str, value: float) -> Plan:
     kind, _, rest = name.partition(" ")
     if kind == DEMAND:
         changed = (
-            replace(one, traffic=replace(one.traffic, requests_per_s=value))
-            if one.name == rest
-            else one
-            for one in plan.demand
+            replace(one, requests_per_s=value) if one.name == rest else one for one in plan.demand
         )
         return replace(plan, demand=tuple(changed))
     if kind == SUPPLY:
@@ -306,7 +303,7 @@ def settled(plan: Plan, options: Sequence[Option], mix: Mix) -> Mix:
                 for name in fewest.columns
                 if options[name[1]].klass == one.name
             ]
-            fewest.at_most((DEMAND, one.name), rates, -one.traffic.peak_per_s(q))
+            fewest.at_most((DEMAND, one.name), rates, -one.peak_per_s(q))
         for chip in used:
             taken = [
                 (name, (1.0 + plan.spare_share) * options[name[1]].chips.get(chip, 0))
@@ -420,7 +417,7 @@ def _order_usd(plan: Plan, offer: Offer, q: int) -> float:
 def _demand(
     made: Program, options: Sequence[Option], one: DemandClass, q: int, relax: Sequence[str]
 ) -> None:
-    peak, name = one.traffic.peak_per_s(q), f"{DEMAND} {one.name}"
+    peak, name = one.peak_per_s(q), f"{DEMAND} {one.name}"
     terms: list[tuple[Name, float]] = [
         (column, -options[column[1]].requests_per_s) for column in _runs(made, options, q, one.name)
     ]
@@ -461,7 +458,7 @@ def _servers(
         runs = [run for run in _runs(made, options, q, one.name) if name in options[run[1]].chips]
         taken += [(run, (1.0 + plan.spare_share) * options[run[1]].chips[name]) for run in runs]
         if plan.spare_servers and split:
-            peak = one.traffic.peak_per_s(q)
+            peak = one.peak_per_s(q)
             rates = [(run, options[run[1]].requests_per_s) for run in runs]
             made.at_most(("used", name, one.name, q), [*rates, (used, -peak)], 0.0)
         elif plan.spare_servers:
@@ -500,7 +497,7 @@ def _enough(plan: Plan, options: Sequence[Option], chip: FleetChip) -> float:
 
 def _most_instances(one: DemandClass, option: Option, q: int) -> float:
     """Never more than serve the whole peak of the class."""
-    return float(np.ceil(one.traffic.peak_per_s(q) / option.requests_per_s))
+    return float(np.ceil(one.peak_per_s(q) / option.requests_per_s))
 
 
 def _limits(made: Program, plan: Plan, q: int, relax: Sequence[str]) -> None:

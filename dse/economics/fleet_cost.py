@@ -101,8 +101,9 @@ class Spend:
 
 @dataclass(frozen=True, slots=True)
 class Quarter:
-    """One quarter of a mix: servers and dollars by chip; `capacity`, `peak` and `mean` are requests
-    per second by class. Watts, racks and chips are those that count against the limits."""
+    """One quarter of a mix: servers and dollars by chip; `capacity` is requests per
+    second by class, within the limits. Watts, racks and chips are those that count against the
+    limits of the plan."""
 
     rented: Mapping[str, float]
     owned_on: Mapping[str, float]
@@ -113,8 +114,6 @@ class Quarter:
     racks: int
     chips: float
     capacity: Mapping[str, float]
-    peak: Mapping[str, float]
-    mean: Mapping[str, float]
 
     @property
     def usd(self) -> float:
@@ -213,7 +212,7 @@ def site_kwh(plan: Plan, counted: Counted) -> float:
 def tokens(plan: Plan) -> float:
     """Prompt and output tokens of the mean demand over the horizon."""
     return sum(
-        one.traffic.mean_per_s(q) * one.traffic.tokens * QUARTER_HOURS * 3600.0
+        one.mean_per_s(q) * one.tokens * QUARTER_HOURS * 3600.0
         for one in plan.demand
         for q in range(plan.quarters)
     )
@@ -285,8 +284,6 @@ def _quarter(plan: Plan, options: Sequence[Option], mix: Mix, q: int) -> Quarter
         ),
         chips=sum(n * plan.chip(chip).server for chip, n in here.items()),
         capacity=capacity,
-        peak={one.name: one.traffic.peak_per_s(q) for one in plan.demand},
-        mean={one.name: one.traffic.mean_per_s(q) for one in plan.demand},
     )
 
 
@@ -306,8 +303,8 @@ def _broken(
         at_most(chips, offer.chips_per_quarter, f"supply of {label} in quarter {ordered + 1}")
     for q, one in enumerate(quarters):
         where = f"in quarter {q + 1}"
-        for name, peak in one.peak.items():
-            at_most(peak, one.capacity[name], f"peak of {name} {where}")
+        for klass in plan.demand:
+            at_most(klass.peak_per_s(q), one.capacity[klass.name], f"peak of {klass.name} {where}")
         for chip in plan.chips:
             used = one.chips_used.get(chip.chip, 0)
             have = one.rented.get(chip.chip, 0) + one.owned_on.get(chip.chip, 0)

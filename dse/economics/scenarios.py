@@ -361,7 +361,7 @@ class Counter:
 def _chips(plan: Plan, options: Sequence[Option]) -> float:
     """That the first quarter takes at the best rate a chip."""
     return sum(
-        one.traffic.peak_per_s(0)
+        one.peak_per_s(0)
         / max(o.requests_per_s / sum(o.chips.values()) for o in options if o.klass == one.name)
         for one in plan.demand
     )

@@ -44,7 +44,7 @@ from dse.schema.reader import (
     field,
     gathered,
 )
-from dse.schema.traffic import Requests, Traffic
+from dse.schema.traffic import Requests, Windows, mean_of
 from dse.schema.workloads import SERVED
 
 QUARTER_HOURS = YEAR_HOURS / 4.0
@@ -122,13 +122,17 @@ _WORKER = Table(
 
 
 class DemandClass(Schema, kw_only=True):
-    """What is asked of a fleet for requests of one kind: who may serve its `traffic`, which follows
-    from what is `stated` of it, and within which limits. `ttft_s` holds for the median of a steady
-    load, or, with a `percentile`, for that percentile of requests that arrive at random, in each of
-    their streams. `most_loss` is the quality floor. Formats, `draft_tokens` and `redundant_experts`
-    are to choose from: the checkpoint's own, none and those that are tried where empty. `details`
-    holds what was written of `dse.schema.workloads.SERVED`, `pools` the axes that a worker of
-    either pool may have."""
+    """What is asked of a fleet for requests of one kind: who may serve them, how many come, and
+    within which limits. `streams` are their lengths, as shares that sum to 1, `requests_per_s` come
+    in the mean of the first quarter, which grows by `growth_per_quarter`; a fleet is sized for
+    `peak_over_average` times the mean. That follows from what is `stated`, or from a trace, whose
+    `source` and `windows` are kept. A study knows less: `WorkloadSpec` is the lengths of its
+    requests, `schema.load.Demand` their tokens a second and its peak. `ttft_s` holds for the
+    median of a steady load, or, with a `percentile`, for that percentile of requests that arrive at
+    random, in each of their streams. `most_loss` is the quality floor. Formats, `draft_tokens` and
+    `redundant_experts` are to choose from: the checkpoint's own, none and those that are tried
+    where empty. `details` holds what was written of `dse.schema.workloads.SERVED`, `pools` the axes
+    that a worker of either pool may have."""
 
     elsewhere = (
         NOT_OF_A_PLAN
@@ -186,29 +190,50 @@ class DemandClass(Schema, kw_only=True):
     )
     details: Mapping[str, Any] = gathered(*SERVED, default={})
     models: tuple[str, ...] = ()
-    traffic: Traffic = Traffic((), 0.0)
+    streams: tuple[Requests, ...] = ()
+    requests_per_s: float = 0.0
+    source: str = ""
+    windows: Windows | None = None
+
+    @property
+    def mean(self) -> Requests:
+        """All requests at their mean lengths."""
+        return mean_of(self.streams)
+
+    @property
+    def tokens(self) -> float:
+        """Prompt and output tokens of a request, in the mean."""
+        return self.mean.prompt_tokens + self.mean.output_tokens
+
+    def mean_per_s(self, quarter: int) -> float:
+        """Requests per second in the mean of a quarter, the first being 0."""
+        return self.requests_per_s * (1.0 + self.growth_per_quarter) ** quarter
+
+    def peak_per_s(self, quarter: int) -> float:
+        return self.mean_per_s(quarter) * self.peak_over_average
 
     def check(self) -> DemandClass:
-        """With its models, and the traffic where no trace says it."""
+        """With its models, and with streams and rate where no trace says them."""
         stated, details = self.stated, dict(self.details)
         if "acceptance" in details and not self.draft_tokens:
             raise Refused("without draft_tokens", "draft_tokens: [0, 3], too", "acceptance")
         model, models = (self.named.get(name) for name in ("model", "models"))
         if bool(models) == bool(model):
             raise Refused("names no model, or both", "`model: ID` or `models: [ID, ...]`")
-        cached, traffic = details.pop("prefix_hit_rate", 0.0), self.traffic
+        cached, streams, rate = details.pop("prefix_hit_rate", 0.0), self.streams, 0.0
         if "trace" not in stated:
             for name in LENGTHS:
                 if name not in stated:
                     raise Refused("is missing", "tokens, or `trace: FILE.csv`", name)
             prompt, output = (float(stated[name]) for name in LENGTHS)
-            traffic = Traffic(
-                (Requests(1.0, prompt, output, cached),),
-                self._per_s(prompt + output),
-                self.peak_over_average,
-                self.growth_per_quarter,
-            )
-        return replace(self, models=models or (model,), traffic=traffic, details=details)
+            streams, rate = (Requests(1.0, prompt, output, cached),), self._per_s(prompt + output)
+        return replace(
+            self,
+            models=models or (model,),
+            details=details,
+            streams=streams,
+            requests_per_s=rate,
+        )
 
     def _per_s(self, tokens_each: float) -> float:
         """Requests per second in the mean."""
@@ -461,9 +486,8 @@ class Plan(Schema, kw_only=True):
     def busy(self) -> float:
         """The mean of the demand over its peak, classes by their tokens: how far what is on is
         loaded; what is spare, or left over of whole servers, is taken to be loaded alike."""
-        every = [one.traffic for one in self.demand]
-        means = [one.requests_per_s * one.tokens for one in every]
-        peaks = [mean * one.peak for mean, one in zip(means, every, strict=True)]
+        means = [one.requests_per_s * one.tokens for one in self.demand]
+        peaks = [m * one.peak_over_average for m, one in zip(means, self.demand, strict=True)]
         return math.fsum(means) / math.fsum(peaks)
 
     @property

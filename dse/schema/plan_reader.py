@@ -47,7 +47,7 @@ from dse.schema.plan import (
 )
 from dse.schema.prices import COMPUTED
 from dse.schema.reader import read
-from dse.schema.traffic import GROUPS, Traffic, read_trace, traffic_of
+from dse.schema.traffic import GROUPS, read_trace, traffic_of
 from dse.schema.workloads import CURRENT_BACKEND
 
 GIVEN = "the plan given"  # what messages call a plan that is no file
@@ -191,8 +191,8 @@ class _Resolved:
                     path = (*at, pool, "expert_parallel")
                     raise self._wrong(path, f"{name} has no experts", "no such line")
         if "trace" in row.stated:
-            row = replace(row, traffic=self._trace(at, row))
-        least = min(row.traffic.mean_per_s(q) for q in (0, self.written.quarters - 1))
+            row = self._trace(at, row)
+        least = min(row.mean_per_s(q) for q in (0, self.written.quarters - 1))
         if least < LEAST_PER_S:
             raise self._wrong(
                 at,
@@ -210,9 +210,9 @@ class _Resolved:
                 raise self._wrong(path, f"{name} has no experts", "no such line")
         return row
 
-    def _trace(self, at: KeyPath, row: DemandClass) -> Traffic:
-        """What a trace says of a class: the peak is its busiest window. Lengths are kept apart for
-        a percentile, which the longest prompts decide."""
+    def _trace(self, at: KeyPath, row: DemandClass) -> DemandClass:
+        """The class with what a trace says of it: the peak is its busiest window. Lengths are kept
+        apart for a percentile, which the longest prompts decide."""
         twice = {*FROM_TRACE} & {*self.document.data["demand"][at[1]]}
         if twice:
             raise self._wrong((*at, min(twice)), "a trace says it", "one of the two")
@@ -220,7 +220,7 @@ class _Resolved:
         groups = row.stated.get("lengths") or GROUPS[row.percentile or 50]
         path = Path(self.document.file).parent / file
         try:
-            found = traffic_of(read_trace(path), window_s, share, groups)
+            row = replace(row, **traffic_of(read_trace(path), window_s, share, groups))
         except InputError as error:
             if error.file is not None:
                 raise
@@ -228,9 +228,10 @@ class _Resolved:
             raise self._wrong((*at, "window"), error.message, accepted) from None
         sized = f"busiest {window} of it"
         if share < 1.0:
-            sized = f"{found.peak_per_s(0):.4g} in the {window} that {share:.4g} do not exceed"
-        source = f"{file}: {found.requests_per_s:.4g} requests/s, {sized}"
-        return replace(found, source=source, growth=row.growth_per_quarter)
+            busy = row.peak_over_average * row.requests_per_s
+            sized = f"{busy:.4g} in the {window} that {share:.4g} do not exceed"
+        source = f"{file}: {row.requests_per_s:.4g} requests/s, {sized}"
+        return replace(row, source=source)
 
     def _chip(self, at: KeyPath, row: FleetChip) -> FleetChip:
         try:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -314,40 +313,6 @@ class Windows:
         return self.requests / self.seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
-    """The requests of a fleet's class: what comes, and how that varies over time.
-
-    `streams` are their lengths, as shares that sum to 1. `requests_per_s` come in the mean of the
-    first quarter, which grows by `growth` a quarter; a fleet is sized for `peak` times the mean.
-    `source` and `windows` are of the trace that says it. A study knows less: `WorkloadSpec` is the
-    lengths of its requests, `schema.traffic.Demand` their tokens a second and its peak."""
-
-    streams: tuple[Requests, ...]
-    requests_per_s: float
-    peak: float = 1.0
-    growth: float = 0.0
-    source: str = ""
-    windows: Windows | None = field(default=None, compare=False)
-
-    @property
-    def mean(self) -> Requests:
-        """All requests at their mean lengths."""
-        return mean_of(self.streams)
-
-    @property
-    def tokens(self) -> float:
-        """Prompt and output tokens of a request, in the mean."""
-        return self.mean.prompt_tokens + self.mean.output_tokens
-
-    def mean_per_s(self, quarter: int) -> float:
-        """Requests per second in the mean of a quarter, the first being 0."""
-        return self.requests_per_s * (1.0 + self.growth) ** quarter
-
-    def peak_per_s(self, quarter: int) -> float:
-        return self.mean_per_s(quarter) * self.peak
-
-
 def windows_of(trace: Trace, window_s: float) -> Windows:
     """Raises InputError where the trace has not two whole windows, or too many to count."""
     windows = math.floor(trace.span_s / window_s * (1.0 + 1e-12))
@@ -367,16 +332,22 @@ def windows_of(trace: Trace, window_s: float) -> Windows:
     return Windows(window_s, np.bincount(place[place < windows], minlength=windows))
 
 
-def traffic_of(trace: Trace, window_s: float, share: float, groups: int) -> Traffic:
-    """The trace as streams and rates: `share` of its windows, 0 to 1, are no busier than the one
-    that it is sized for; `groups` of prompt lengths, with OUTPUTS of output lengths in each.
+def traffic_of(trace: Trace, window_s: float, share: float, groups: int) -> dict[str, Any]:
+    """What a trace says of a `dse.schema.plan.DemandClass`, by its fields: `share` of its windows,
+    0 to 1, are no busier than the one that it is sized for; `groups` of prompt lengths, with
+    OUTPUTS of output lengths in each.
 
     Raises InputError where the trace has not two whole windows, or too many to count.
     """
     windows = windows_of(trace, window_s)
     busy = float(np.quantile(windows.per_s, share, method="higher"))
     mean = (len(trace) - 1) / trace.span_s
-    return Traffic(_classes(trace, groups), mean, peak=busy / mean, windows=windows)
+    return {
+        "streams": _classes(trace, groups),
+        "requests_per_s": mean,
+        "peak_over_average": busy / mean,
+        "windows": windows,
+    }
 
 
 def _classes(trace: Trace, groups: int) -> tuple[Requests, ...]:

@@ -448,14 +448,14 @@ def test_a_trace_stands_for_lengths_and_rates(tmp_path: Path):
     text = PLAN
     for line in lines:
         text = text.replace(f"    {line}\n", "" if line != lines[0] else "    trace: asked.csv\n")
-    found = load_plan(written(tmp_path, text), load_catalog()).demand[0].traffic
+    found = load_plan(written(tmp_path, text), load_catalog()).demand[0]
     assert found.requests_per_s == pytest.approx(180 / 120)
-    assert found.peak == pytest.approx(2.0 / 1.5)
+    assert found.peak_over_average == pytest.approx(2.0 / 1.5)
     assert found.mean.prompt_tokens == pytest.approx(1000.0)
     assert found.mean.output_tokens == pytest.approx(200.0, rel=0.01)
     assert len(found.streams) == 1
     text = text.replace("tpot:", "percentile: 90\n    tpot:")
-    assert len(load_plan(written(tmp_path, text), load_catalog()).demand[0].traffic.streams) == 2
+    assert len(load_plan(written(tmp_path, text), load_catalog()).demand[0].streams) == 2
     said = dse("fleet", written(tmp_path, text), "--json")
     assert said.code == 0, said.err
     assert any("asked.csv" in text for text in json.loads(said.out)["assumed"])

@@ -40,7 +40,7 @@ from dse.schema.model_catalog import resolve_model
 from dse.schema.plan import RENT, DemandClass, FleetChip, Limits, Offer, Plan
 from dse.schema.study import load_study, resolve_space
 from dse.schema.system import Rack, load_rack, shipped_racks
-from dse.schema.traffic import Requests, Traffic
+from dse.schema.traffic import Requests
 from dse.schema.training import TrainingTerms
 from dse.space.deployments import Deployments
 from tests.helpers_training import plan
@@ -431,11 +431,11 @@ def asked_of(one: Candidate) -> DemandClass:
     requests = Requests(1.0, float(LOAD["prompt_tokens"]), float(LOAD["output_tokens"]))
     formats = (one.dtype,) if one.dtype else ()
     caches = (one.cache,) if one.cache else ()
-    traffic = Traffic((requests,), 1.0)
     return DemandClass(
         name="chat",
         models=(one.model,),
-        traffic=traffic,
+        streams=(requests,),
+        requests_per_s=1.0,
         ttft_s=60.0,
         tpot_s=1.0,
         weight_dtypes=formats,

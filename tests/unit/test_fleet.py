@@ -69,7 +69,7 @@ def _quarter(one: Plan, options: list[Option], q: int, rented, owned):
         for runs in itertools.product(range(6), repeat=len(options)):
             mix = Mix({}, {}, {(k, q): n for k, n in enumerate(runs) if n})
             counted = count(one, options, mix).quarters[q]
-            served = all(counted.capacity[c.name] >= c.traffic.peak_per_s(q) for c in one.demand)
+            served = all(counted.capacity[c.name] >= c.peak_per_s(q) for c in one.demand)
             fits = all(
                 (1.0 + one.spare_share) * counted.chips_used.get(name, 0)
                 <= one.chip(name).server

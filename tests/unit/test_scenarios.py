@@ -122,7 +122,7 @@ def test_what_can_wait_is_not_ordered_now():
     plan = plan_of(2.0, **growing)
     plan = replace(
         plan,
-        demand=(replace(plan.demand[0], traffic=replace(plan.demand[0].traffic, growth=1.0)),),
+        demand=(replace(plan.demand[0], growth_per_quarter=1.0),),
     )
     now = solved(plan, options_of(plan), demand=SD)
     assert sum(now.order.values()) == pytest.approx(100.0 * math.exp(SD * 0.84), rel=0.06)
@@ -147,10 +147,9 @@ def test_what_is_late_is_not_counted_upon():
     plan = plan_of(1.0, 2.0, quarters=2)
     waits = replace(plan.chips[0].offers[0], lead_quarters=1, chips_per_quarter=100.0)
     scarce = replace(plan.chips[1].offers[0], chips_per_quarter=100.0)
-    traffic = replace(plan.demand[0].traffic, growth=2.0)
     plan = replace(
         plan,
-        demand=(replace(plan.demand[0], traffic=traffic),),
+        demand=(replace(plan.demand[0], growth_per_quarter=2.0),),
         chips=(
             replace(plan.chips[0], offers=(waits,)),
             replace(plan.chips[1], offers=(scarce,)),

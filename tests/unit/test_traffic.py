@@ -46,32 +46,37 @@ def test_classes_keep_all_tokens_and_requests(rows, groups) -> None:
     prompt, output, share = np.array(rows).T
     time = np.linspace(0.0, 100.0, len(rows))
     found = traffic_of(trace(time, prompt, output, np.floor(share * prompt)), 10.0, 1.0, groups)
-    assert sum(one.share for one in found.streams) == pytest.approx(1.0)
-    mean = mean_of(found.streams)
+    assert sum(one.share for one in found["streams"]) == pytest.approx(1.0)
+    mean = mean_of(found["streams"])
     assert mean.prompt_tokens == pytest.approx(prompt.mean())
     assert mean.output_tokens == pytest.approx(output.mean())
-    assert len(found.streams) <= 2 * groups
-    assert all(0.0 <= one.prefix_hit_rate < 1.0 for one in found.streams)
+    assert len(found["streams"]) <= 2 * groups
+    assert all(0.0 <= one.prefix_hit_rate < 1.0 for one in found["streams"])
 
 
 def test_equal_requests_are_one_class() -> None:
     found = traffic_of(trace(range(101), [512] * 101, [64] * 101, [256] * 101), 10.0, 1.0, 8)
-    assert found.streams == (Requests(1.0, 512.0, 64.0, 0.5),)
+    assert found["streams"] == (Requests(1.0, 512.0, 64.0, 0.5),)
 
 
 def test_the_busy_window_is_counted() -> None:
     """100 s at one a second, with twenty more in the window from 30 s to 40 s."""
+
+    def busy(of: Trace, share: float) -> float:
+        found = traffic_of(of, 10.0, share, 1)
+        return found["requests_per_s"] * found["peak_over_average"]
+
     times = np.sort(np.concatenate([np.arange(0.0, 101.0), np.linspace(30.1, 39.9, 20)]))
     of = trace(times, [100] * len(times), [10] * len(times))
-    busiest, typical = (traffic_of(of, 10.0, share, 1).peak_per_s(0) for share in (1.0, 0.5))
+    busiest, typical = (busy(of, share) for share in (1.0, 0.5))
     assert (busiest, typical) == (3.0, 1.0)
-    assert traffic_of(of, 10.0, 1.0, 1).requests_per_s == pytest.approx(1.2)
+    assert traffic_of(of, 10.0, 1.0, 1)["requests_per_s"] == pytest.approx(1.2)
 
 
 def test_short_prompts_and_long_ones_are_told_apart() -> None:
     prompt = [100] * 50 + [10_000] * 50
     found = traffic_of(trace(range(100), prompt, [10] * 100), 10.0, 1.0, 2)
-    assert [(one.share, one.prompt_tokens) for one in found.streams] == [
+    assert [(one.share, one.prompt_tokens) for one in found["streams"]] == [
         (0.5, 100.0),
         (0.5, 10_000.0),
     ]
@@ -198,7 +203,7 @@ def test_the_slowest_class_stands_for_the_percentile_of_all(load: float) -> None
 def _slowest(of: Trace, groups: int, load: float, share: float) -> float:
     """Percentile of the time to first token of the slowest class, each alone at the whole load."""
     found = []
-    for one in traffic_of(of, 10.0, 1.0, groups).streams:
+    for one in traffic_of(of, 10.0, 1.0, groups)["streams"]:
         per_s = np.array([load / (TOKEN * one.prompt_tokens + ROW * one.output_tokens)])
 
         def met(rows: np.ndarray, one: Requests = one, per_s: np.ndarray = per_s):

@@ -204,7 +204,7 @@ def _traffic(found: Solution) -> list[str]:
     said = (
         f"It serves up to {significant(quarter.capacity[one.name])} requests/s with {first} within "
         f"{time(one.ttft_s)} and {time(one.tpot_s)} per token after it, and is sized for "
-        f"{significant(one.traffic.peak_per_s(0))}"
+        f"{significant(one.peak_per_s(0))}"
     )
     chips = sum(quarter.chips_used.values())
     if found.by_means is not None and found.by_means != chips:
@@ -367,7 +367,7 @@ def assumptions(found: Solution) -> list[str]:
                 f"the highest rate of random (Poisson) arrivals that keeps {each.percentile}% of "
                 "first tokens in time"
             )
-        source = f"; from {each.traffic.source}" if each.traffic.source else ""
+        source = f"; from {each.source}" if each.source else ""
         rests.append(f"{each.name}: {load}{source}")
     if found.counted is not None and found.split:
         rests.append(
@@ -495,11 +495,11 @@ def _committed(found: Solution, document: Rows, frames: Mapping[str, Table]) -> 
 def _rests(found: Solution, frames: Mapping[str, Table]) -> list[str]:
     said = []
     for one in found.plan.demand:
-        mean, traffic = one.traffic.mean, one.traffic
-        grows = f", changing by {share(traffic.growth)} a quarter" if traffic.growth else ""
+        mean, growth = one.mean, one.growth_per_quarter
+        grows = f", changing by {share(growth)} a quarter" if growth else ""
         said.append(
-            f"Demand of {one.name}: {significant(traffic.requests_per_s)} requests a second on "
-            f"average, {significant(traffic.peak_per_s(0))} at the peak{grows}, each of "
+            f"Demand of {one.name}: {significant(one.requests_per_s)} requests a second on "
+            f"average, {significant(one.peak_per_s(0))} at the peak{grows}, each of "
             f"{mean.prompt_tokens:,.0f} prompt and {mean.output_tokens:,.0f} output tokens."
         )
     low, high = interval(found)
@@ -675,6 +675,6 @@ def _best(options: Sequence[Option], chip: str) -> list[Option]:
 def _limits(one: DemandClass) -> str:
     of = "the median" if one.percentile in (None, 50) else f"{one.percentile}%"
     return (
-        f"{one.traffic.mean.prompt_tokens:,.0f} + {one.traffic.mean.output_tokens:,.0f} tokens, "
+        f"{one.mean.prompt_tokens:,.0f} + {one.mean.output_tokens:,.0f} tokens, "
         f"first in {time(one.ttft_s)} ({of}), then {time(one.tpot_s)}"
     )

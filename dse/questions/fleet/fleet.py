@@ -486,7 +486,7 @@ def _frames(found: Solution) -> dict[str, Table]:
             "chips": chip_rows(found, counted),
             "orders": order_rows(found),
             "by_quarter": quarter_rows(found, counted),
-            "use": use_rows(counted),
+            "use": use_rows(plan, counted),
             "instances": instance_rows(found),
             "fleets": [{key: row.get(key) for key in row if key != "cost"} for row in found.alone],
             "prices": found.prices,
@@ -501,10 +501,10 @@ def _frames(found: Solution) -> dict[str, Table]:
             {
                 "class": one.name,
                 "models": ", ".join(one.models),
-                "mean_requests_per_s": one.traffic.requests_per_s,
-                "peak_requests_per_s": one.traffic.peak_per_s(plan.quarters - 1),
-                "prompt_tokens": one.traffic.mean.prompt_tokens,
-                "output_tokens": one.traffic.mean.output_tokens,
+                "mean_requests_per_s": one.requests_per_s,
+                "peak_requests_per_s": one.peak_per_s(plan.quarters - 1),
+                "prompt_tokens": one.mean.prompt_tokens,
+                "output_tokens": one.mean.output_tokens,
                 "percentile": one.percentile,
                 "ttft_s": one.ttft_s,
                 "tpot_s": one.tpot_s,
@@ -512,9 +512,7 @@ def _frames(found: Solution) -> dict[str, Table]:
             for one in plan.demand
         ],
         "streams": [
-            {"class": one.name, **asdict(part)}
-            for one in plan.demand
-            for part in one.traffic.streams
+            {"class": one.name, **asdict(part)} for one in plan.demand for part in one.streams
         ],
         "arrivals": arrival_rows(plan),
         "refused": found.refused,
@@ -539,9 +537,10 @@ def pictures(found: Solution, frames: Mapping[str, Table]) -> list[Figure]:
     if counted is None:
         return []
     made = [cash_figure(frames)] if plan.quarters > 1 else []
-    name, traffic = plan.demand[0].name, plan.demand[0].traffic
-    if traffic.windows is not None:
-        busy, most = traffic.peak_per_s(0), counted.quarters[0].capacity[name]
+    one = plan.demand[0]
+    name = one.name
+    if one.windows is not None:
+        busy, most = one.peak_per_s(0), counted.quarters[0].capacity[name]
         levels = {f"sized for {significant(busy)}/s": busy}
         levels[f"serves up to {significant(most)}/s"] = most
         rows = [row for row in frames["arrivals"].rows if row["class"] == name]

@@ -133,7 +133,7 @@ def subject_of_class(
     """A model of a class in one format on a chip, served by the software of the plan, or the chip's
     own where it leaves that open."""
     backend = plan.backend if plan.backend != CURRENT_BACKEND else catalog.chip(chip).backend
-    mean, (weights, cache, drafted) = one.traffic.mean, formats
+    mean, (weights, cache, drafted) = one.mean, formats
     return subject_of(
         catalog,
         resolve_model(model),
@@ -205,7 +205,7 @@ def _instances(
             klass=one.name,
             model=subject.model.name,
             chips={chip: size},
-            requests_per_s=columns["output_tokens_per_s"][k] / one.traffic.mean.output_tokens,
+            requests_per_s=columns["output_tokens_per_s"][k] / one.mean.output_tokens,
             ttft_s=columns["ttft_s"][k],
             tpot_s=columns["tpot_s"][k],
             label=f"{size} x {chip}",
@@ -260,7 +260,7 @@ def _poisson(subject: Subject, one: DemandClass, steady: Deployments) -> Deploym
     a steady load, one a size, the smallest first. Its output rate is that of so many requests of
     the class, its `ttft_s` the percentile of the slowest stream; what bounds it is that of requests
     of mean lengths."""
-    sizes, mean = steady.chips, one.traffic.mean
+    sizes, mean = steady.chips, one.mean
     every = subject.divided(sizes)
     table = every.take(evaluated(subject, every).runs)
     batch = batch_at(subject, table, 1.0)
@@ -311,7 +311,7 @@ def at_rate(subject: Subject, one: DemandClass, batch: CandidateBatch, rate: Flo
     """`rate` (n,) requests per second at each instance, over all streams of the class."""
     mix = tuple(
         Share(f"stream {k + 1}", stream.share, _arriving(subject, stream, rate))
-        for k, stream in enumerate(one.traffic.streams)
+        for k, stream in enumerate(one.streams)
     )
     return evaluate_mix(batch, mix, subject.machines)
 

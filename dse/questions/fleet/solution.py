@@ -157,7 +157,7 @@ def answered(
     priced = [(offer.chip, offer.basis) for offer in plan.offers if offer.basis]
     chips = [catalog.chip(one.chip) for one in plan.chips]
     means = None
-    if found.counted is not None and found.alone and plan.demand[0].traffic.source:
+    if found.counted is not None and found.alone and plan.demand[0].source:
         means = _by_means(plan, catalog, found.counted)
     return replace(
         found,
@@ -245,7 +245,7 @@ def _alone(plan: Plan, options: Sequence[Option], chip: FleetChip) -> Row:
     one, quarter = plan.demand[0], counted.quarters[0]
     used = [(mine[k], number) for (k, _), number in mix.instances.items()]
     hourly = quarter.usd / QUARTER_HOURS
-    mean = 3600.0 * one.traffic.mean_per_s(0) * one.traffic.tokens
+    mean = 3600.0 * one.mean_per_s(0) * one.tokens
     servers = quarter.rented.get(chip.chip, 0) + quarter.owned_on.get(chip.chip, 0)
     parts = []
     for option, number in used:
@@ -260,11 +260,11 @@ def _alone(plan: Plan, options: Sequence[Option], chip: FleetChip) -> Row:
         "usd_per_hour": hourly,
         "ttft_percentile_s": max(option.ttft_s for option, _ in used),
         "tpot_s": max(option.tpot_s for option, _ in used),
-        "load": one.traffic.peak_per_s(0) / quarter.capacity[one.name],
+        "load": one.peak_per_s(0) / quarter.capacity[one.name],
         "most_requests_per_s": quarter.capacity[one.name],
         "tokens_per_usd": mean / hourly if hourly else None,
         "usd_per_million_mean": 1e6 * hourly / mean,
-        "usd_per_million_busy": 1e6 * hourly / (mean * one.traffic.peak),
+        "usd_per_million_busy": 1e6 * hourly / (mean * one.peak_over_average),
         "reason": None,
     }
 
@@ -274,8 +274,7 @@ def _by_means(plan: Plan, catalog: Catalog, counted: Counted) -> int | None:
     mean lengths and come at the mean rate, the median first token in time."""
     one = plan.demand[0]
     median = None if one.percentile is None else 50
-    traffic = replace(one.traffic, streams=(one.traffic.mean,), peak=1.0)
-    mean = replace(one, traffic=traffic, percentile=median)
+    mean = replace(one, streams=(one.mean,), peak_over_average=1.0, percentile=median)
     chosen = tuple(chip for chip in plan.chips if counted.quarters[0].chips_used.get(chip.chip))
     only = replace(plan, demand=(mean,), chips=chosen)
     options, _ = options_of(only, catalog)
@@ -460,17 +459,17 @@ def quarter_rows(found: Solution, counted: Counted) -> list[Row]:
     return rows
 
 
-def use_rows(counted: Counted) -> list[Row]:
+def use_rows(plan: Plan, counted: Counted) -> list[Row]:
     """Demand over what the instances can serve within the latency limits."""
     return [
         {
-            "quarter": q,
-            "class": name,
-            "peak_use": one.peak[name] / most,
-            "mean_use": one.mean[name] / most,
+            "quarter": q + 1,
+            "class": one.name,
+            "peak_use": one.peak_per_s(q) / quarter.capacity[one.name],
+            "mean_use": one.mean_per_s(q) / quarter.capacity[one.name],
         }
-        for q, one in enumerate(counted.quarters, 1)
-        for name, most in one.capacity.items()
+        for q, quarter in enumerate(counted.quarters)
+        for one in plan.demand
     ]
 
 
@@ -497,7 +496,7 @@ def arrival_rows(plan: Plan) -> list[Row]:
     """Requests per second by window; beyond MOST_SHOWN windows the busiest of several in a row."""
     rows = []
     for one in plan.demand:
-        if (windows := one.traffic.windows) is not None:
+        if (windows := one.windows) is not None:
             each = -(-len(windows.requests) // MOST_SHOWN)
             starts = np.arange(0, len(windows.requests), each)
             busiest = np.maximum.reduceat(windows.per_s, starts).tolist()

@@ -21,7 +21,7 @@ from dse.economics.fleet_cost import (
     upkeep_usd,
 )
 from dse.economics.tco import yearly_capital
-from dse.questions.fleet.solution import Solution
+from dse.questions.fleet.solution import Solution, use_rows
 from dse.schema.plan import BUY, QUARTER_HOURS, FleetChip, Plan
 
 # Costs of owning that the sheets compute with, and their units.
@@ -271,9 +271,7 @@ def _totals(found: Solution, inputs: _Inputs, flows: Sequence[Flow], orders: int
         return f"'cash flow'!${column}$2:${column}${last}"
 
     ended = f"SUM('order cost'!$K$2:$K${max(orders, 1) + 1})"
-    use = max(
-        one.peak[name] / most for one in counted.quarters for name, most in one.capacity.items()
-    )
+    use = max(row["peak_use"] for row in use_rows(plan, counted))
     every = tokens(plan)
     present, paid = sum(one.present for one in flows), sum(one.paid for one in flows)
     rows: list[dict[str, Cell]] = []
