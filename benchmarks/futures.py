@@ -63,10 +63,7 @@ class Simulation:
     def draw(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Demand (classes, quarters) in requests per second, and rates (options,)."""
         walk = np.cumsum(rng.normal(0.0, np.log(1.2) / 1.2815515594, self.plan.quarters))
-        peaks = [
-            [one.peak_per_s(q) for q in range(self.plan.quarters)]
-            for one in self.plan.demand
-        ]
+        peaks = [[one.peak_per_s(q) for q in range(self.plan.quarters)] for one in self.plan.demand]
         return np.array(peaks) * np.exp(walk), self.rates(rng)
 
     def rates(self, rng: np.random.Generator) -> Floats:

@@ -127,7 +127,7 @@ class DemandClass(Schema, kw_only=True):
     in the mean of the first quarter, which grows by `growth_per_quarter`; a fleet is sized for
     `peak_over_average` times the mean. That follows from what is `stated`, or from a trace, whose
     `source` and `windows` are kept. A study knows less: `WorkloadSpec` is the lengths of its
-    requests, `schema.load.Demand` their tokens a second and its peak. `ttft_s` holds for the
+    requests, `schema.traffic.Demand` their tokens a second and its peak. `ttft_s` holds for the
     median of a steady load, or, with a `percentile`, for that percentile of requests that arrive at
     random, in each of their streams. `most_loss` is the quality floor. Formats, `draft_tokens` and
     `redundant_experts` are to choose from: the checkpoint's own, none and those that are tried

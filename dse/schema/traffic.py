@@ -30,7 +30,7 @@ class Demand:
     """How much a study's deployments are to serve, and how that varies: `average_tokens_per_s` are
     input and output tokens (None where only the ratio is known), whatever the lengths of its
     requests (`schema.workloads.WorkloadSpec`). The class of a fleet counts requests, and says both:
-    `schema.traffic.Traffic`."""
+    `schema.plan.DemandClass`."""
 
     average_tokens_per_s: float | None
     peak_over_average: float
