@@ -24,7 +24,7 @@ def answered(show: bool = False, **given: Any) -> Answer:
     given, and NothingFeasible says what must change."""
     from dse.errors import NothingFeasible
 
-    context, plan = click.get_current_context(), given["plan"]
+    context, plan = click.get_current_context(), given.get("plan")
     if plan is not None:
         own = {one.name for one in context.command.params if one.name in {*given, "set"}}
         refuse(own - {*WITH_PLAN}, "a plan, which says it")
