@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,30 +18,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document, no text.")
 
 
-model_option = click.option(
-    "--model", help="Catalog id (dse catalog models list), or the path of a config.json."
-)
-chip_option = click.option(
-    "--chip", help="Chip id (dse catalog chips list), or the path of a chip file."
-)
 chip_files_option = click.option(
     "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."
 )
-
-
-def named_model(argument: str | None, option: str | None, name: str = "MODEL") -> str:
-    """The model of a verb that takes it as an argument or as --model. Raises InputError where
-    neither is given, or both."""
-    from dse.errors import InputError
-
-    if argument and option:
-        raise InputError(f"read {argument!r} and --model {option}", accepted="one of the two")
-    if not (found := argument or option):
-        raise InputError(
-            f"{name} is missing",
-            accepted="a catalog id (dse catalog models list), or the path of a config.json",
-        )
-    return found
 
 
 class NoModel(click.ParamType):
@@ -98,131 +76,11 @@ def out_option(stem: str) -> Callable[[F], F]:
     return click.option("--out", metavar="DIR", callback=given, help=text)
 
 
-def law_option(text: str) -> Callable[[F], F]:
-    """--law NAME."""
-    return click.option("--law", metavar="NAME", help=text)
-
-
 loss_runs_option = click.option(
     "--loss-runs",
     metavar="FILE",
     help="Training runs of yours, to which the quality law is moved (docs/quality.md).",
 )
-
-
-DEGREE, LOAD = Whole(1, 100_000), Whole(1, 100_000_000)
-degree_options = (
-    click.option("--tp", type=DEGREE, default=1, help="Tensor parallelism."),
-    click.option("--pp", type=DEGREE, default=1, help="Pipeline stages."),
-    click.option("--dp", type=DEGREE, default=1, help="Attention data parallelism."),
-    click.option("--ep", type=DEGREE, default=1, help="Expert parallelism."),
-)
-
-
-class Several(click.ParamType):
-    """Values of a kind with commas between, or one: a tuple."""
-
-    def __init__(self, kind: click.ParamType) -> None:
-        self.kind, self.name = kind, f"{kind.name},.."
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[Any, ...]:
-        words = [word.strip() for word in str(value).split(",")]
-        return tuple(self.kind.convert(word, param, ctx) for word in words if word)
-
-
-# How a model is deployed and served, alike in every verb. Names are those of
-# `dse.schema.workloads`, and of a space and a plan (`dse.schema.axes.AXES`,
-# `dse.schema.workloads.SERVED`).
-_CHOICES: tuple[tuple[str, click.ParamType, str], ...] = (
-    ("--redundant-experts", Whole(0, 100_000), "Copies of busy experts a layer, on all ranks."),
-    (
-        "--weight-dtype",
-        click.STRING,
-        "bf16, fp8, fp8_block (128 x 128), int8, int4, nvfp4, mxfp4, q4_0, q4_k_m, q8_0; else "
-        "the model's.",
-    ),
-    ("--kv-dtype", click.STRING, "Of the KV cache; bf16 unless the checkpoint says."),
-    ("--draft-tokens", Whole(0, 64), "Drafted a step (speculative); 0: none."),
-)
-_SERVED: tuple[tuple[str, click.ParamType, str], ...] = (
-    ("--acceptance", Between(0.0, 1.0), "Share of drafts accepted; else as published."),
-    ("--prefix-hit-rate", Between(0.0, 0.999), "Share of prompt tokens in the cache."),
-    (
-        "--network-overlap",
-        Between(0.0, 1.0),
-        "Share of the shorter of network and device time that hides behind the other; else what "
-        "the backend does.",
-    ),
-    ("--max-running-requests", Whole(1, 10**6), "At once on an attention rank; else its cap."),
-    ("--backend", click.STRING, "Serving software; else the chip's own, or current."),
-    ("--tuning", click.Choice(("tuned", "stock")), "How it is launched; else tuned."),
-)
-_PREFILL: tuple[tuple[str, click.ParamType, str], ...] = (
-    ("--prefill-chip", click.STRING, "Chip of the prefill pool; else that of decode."),
-    ("--prefill-tp", DEGREE, "Its tensor parallelism."),
-    ("--prefill-pp", DEGREE, "Its pipeline stages; else those of decode."),
-    ("--prefill-dp", DEGREE, "Its attention data parallelism."),
-    ("--prefill-ep", DEGREE, "Its expert parallelism."),
-)
-disaggregated_option = click.option(
-    "--disaggregated", is_flag=True, help="Prefill and decode on pools of their own, too."
-)
-
-
-def _made(
-    rows: Iterable[tuple[str, click.ParamType, str]], *, several: bool = False
-) -> tuple[Callable[[F], F], ...]:
-    return tuple(
-        click.option(name, type=Several(kind) if several else kind, help=text)
-        for name, kind, text in rows
-    )
-
-
-def deployed_options(*, several: bool = False) -> tuple[Callable[[F], F], ...]:
-    """The options of how a model is deployed and served; formats, drafts and copies take `several`
-    values where the verb chooses among them."""
-    return (*_made(_CHOICES, several=several), *_made(_SERVED))
-
-
-prefill_options = _made(_PREFILL)
-pooled_options = (disaggregated_option, *prefill_options)
-DEPLOYED = tuple(
-    name.removeprefix("--").replace("-", "_") for name, _, _ in (*_CHOICES, *_SERVED, *_PREFILL)
-)
-# The title of these in the help of a verb that has no more to say of them.
-AS_ESTIMATE = "Deployment, as in dse estimate --help (one or several where it ends in ..)"
-
-
-class Sectioned(click.Command):
-    """A verb whose help has `sections`, names of parameters by title; of those of `brief`, which
-    another verb's help tells, it has the names alone."""
-
-    def __init__(
-        self,
-        *args: Any,
-        sections: Mapping[str, Iterable[str]],
-        brief: Iterable[str] = (),
-        **attrs: Any,
-    ) -> None:
-        super().__init__(*args, **attrs)
-        self.sections, self.brief = {"Options": (), **sections}, frozenset(brief)
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        place = {name: title for title, names in self.sections.items() for name in names}
-        found: dict[str, list[tuple[str, str]]] = {title: [] for title in self.sections}
-        for param in self.get_params(ctx):
-            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
-            if record is not None:
-                found[place.get(str(param.name), "Options")].append(record)
-        for title, records in found.items():
-            with formatter.section(title):
-                if title in self.brief:
-                    names = ", ".join(name.replace(" ", "\xa0") for name, _ in records)
-                    room = formatter.width - formatter.current_indent
-                    for line in textwrap.wrap(names, room, break_on_hyphens=False):
-                        formatter.write(f"{'':{formatter.current_indent}}{line}\n")
-                else:
-                    formatter.write_dl(records)
 
 
 def options(every: Sequence[Callable[[F], F]]) -> Callable[[F], F]:

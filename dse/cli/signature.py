@@ -29,6 +29,7 @@ from dse.cli.options import (
     json_option,
     options,
     out_option,
+    own_price_options,
     price_options,
     read_catalog,
     refuse,
@@ -89,6 +90,7 @@ def verb(
     also_known: Collection[str] = (),
     instead: Mapping[str, Instead] | None = None,
     like: Callable[..., Any] | None = None,
+    without: Collection[str] = (),
     out: Callable[[Any], Any] | None = None,
     delivered: Callable[..., None] = deliver,
     exit_code: Callable[[Any], int] = lambda answer: 0,
@@ -99,8 +101,8 @@ def verb(
     do not go together. `space` is the argument whose chip files --prices may price, `stem` the name
     of the files of --out, where that is not `name`. `instead` are options that ask another
     function. What the function takes by `**` are arguments `like` those of another one, whose
-    options the command has, too. `out` makes another option of --out, `delivered` writes and prints
-    the answer, `exit_code` is that of an answer."""
+    options the command has, too, but for those `without`. `out` makes another option of --out,
+    `delivered` writes and prints the answer, `exit_code` is that of an answer."""
     name = name or function.__name__
     modes = instead or {}
     main = Instead(function, fields, Opt())
@@ -113,9 +115,11 @@ def verb(
         default = None if valued else False
         taken.append(inspect.Parameter(flag, only, default=default, annotation=asks))
         taken += [one for one in found if one.name != flag]
-    by_name = {one.name: one for one in reversed(taken) if one.name not in (*OWN, others)}
+    left_out = (*OWN, others, *without)
+    by_name = {one.name: one for one in reversed(taken) if one.name not in left_out}
     order = dict.fromkeys(one.name for one in taken if one.name in by_name)
     own = [made for argument in order for made in _parameters(by_name[argument])]
+    several = next((n for n, one in by_name.items() if one.kind is one.VAR_POSITIONAL), "")
     either = [one.name.removesuffix(OPTION) for one in own if (one.name or "").endswith(OPTION)]
 
     def run(
@@ -152,9 +156,12 @@ def verb(
             from dse.errors import InputError
 
             raise InputError(f"read {str(out)!r}", field="--out", accepted="a folder")
+        if not asked and "out" in takes:
+            given["out"] = out
         if "catalog" in takes:
             given["catalog"] = read_catalog(chip_files)
-        answer = chosen.function(**given)
+        first = given.pop(several, ())
+        answer = chosen.function(*first, **given)
         delivered(answer, out=out, as_json=as_json, detail=detail)
         if code := exit_code(answer):
             sys.exit(code)
@@ -163,7 +170,8 @@ def verb(
     text = words.partition("\n\n")[0]
     if examples:
         text += "\n\n\b\n" + "\n".join(examples)
-    files = (chip_files_option, efficiency_option, price_options) * any(
+    prices = own_price_options if "as_of" in by_name else price_options
+    files = (chip_files_option, efficiency_option, prices) * any(
         one.name == "catalog" for one in taken
     )
     shared = options((*files, out or out_option(stem or name), json_option, detail))
@@ -213,8 +221,8 @@ def _parameters(parameter: inspect.Parameter) -> list[click.Parameter]:
     if get_origin(kind) is Annotated:
         opt = next(one for one in kind.__metadata__ if isinstance(one, Opt))
         kind = kind.__origin__
-    several = get_origin(kind) is tuple
-    kind = get_args(kind)[0] if several else kind
+    several = get_origin(kind) is tuple or parameter.kind is parameter.VAR_POSITIONAL
+    kind = get_args(kind)[0] if get_origin(kind) is tuple else kind
     if get_origin(kind) in (Union, types.UnionType):
         kind = next(one for one in get_args(kind) if one is not type(None))
     required = parameter.default is inspect.Parameter.empty

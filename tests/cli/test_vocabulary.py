@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from dse.cli.options import DEPLOYED
 from dse.schema.axes import AXES
 from dse.schema.backend import TUNINGS
 from dse.schema.plan import NOT_OF_A_PLAN, Plan
-from dse.schema.workloads import SERVED, WorkloadSpec
+from dse.schema.workloads import FIELDS, PREFILL_FIELDS, SERVED, WorkloadSpec
 from tests.cli.conftest import dse
 
 SPACE: dict[str, Any] = {
@@ -82,9 +81,9 @@ def taken(verb: str) -> set[str | None]:
     return {param.name for param in command.params} | {*getattr(command, "settings", ())}
 
 
-@pytest.mark.parametrize("verb", ["estimate", "fleet", "whatif", "scale"])
+@pytest.mark.parametrize("verb", ["estimate", "compare", "fleet", "whatif", "scale"])
 def test_every_verb_has_the_options_of_a_deployment(verb: str):
-    assert {*DEPLOYED} <= taken(verb)
+    assert {field.name for field in (*FIELDS, *PREFILL_FIELDS)} <= taken(verb)
 
 
 @pytest.mark.parametrize(

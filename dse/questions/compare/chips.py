@@ -17,7 +17,7 @@ from dse.catalog import Catalog, with_own_chips
 from dse.economics.tco import with_basis
 from dse.errors import InputError
 from dse.problem.words import heading, violation_words
-from dse.questions.estimate.estimate import DEFAULTS, point_of
+from dse.questions.estimate.estimate import DEFAULTS, check_load, point_of
 from dse.questions.estimate.point import Estimate
 from dse.questions.estimate.where import breakdown
 from dse.schema.chip import Chip
@@ -86,6 +86,9 @@ def compare_chips(catalog: Catalog, chips: Sequence[str], **given: Any) -> Answe
     if len(chips) > MOST:
         raise InputError(f"{len(chips)} chips", field="CHIP", accepted=f"at most {MOST}")
     point = {**DEFAULTS, **given}
+    check_load(point)
+    if isinstance(point["settings"], Mapping):
+        point["settings"] = [f"{name}={value}" for name, value in point["settings"].items()]
     catalog, found = catalog.with_chips(chips)
     names: dict[str, Any] = dict.fromkeys(found, ())
     read, basis = catalog, point["price_basis"]

@@ -4,16 +4,19 @@ chips need no search, studies no fleet."""
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from dse.answer.answer import Answer
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError
+from dse.options import MODEL, Opt
+from dse.questions.estimate.estimate import option
 from dse.schema.loader import Lazy, load_yaml
+from dse.schema.model import Model
 from dse.schema.model_catalog import load_model, resolve_model
 from dse.schema.plan_reader import shipped_plans
 from dse.schema.prices import last_day
@@ -27,7 +30,6 @@ from dse.schema.study import (
     shipped_cases,
     shipped_spaces,
 )
-from dse.study.definition import space_file_of
 from dse.study.folder import FLEET, STUDY, read_json
 
 Kind = Literal["studies", "merged", "fleets", "plans", "dates", "chips", "basket", "case", "model"]
@@ -48,12 +50,19 @@ SAID: dict[Kind, str] = {
 
 
 def compare(
-    *what: Any,
-    as_of: Sequence[str] = (),
-    by: str | None = None,
-    law: str | None = None,
-    model: Any = None,
-    merge: bool = False,
+    *what: Annotated[Any, Opt(positional=True, metavar="A [B ...]")],
+    as_of: Annotated[
+        tuple[str, ...],
+        Opt("Shipped prices known then: 2026-06. A SPACE with two: two studies.", metavar="DATE"),
+    ] = (),
+    by: Annotated[
+        str | None, Opt("Of a SPACE of several chips: one shape for all.", metavar="chip")
+    ] = None,
+    merge: Annotated[bool, Opt("Two studies as one front, as three or more are.")] = False,
+    law: Annotated[
+        str | None, Opt("Quality law that predicts the loss (default: that of the space).")
+    ] = None,
+    model: Annotated[str | Path | Mapping[str, Any] | Model | None, MODEL] = None,
     out: str | Path | None = None,
     catalog: Catalog | None = None,
     progress: Say = lambda text: None,
@@ -93,8 +102,14 @@ def compare(
     kind = kind_of(what, as_of, by, catalog, merge)
     point = {name: value for name, value in point.items() if value is not None}
     if kind != "chips" and (point or model is not None):
-        given = "model" if model is not None else next(iter(point))
+        given = option("model" if model is not None else next(iter(point)))
         raise InputError(f"{given} does not go with {SAID[kind]}", accepted="chips")
+    if kind == "chips" and model is None:
+        asked = [name for name in point if name not in ("settings", "price_basis")]
+        asked += ["law"] if law is not None else []
+        if asked:
+            message = f"{option(asked[0])} does not go with a comparison of figures"
+            raise InputError(message, accepted="also --model")
     if kind in ("studies", "merged", "fleets", "plans", "dates") and law is not None:
         raise InputError(f"--law does not go with {SAID[kind]}", accepted="one of the two")
     if len(as_of) == 1:
@@ -143,6 +158,8 @@ def compare(
         if kind == "model":
             space = names[0]
             if (folders[0] / STUDY).is_file():
+                from dse.study.definition import space_file_of
+
                 space = str(space_file_of(read_json(folders[0], STUDY), space))
             catalog = catalog.with_files(chip_files_of(space))
             study = load_study(resolve_space(space), catalog, law)
@@ -207,13 +224,14 @@ def kind_of(
         raise InputError(f"{len(as_of)} dates", field="--as-of", accepted="one, or two of a space")
     source = catalog.source
     own = {
+        "--chip-file": source.chips,
         "--prices": source.prices,
         "--costs": source.costs,
         "--efficiency-file": source.efficiency,
     }
-    for option, given in own.items():
+    for flag, given in own.items():
         if given and kind in ("studies", "merged", "fleets"):
-            message = f"{option} does not go with {SAID[kind]}, which have theirs"
+            message = f"{flag} does not go with {SAID[kind]}, which have theirs"
             raise InputError(message, accepted="one of the two")
     return kind
 
