@@ -200,8 +200,7 @@ def robustness(uncertain: Uncertain, draws: Draws) -> dict[str, Any]:
     prediction is the cheapest of all, `expected_regret`, its 95th percentile, prices at the ends of
     the 80% interval `low` and `high`, and `worst_price` and `worst_regret` where every interval is
     at its end against the choice. `share_without_answer` is the share of draws in which no choice
-    keeps the limits; `margin` (N,) the logarithm of what the best other choice costs over that of
-    least expected regret, minus infinity where this one keeps the limits with nothing."""
+    keeps the limits."""
     price, own, row = outcomes(uncertain, draws)
     first, regret = judge(price, own)
     items, missed = uncertain.items, ~np.isfinite(price)
@@ -211,18 +210,13 @@ def robustness(uncertain: Uncertain, draws: Draws) -> dict[str, Any]:
     ends = np.where(missed, np.inf, price)
     low, high = np.quantile(ends, [0.1, 0.9], axis=0, method="nearest")
     worst_price, worst_regret = corners(uncertain)
-    expected = regret.mean(axis=0)
-    take = int(np.argmin(expected))
-    others = np.delete(price, take, axis=1).min(axis=1, initial=np.inf)
-    known = np.isfinite(price[:, take])
-    mine = np.where(known & (price[:, take] > 0), price[:, take], 1)
     middle = uncertain.requests_per_s(np.zeros(1))
     return {
         "predicted": np.array([_at(uncertain, i, 0.0, middle)[0] for i in range(len(items))]),
         "chance_first": chance,
         "standard_error": np.sqrt(chance * (1.0 - chance) / len(draws)),
         "chance_first_as_deployed": as_deployed.mean(axis=0),
-        "expected_regret": expected,
+        "expected_regret": regret.mean(axis=0),
         "regret_95": np.quantile(regret, 0.95, axis=0),
         "chance_misses_limits": missed.mean(axis=0),
         "low": low,
@@ -230,7 +224,6 @@ def robustness(uncertain: Uncertain, draws: Draws) -> dict[str, Any]:
         "worst_price": worst_price,
         "worst_regret": worst_regret,
         "share_without_answer": float((first < 0).mean()),
-        "margin": np.where(known, np.log(others) - np.log(mine), -np.inf),
     }
 
 
