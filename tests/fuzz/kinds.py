@@ -306,9 +306,10 @@ _POINT: Mapping[str, str] = {
 _EXPERTS = ("--set redundant_experts", "--set routing_skew")
 # What a flag needs beside it.
 _WITH: Mapping[str, Sequence[str]] = {
-    "--rack": ("--domain", "8"), "--draft-tokens": ("--acceptance", "0.7"),
-    "--acceptance": ("--draft-tokens", "3"), "--requests-per-second": ("--serving", "poisson"),
-    "--offload-tier": ("--weights-offload", "0.5"), "--at": ("--equal", "power"),
+    "--set rack": ("--set", "scale_up_domain=8"), "--set draft_tokens": ("--set", "acceptance=0.7"),
+    "--set acceptance": ("--set", "draft_tokens=3"),
+    "--set requests_per_second": ("--serving", "poisson"),
+    "--set offload_tier": ("--set", "weights_offloaded=0.5"), "--at": ("--equal", "power"),
     "--name": ("--set", "hbm_bandwidth=2x"), "--from": ("--set", "hbm_bandwidth=2x"),
 }  # fmt: skip
 # {words: the flags that go with them, each with a value that is good}
@@ -338,8 +339,8 @@ FLAGS: Mapping[tuple[str, ...], Mapping[str, str]] = {
     ("fleet", *MODEL, *CHIP, "--demand", "1B/day", "--prompt-tokens", "1024",
      "--output-tokens", "128"): {
         "--demand": "1B/day", "--peak-over-average": "2", "--ttft-limit": "2s",
-        "--tpot-limit": "50ms", "--percentile": "99", "--windows": "0.9",
-        "--largest-instance": "16", "--weight-dtype": "bf16,fp8", "--as-of": "2026-06",
+        "--tpot-limit": "50ms", "--percentile": "99", "--set windows": "0.9",
+        "--set largest_instance": "16", "--set weight_dtype": "bf16,fp8", "--as-of": "2026-06",
     },
     ("whatif", *MODEL, *CHIP, "--set", "tp=1", "--set", "concurrency=32"): {
         "--set": "chip.h100_sxm.price=-20%", "--sweep": "chip.h100_sxm.price=1USD/h..4USD/h:4",
@@ -455,6 +456,8 @@ def good(folder: Path) -> Iterator[list[str]]:
         yield [reader, str(next(ROOT.glob(pattern)))]
     for first, flags in FLAGS.items():
         for flag, value in flags.items():
-            given = [*_WITH.get(flag, ()), *([flag] if flag else ()), value]
+            option, _, field = flag.partition(" ")
+            value = f"{field}={value}" if field else value
+            given = [*_WITH.get(flag, ()), *([option] if option else ()), value]
             out = ["--out", str(folder / "answer")]
             yield [*first, *(out if flag == "--out" else given)]

@@ -145,7 +145,7 @@ def said(how: tuple, old: str, new: str, folder: Path, monkeypatch: pytest.Monke
     path = folder / name
     path.write_text(text.replace(old, new, 1), encoding="utf-8")
     monkeypatch.chdir(folder)
-    return dse(*(path if word == "FILE" else word for word in words))
+    return dse(*(str(word).replace("FILE", str(path)) for word in words))
 
 
 @pytest.mark.parametrize("what", NOTED)
