@@ -66,8 +66,8 @@ command = verb(
         "dse fleet a100-owner-grows --service-level 80%",
         "dse fleet dense-70b-billion-tokens --show > plan.yaml",
         "dse fleet --model llama-3-70b --chip h100_sxm,mi300x --trace requests.csv --percentile 99",
-        "dse fleet --model llama-3-8b --chip all --demand 1B/day --prompt-tokens 2048"
-        " --output-tokens 512 --set weight_dtype=fp8",
+        "dse fleet --model llama-3-8b --chip all --demand 1B/day --prompt-tokens 2048 "
+        "--output-tokens 512",
     ),
 )
 command.params.append(

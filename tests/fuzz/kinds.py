@@ -229,7 +229,7 @@ KINDS: Mapping[str, Kind] = {
     "runs": Kind(_lines("hardware/measurements/training.csv", slice(4)), "runs.csv",
                  [lambda file: ("validate", "--data", file)], 1),
     "trace": Kind(lambda: [TRACE], "trace.csv",
-                  [lambda file: ("fleet", *MODEL, *CHIP, "--window", "4s", "--trace", file)], 3),
+                  [lambda file: ("fleet", *MODEL, *CHIP, "--set", "window=4s", "--trace", file)], 3),
     "loss runs": Kind(_shipped("search_spaces/loss_runs.csv"), "runs.csv",
                       [lambda file: ("estimate", *MODEL, *CHIP, "--set", f"loss_runs={file}")], 16),
     "laws": Kind(_shipped("hardware/efficiency/h100_sxm.yaml"), "laws.yaml",
