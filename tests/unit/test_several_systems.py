@@ -173,15 +173,6 @@ def test_each_chip_is_served_by_its_own_software(problem: PhysicsProblem):
         assert row == len(rows) - 1
 
 
-def test_one_row_is_what_it_is_among_others(problem: PhysicsProblem):
-    index = problem.space.unrank(np.arange(0, problem.space.size, 3))
-    whole = problem.evaluate(index)
-    for i in range(0, len(index), 5):
-        one = problem.evaluate(index[i : i + 1])
-        assert one.F.tobytes() == whole.F[i : i + 1].tobytes()
-        assert one.G.tobytes() == whole.G[i : i + 1].tobytes()
-
-
 def test_current_software_is_the_chips_own(catalog: Catalog):
     """An LPU has no memory for the buffers of a GPU's software; its file names another."""
     lpu = {**SRAM, "tensor_parallel": 64, "pipeline_parallel": 8, "kv_dtype": "int8"}
