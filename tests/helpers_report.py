@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from dse.answer.answer import Answer
-from dse.questions.study import report, write_report
+import dse
+from dse.answer.answer import Answer, Section
 
 SAMPLE = Path(__file__).parent / "data" / "study_sample"
 HOSTILE = "<script>alert(1)</script>|`]]>&amp;"
@@ -31,8 +31,25 @@ def report_of(folder: Path, front: Json | None = None, study: Json | None = None
             shutil.copy(SAMPLE / name, folder)
         else:
             (folder / name).write_text(json.dumps(content), encoding="utf-8")
-    write_report(folder)
+    write_again(folder)
     return folder
+
+
+def write_again(folder: Path) -> None:
+    """Writes the report of a study folder into it."""
+    dse.Study(folder).report().write(folder, ("html", "md"))
+
+
+def sections(answer: Answer) -> list[Section]:
+    """Every section of a report, those inside another after it."""
+    found: list[Section] = []
+    waiting = list(answer.blocks)
+    while waiting:
+        block = waiting.pop(0)
+        if isinstance(block, Section):
+            found.append(block)
+            waiting[:0] = block.blocks
+    return found
 
 
 def both() -> tuple[Json, Json]:
@@ -69,7 +86,7 @@ def answer_of(front: Json, study: Json) -> Answer:
     with tempfile.TemporaryDirectory() as name:
         for file, content in (("front.json", front), ("study.json", study)):
             (Path(name) / file).write_text(json.dumps(content), encoding="utf-8")
-        return report(name)
+        return dse.Study(name).report()
 
 
 def decided_sample() -> tuple[Json, Json]:

@@ -205,18 +205,6 @@ def test_five_objectives_are_weighed_and_six_are_refused(tmp_path: Path):
     assert "1 to 5 lines" in refused.err
 
 
-def test_progress_line(capsys: pytest.CaptureFixture[str]):
-    from dse.cli.run import _Progress
-
-    with _Progress() as progress:
-        progress.started = progress.last = time.monotonic() - 4.0
-        progress.update(1_000, 3_000, 7)
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("1,000 of at most 3,000 points evaluated, 2")
-    assert said.err.endswith(" s left; front 7\n")
-
-
 def test_same_seed_same_bytes(tiny: Path, tmp_path: Path):
     assert dse("run", "tiny", "--seed", 1, "--out", tmp_path / "other").code == 0
     assert (tmp_path / "other" / "front.csv").read_bytes() == (tiny / "front.csv").read_bytes()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,13 +17,13 @@ from benchmarks.synthetic import GridSpace
 from dse.catalog import load_catalog
 from dse.problem.objective import pose
 from dse.problem.protocol import Evaluation, Objective
-from dse.questions.study.report import percent, proof_sentences
 from dse.schema.study import load_study, resolve_space
 from dse.search.evaluator import Checkpoint
 from dse.search.parallel import HERE
 from dse.search.proof import against_truth, evidence, local_optimality, prove
 from dse.search.run import search
 from dse.space.space import thinned
+from tests.helpers_report import answer_of, both, sections
 
 N = 10
 TOTAL = 4.9 / 9 + 0.11
@@ -49,6 +50,13 @@ class Diagonal:
 @pytest.fixture(scope="module")
 def problem() -> Diagonal:
     return Diagonal()
+
+
+def told(proof: dict[str, Any]) -> list[str]:
+    """What the report of a study says of its proof."""
+    front, study = both()
+    shown = sections(answer_of(front, {**study, "proof": proof}))
+    return [text for one in shown if one.name == "sure" for text in one.about]
 
 
 def without(problem: Diagonal, *rows: int):
@@ -129,27 +137,35 @@ def test_a_space_that_is_small_enough_is_proved_and_no_other(problem: Diagonal) 
     assert "restarts" not in whole
     np.testing.assert_array_equal(front.ids, search(problem, "exhaustive").front.ids)
     assert whole["added"] == 1
-    assert "One more design" in " ".join(proof_sentences({"proof": whole}))
+    assert "One more design" in " ".join(told(whole))
     part, _ = prove(problem, lost, seed=0, subgrid=problem, enumerate_up_to=199, executor=HERE)
     assert "enumerated" not in part
     assert part["subgrid"]["true_hypervolume_share"] == 1.0
-    said = " ".join(proof_sentences({"proof": part}))
+    said = " ".join(told(part))
     assert "evidence, not proof" in said
     assert "optimal" not in said
-    assert "9 of 10 true points" in " ".join(proof_sentences({"proof": whole}))
+    assert "9 of 10 true points" in " ".join(told(whole))
     every, _ = prove(
         problem, search(problem, "exhaustive"), seed=0, subgrid=None, enumerate_up_to=0
     )
-    assert "the true front of the model" in proof_sentences({"proof": every})[0]
+    assert "the true front of the model" in told(every)[0]
 
 
 @pytest.mark.parametrize(
     ("share", "text"),
-    [(1.0, "100%"), (0.5, "50.00%"), (0.99995, "99.995%"), (0.99999999, "99.999999%")],
+    [
+        (1.0, "100%"),
+        (0.5, "50.00%"),
+        (0.99995, "99.995%"),
+        (0.99999999, "99.999999%"),
+        (1 - 1e-12, "over 99.999999%"),
+    ],
 )
 def test_a_share_below_one_is_never_printed_as_all(share: float, text: str) -> None:
-    assert percent(share) == text
-    assert percent(1 - 1e-12) == "over 99.999999%"
+    front, study = both()
+    study["true_hypervolume_share"] = share
+    said = " ".join(answer_of(front, study).sentences)
+    assert f"the search reaches {text} of" in said
 
 
 def test_the_history_ends_with_the_whole_and_never_falls(problem: Diagonal) -> None:

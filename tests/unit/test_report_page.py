@@ -15,10 +15,18 @@ from hypothesis import strategies as st
 from dse.answer.labels import GLOSSARY
 from dse.answer.sentences import spoken
 from dse.errors import DseError, InputError, StorageError
-from dse.questions.study import write_report
 from dse.render.markdown import code, escape
 from dse.render.page import Explainer, linked, script_json
-from tests.helpers_report import HOSTILE, SAMPLE, Page, answer_of, both, report_of, written
+from tests.helpers_report import (
+    HOSTILE,
+    SAMPLE,
+    Page,
+    answer_of,
+    both,
+    report_of,
+    write_again,
+    written,
+)
 
 __all__ = ["written"]
 
@@ -205,7 +213,7 @@ def test_code_spans_hold_backticks() -> None:
 def test_a_report_is_a_function_of_the_folder(tmp_path: Path) -> None:
     before = report_of(tmp_path)
     first = {path.name: path.read_bytes() for path in before.iterdir()}
-    write_report(tmp_path)
+    write_again(tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
     assert sorted(first) == ["front.json", "report.html", "report.md", "study.json"]
 
@@ -221,7 +229,7 @@ def test_a_failed_write_leaves_the_old_report(
 
     monkeypatch.setattr("os.replace", full)
     with pytest.raises(StorageError, match=r"report\.\w+: cannot be written: No space"):
-        write_report(tmp_path)
+        write_again(tmp_path)
     assert (tmp_path / "report.html").read_bytes() == old
     assert len(list(tmp_path.iterdir())) == 4
 
@@ -250,7 +258,7 @@ def test_a_broken_folder_is_named(
     else:
         (tmp_path / name).write_text(text)
     with pytest.raises(DseError, match=message) as caught:
-        write_report(tmp_path)
+        write_again(tmp_path)
     assert name in str(caught.value)
     assert isinstance(caught.value, StorageError if text else InputError)
 

@@ -20,7 +20,6 @@ from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError, InputErrors
 from dse.problem.mix import evaluate_mix, served_by
 from dse.problem.objective import PhysicsProblem, pose
-from dse.questions.study import report
 from dse.schema.axes import AXES, Axis
 from dse.schema.study import Study, load_study
 from dse.space.space import Space
@@ -249,7 +248,7 @@ def test_a_system_without_a_price_is_left_out_by_name(catalog: Catalog, tmp_path
     (lacks,) = read_json(tmp_path, STUDY)["systems"]["left_out"]
     assert lacks["name"] == "8 TPU"
     assert "no price on basis rental_3yr" in lacks["why"]
-    page = report(tmp_path)
+    page = dse.Study(tmp_path).report()
     said = " ".join([page.headline, *page.sentences])
     assert "Left out: 8 TPU, tpu_v7x has no price" in said
 
@@ -348,7 +347,7 @@ def test_chips_without_a_price_in_view_are_told(catalog: Catalog, tmp_path: Path
     """Tokens a chip favour the dearer chip: the page says by how much it is dearer."""
     objectives = {"output_tokens_per_s_per_chip": "maximize", "tpot_s": "minimize"}
     dse.run(space(B200, AMD, objectives=objectives), catalog=catalog, out=tmp_path, trials=20)
-    page = report(tmp_path)
+    page = dse.Study(tmp_path).report()
     said = " ".join([page.headline, *page.sentences])
     assert "counts a chip of b200_sxm as one of mi355x, whose hour costs 1.4 times less" in said
 

@@ -15,11 +15,11 @@ from dse.catalog import load_catalog
 from dse.errors import InputErrors
 from dse.problem.objective import PhysicsProblem, pose
 from dse.quality import LAWS
-from dse.questions.study.comparisons import maps, view_answers, view_sections
 from dse.schema.space_sections import View
 from dse.schema.study import load_study, resolve_space
 from dse.search.parallel import HERE, Executor
 from dse.study.views import Fronts, _levels, describe_views
+from tests.helpers_report import answer_of, both, sections
 
 TINY = resolve_space("tiny").read_text(encoding="utf-8")
 PRICE = "usd_per_million_total_tokens"
@@ -128,45 +128,46 @@ def test_levels_are_few_round_and_span_the_losses(losses: list[float], most: int
     assert levels[0] - min(losses) <= max((max(losses) - min(losses)) / most, 1e-4) * 2.5
 
 
+def told(view: dict) -> Answer:
+    """The report of a study with this view alone."""
+    front, study = both()
+    return answer_of(front, {**study, "views": [view]})
+
+
 def test_words_of_a_comparison_and_of_a_map(problem) -> None:
     compared = seen(problem, View("sparse"))
-    (said,) = view_answers({"views": [compared]})
-    assert "the cheapest dense design" in said
-    assert "the cheapest sparse design" in said
-    (shown,) = view_sections({"views": [compared]})
-    table = shown.blocks[0]
-    assert isinstance(table, Table)
+    answer = told(compared)
+    assert "the cheapest dense design" in answer.headline
+    assert "the cheapest sparse design" in answer.headline
+    table = next(one for one in answer.tables if one.name == "levels-0")
     assert set(table["case"]) == {"dense", "sparse"}
     assert min(table["over_cheapest"]) == 1.0
     assert set(table["predicted_loss_at_most"]) == {row["level"] for row in compared["levels"]}
     drawn = seen(problem, View("chip", ("hidden_size", "num_experts")))
-    told = [level for level in maps(0, drawn) if not level.folded]
-    assert len(told) == 1
-    assert all(isinstance(table, Table) and table.shaded for table in told[0].blocks)
-    page = Answer("maps", "", "", {}, blocks=told).to_html()
-    assert page.count("--shade: 60%") == page.count('data-least="1"') >= len(told[0].blocks)
-    (said,) = view_answers({"views": [drawn]})
-    assert "h200_sxm" in said
+    answer = told(drawn)
+    levels = [one for one in sections(answer) if one.title.startswith("At a predicted loss of")]
+    (shown,) = [one for one in levels if not one.folded]
+    assert all(isinstance(table, Table) and table.shaded for table in shown.blocks)
+    page = Answer("maps", "", "", {}, blocks=[shown]).to_html()
+    assert page.count("--shade: 60%") == page.count('data-least="1"') >= len(shown.blocks)
+    assert "h200_sxm" in answer.headline
 
 
 def test_a_map_over_formats_and_kinds_is_in_words(problem) -> None:
     drawn = seen(problem, View("sparse", ("weight_dtype", "chip")))
-    table = maps(0, drawn)[0].blocks[0]
-    assert isinstance(table, Table)
+    answer = told(drawn)
+    table = next(one for one in answer.tables if one.name == "map-0-0-0")
     assert table.titles[1:] == ["h100_sxm", "h200_sxm"]
     assert [row["at"] for row in table.rows] == ["bf16", "fp8"]
-    (said,) = view_answers({"views": [drawn]})
-    assert "fp8 × h" in said
+    assert "fp8 × h" in answer.headline
 
 
 def test_values_that_nothing_reaches_are_said(problem) -> None:
     view = seen(problem, View("sparse"))
     for row in view["levels"]:
         row["best"][0] = None
-    assert view_answers({"views": [view]}) == [
-        "No level of predicted loss has designs of two values of kind of model."
-    ]
-    assert view_answers({}) == []
+    said = "No level of predicted loss has designs of two values of kind of model."
+    assert told(view).headline == said
 
 
 @pytest.mark.parametrize(
