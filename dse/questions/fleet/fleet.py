@@ -82,7 +82,10 @@ MOST_SENTENCES = 5  # after the first
 # The caption of each frame, and its columns on the terminal and the page (else all). Those of SHOWN
 # stand there, in its order; the data has all.
 FRAMES = {
-    "chips": ("Chips and dollars by quarter", ""),
+    "chips": (
+        "Chips by quarter",
+        "quarter chip ordered_chips rented_chips owned_chips serving_chips kilowatts usd",
+    ),
     "orders": ("Orders", "chips chip way order_quarter commits_usd"),
     "by_quarter": (
         "Spend by quarter",
@@ -109,7 +112,7 @@ FRAMES = {
     "arrivals": ("Arrivals by window", ""),
     "refused": ("What serves no class", ""),
 }
-SHOWN = ("fleets", "by_quarter", "instances", "prices", "limits", "refused")
+SHOWN = ("fleets", "chips", "by_quarter", "instances", "prices", "limits", "refused")
 WORDS = {
     "instance": "one copy of the model on as many chips as it is divided over",
     "option": "one way to serve a class: a model, its formats, a chip, and how an instance is "
@@ -381,7 +384,7 @@ def answer(found: Solution, names: Mapping[str, str]) -> Answer:
     made = document({**facts, **{name: [] for name in FRAMES}}, list(frames.values()))
     shown = [name for name in SHOWN if name in frames]
     if single(plan) and counted is not None:
-        shown.remove("by_quarter")
+        shown = [name for name in shown if name not in ("chips", "by_quarter")]
     opening = None
     options = table_of("options", facts["options"])
     parts = [price_parts(facts["owned_prices"])] if facts["owned_prices"] else []
