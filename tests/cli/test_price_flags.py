@@ -85,7 +85,7 @@ def test_a_basket_says_what_its_prices_rest_on(tmp_path: Path, mine: Path, costs
     assert other["regret"] == pytest.approx(one["regret"], rel=1e-9)
     assert other[USD] / one[USD] == pytest.approx(2.6 / 1.3)
     space.write_text(TWO_CHIPS.replace("rental_3yr", "owned_tco"), encoding="utf-8")
-    said = dse("compare", space, "--by", "chip", "--costs", costs)
+    said = dse("compare", space, "--by", "chip", "--costs", costs, "--detail")
     assert fits(said.out, 100)
     assert "costs of owning that were given: electricity" in " ".join(said.out.split())
     found = dse("compare", space, "--by", "chip", "--costs", costs, "--json").json()

@@ -242,7 +242,10 @@ def test_missing_file_and_folder_that_is_a_file(tmp_path: Path) -> None:
     assert dse("validate", "--data", tmp_path / "none.csv").code == 2
     path = tmp_path / "rows.csv"
     path.write_text(HEAD + ROW, encoding="utf-8")
-    assert dse("validate", "--data", path, "--out", path).code == 4
+    taken = tmp_path / "taken"
+    taken.touch()
+    assert dse("validate", "--data", path, "--out", taken).code == 4
+    assert dse("validate", "--data", path, "--out", path).code == 2
 
 
 def test_the_accuracy_page_is_todays() -> None:

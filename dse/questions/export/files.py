@@ -28,10 +28,10 @@ def stated(table: Mapping[str, Any], facts: Mapping[str, Any]) -> list[tuple[str
     found = []
     for name, said in table.items():
         flag = {"of": said} if isinstance(said, str) else said
-        given = all(facts[one] for one in flag.get("where", ()))
-        if not given or any(facts[one] for one in flag.get("where_not", ())):
+        given = all(facts.get(one) for one in flag.get("where", ()))
+        if not given or any(facts.get(one) for one in flag.get("where_not", ())):
             continue
-        value = facts[flag["of"]] if "of" in flag else flag.get("value")
+        value = facts.get(flag["of"]) if "of" in flag else flag.get("value")
         if "text" in flag:
             value = flag["text"] % facts
         if "variable" in flag:
