@@ -400,12 +400,13 @@ def test_tables_copy_as_numbers(browser: Browser, report: str) -> None:
     text = browser.run(COPIED.format(button="#elsewhere button.copy"))
     lines = [line.split("\t") for line in text.strip().split("\n")]
     assert {len(line) for line in lines} == {len(lines[0])}
-    assert lines[0][:2] == ["chip", "USD per chip-hour (USD)"]
-    assert lines[0][3] == "time per output token (s)"
+    assert lines[0][:3] == ["point", "chip", "$/chip-h (USD)"]
+    assert lines[0][4] == "per token (s)"
     study = json.loads((SAMPLE / "study.json").read_text())
     rows = {row["chip"]: row for row in study["chosen"]["cheapest"]["elsewhere"]}
-    assert {chip for chip in rows if rows[chip]["metrics"]} == {line[0] for line in lines[1:]}
-    for chip, _, cost, tpot, *_ in lines[1:]:
+    cheapest = [line[1:] for line in lines[1:] if line[0].startswith("cheapest")]
+    assert {chip for chip in rows if rows[chip]["metrics"]} == {line[0] for line in cheapest}
+    for chip, _, cost, tpot, *_ in cheapest:
         metrics = rows[chip]["metrics"]
         assert float(tpot) == pytest.approx(metrics["tpot_s"], rel=6e-3)
         assert float(cost) == pytest.approx(metrics["usd_per_million_total_tokens"], rel=6e-3)
