@@ -610,7 +610,12 @@ def answer(judgements: Sequence[Mapping[str, Any]]) -> Answer:
     overview = of_rows("claims", "Parts of each claim by verdict", of_claim, keys)
     keys = "claim claim_title=title claim_part=says verdict=words claim_number=number "
     verdicts = of_rows(
-        "parts", "Verdicts", rows, f"{keys}claim_rule=rule", shown=SHOWN[alone:], on_console=alone
+        "parts",
+        "Verdicts",
+        rows,
+        f"{keys}claim_rule=rule",
+        shown=SHOWN[alone:],
+        on_console=len(rows) <= CONSOLE_CASES,
     )
     numbers = of_rows(
         "cases",
@@ -633,7 +638,7 @@ def answer(judgements: Sequence[Mapping[str, Any]]) -> Answer:
         blocks=[
             share_bars("verdicts", "Parts of claims by verdict", "the parts", shares),
             *([verdicts, numbers] if alone else [overview, verdicts]),
-            Commands("Commands", [line for line in commands if line] if alone else []),
+            *([Commands("Commands", [line for line in commands if line])] if alone else []),
         ],
         data=(verdicts, numbers),
         document=first if alone else list(judgements),

@@ -20,6 +20,7 @@ counts.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -219,6 +220,17 @@ def _tied(facts: Json) -> list[str]:
             f"{other['chip']} breaks even with {first['chip']} at "
             f"{dollars(other['break_even_usd_per_chip_hour'])} per chip-hour "
             f"({tenths(other['change'], sign=True)} from {dollars(other['usd_per_chip_hour'])})."
+        )
+    by_load: dict[int, dict[str, float]] = {}
+    for row in facts["concurrency"]:
+        if row[COST]:
+            by_load.setdefault(row["concurrency"], {})[row["chip"]] = row[COST]
+    leads = [(load, min(usd, key=usd.__getitem__)) for load, usd in by_load.items() if len(usd) > 1]
+    turns = [f"{load:,}" for (_, one), (load, other) in itertools.pairwise(leads) if one != other]
+    if turns:
+        found.append(
+            f"With few requests in flight {leads[0][1]} is cheaper; the lead changes at "
+            f"{', '.join(turns)} in flight."
         )
     if facts["owning"]:
         found.append(_owned(facts["owning"][0]))
