@@ -200,7 +200,7 @@ def answer_workbook(answer: Answer) -> bytes:
     words += [*answer.certainty, *answer.rests, answer.command]
     sheets = [Sheet("answer", [[text] for text in words if text], (WORDS,), head=False)]
     sheets += [_sheet(table, table.titles) for table in answer.sheets]
-    for table in (*answer.data, *answer.tables):
+    for table in {table.name: table for table in (*answer.data, *answer.tables)}.values():
         sheets.append(_sheet(table, [column.key for column in table.columns]))
     return workbook(sheets)
 

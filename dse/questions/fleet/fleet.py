@@ -400,13 +400,18 @@ def answer(found: Solution, names: Mapping[str, str]) -> Answer:
         blocks=(*drawn, *(frames[name] for name in shown)),
         rests=rests,
         document=made,
-        data=(*(one for name, one in frames.items() if name not in shown), *parts, options),
+        data=(*_unseen(frames, shown), *parts, options),
         words=WORDS,
         opening=opening,
         memo=None if counted is None else lambda: memo(found, made, frames),
         sheets=sheets(found),
         names=names,
     )
+
+
+def _unseen(frames: Mapping[str, Table], shown: Sequence[str]) -> list[Table]:
+    """The tables of the files alone, after the chips by quarter: they are the rows of fleet.csv."""
+    return [one for name, one in frames.items() if name == "chips" or name not in shown]
 
 
 def _facts(found: Solution) -> dict[str, Any]:
