@@ -240,8 +240,7 @@ def write(
 ) -> None:
     """One efficiency file; `notes` has its source, and kind and note of each collective; `beside`
     are collectives of a server whose cards do not reach each other."""
-    # The place of this file before: a byte of the data moves the digest of every study.
-    made_by = "Written by dse/accuracy/fit_kernels.py; docs/efficiency.md says how."
+    made_by = "Written by tools/fits/kernels.py; docs/efficiency.md says how."
     head = {"id": path.stem, **head, "source": notes["source"], "date": "2026-11-20"}
     slow = (beside, THROUGH_HOST) if beside else None
     text = efficiency_text(made_by, head, laws, PADDING_ROWS, links, notes, slow)

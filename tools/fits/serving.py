@@ -25,14 +25,13 @@ from dse.space.candidates import Floats
 DATA = "inference.csv"
 DATE = "2026-11-23"
 HELD = "source"  # whose rows the spread is of: left out as a whole
-# `dse.accuracy.spread` was its place: a byte of the data moves the digest of every study.
 HEADER = """# Written by tools/fits/serving.py; docs/accuracy.md says how far it holds.
 title: Factors on kernel laws and backends, and the spread of held-out rows
 kind: fitted
 source: >-
   closed-loop, offline and static serving rows of hardware/measurements/{data} ({rows} rows of
   {groups} groups, weighted by group); spread: the narrowest ends that hold 80% of measured /
-  predicted on rows whose source the fit had not seen (dse.accuracy.spread)
+  predicted on rows whose source the fit had not seen (dse.accuracy.saturating_fit)
 date: "{date}"
 data_digest: {digest}
 """

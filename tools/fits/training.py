@@ -35,7 +35,7 @@ from dse.space.candidates import Floats
 from tools.fits.published import RUNS, usual
 
 DATE = "2026-11-23"
-SPREAD = """# Written by dse/accuracy/fit_training.py; docs/accuracy.md says how far it holds.
+SPREAD = """# Written by tools/fits/training.py; docs/accuracy.md says how far it holds.
 title: Spread of held-out training rows
 kind: fitted
 source: >-
@@ -120,7 +120,7 @@ def constants_of(problem: TrainingProblem, moves: Floats) -> dict[str, dict[str,
 def stack_files(path: Path, problem: TrainingProblem, moves: Floats) -> dict[Path, str]:
     """The stacks as the fit writes them, by file."""
     used = int((problem.weight > 0.0).sum())
-    source = f"{used} runs of hardware/measurements/{path.name} (dse.accuracy.fit_training)"
+    source = f"{used} runs of hardware/measurements/{path.name} (tools.fits.training)"
     found = {}
     for name, constants in constants_of(problem, moves).items():
         file = hardware_dir() / FOLDER / f"{name}.yaml"
