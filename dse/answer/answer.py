@@ -197,29 +197,14 @@ class Commands:
 
 
 @record
-class Bar:
-    """A bar filled with the parts of a whole, for pages: (name, share of the whole, amount in
-    words, look) each. Looks are those of `report.css`. What the shares leave is free."""
-
-    title: str
-    parts: Sequence[tuple[str, float, str, str]]
-
-
-@record
 class Facts:
     """One thing by its facts: `rows` are (what, sentence). `strong` are a few numbers, (what,
-    value), which a page prints large; `command` makes the thing again. One with `bars` is a card
-    on a page: it opens on a click, the bars first, and of its rows those named in `folded` on
-    another."""
+    value), which a page prints large."""
 
     title: str
     rows: Sequence[tuple[str, str]]
     strong: Sequence[tuple[str, str]] = ()
-    command: str = ""
-    marked: bool = False
     on_console: bool = True
-    bars: Sequence[Bar] = ()
-    folded: Sequence[str] = ()
 
 
 @record

@@ -59,12 +59,6 @@ BOUNDS = {
     "power cap": "the clock is slowed so that the chip stays within its power cap",
     "fixed overhead": "launching kernels and scheduling on the host take the time, not the work",
 }
-BOUND_NAMES = {
-    "compute": "compute",
-    "memory": "memory bandwidth",
-    "network": "network",
-    "fixed": "fixed overhead",
-}
 
 
 def label(metric: str) -> Label:

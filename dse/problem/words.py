@@ -343,52 +343,6 @@ def brief_shape(item: Mapping[str, Any]) -> str:
     return f"{words}, {mixers}" if mixers else words
 
 
-def shape_words(item: Mapping[str, Any]) -> str:
-    """The shape of an item of front.json in full, as far as its keys say: what to build."""
-    model, metrics, name = item["model"], item["metrics"], given_name(item)
-    experts = model.get("num_experts")
-    parts = [f"{f'{name}: ' if name else ''}{'sparse' if experts else 'dense'} model"]
-    if model.get("num_hidden_layers"):
-        width = model.get("hidden_size", 0)
-        parts.append(f"{model['num_hidden_layers']} layers of hidden size {width:,}")
-    if heads := model.get("num_attention_heads"):
-        groups, width = model.get("num_key_value_heads"), model.get("head_dim")
-        parts.append(
-            f"{heads} attention heads"
-            + (f" and {groups} KV heads" if groups else "")
-            + (f" of width {width}" if width else "")
-        )
-    if mixers := layers_in_words(model):
-        parts.append(mixers)
-    if experts:
-        shared = model.get("num_shared_experts")
-        parts.append(
-            f"{experts} experts of width {model.get('moe_intermediate_size', 0):,}, "
-            f"{model.get('num_experts_per_tok', '?')} of them used per token"
-            + (f" beside {shared} shared by all" if shared else "")
-        )
-    elif model.get("intermediate_size"):
-        parts.append(f"feed-forward width {model['intermediate_size']:,}")
-    if model.get("vocab_size"):
-        parts.append(f"vocabulary {model['vocab_size']:,}")
-    counts = [
-        f"{show(metric, metrics[metric])} {word}"
-        for metric, word in (("total_parameters", "in all"), ("active_parameters", "active"))
-        if metrics.get(metric) is not None
-    ]
-    sentence = f"{', '.join(parts)}."
-    sentence += f" Parameters: {', '.join(counts)}." if counts else ""
-    if (tokens := metrics.get("training_tokens")) and not name:
-        sentence += f" Trained on {show('training_tokens', tokens)} tokens{_beyond(tokens)}."
-    return sentence
-
-
-def _beyond(tokens: float) -> str:
-    """That nobody has trained on so many tokens, where that is so."""
-    most = f"{MOST_TOKENS / 1e12:g}T"
-    return f", more than any published model was ({most})" if tokens > MOST_TOKENS else ""
-
-
 def spans(numbers: list[int]) -> str:
     """`1-3, 7`."""
     runs: list[list[int]] = []

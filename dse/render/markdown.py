@@ -39,7 +39,6 @@ def blocks_markdown(blocks: Sequence[Block], level: int) -> list[str]:
         elif isinstance(block, Facts):
             lines += [f"{mark} {escape(block.title)}", ""]
             lines += [f"- {escape(what)}: {escape(said)}" for what, said in block.rows]
-            lines += [f"- Reproduce: {code(block.command)}"] if block.command else []
             lines += [""]
         elif isinstance(block, Notes):
             lines += [f"{mark} {escape(block.title)}", "", *_list(block.sentences)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -42,10 +41,7 @@ def test_a_small_space_is_enumerated_after_a_search(tiny: Path, tmp_path: Path) 
     page = (tmp_path / "report.html").read_text()
     section = page.split('<section id="sure">')[1].split("</section>")[0]
     assert "How sure is this front" in section
-    assert "One parameter away from the front" in section
-    assert 'id="history"' in section
-    drawn = json.loads(re.search(r'id="page-data">(.*?)</script>', page, re.DOTALL)[1])
-    assert len(drawn["figures"]["history"]["data"][0]["x"]) == len(proof["history"])
+    assert "one parameter away from the front" in section
     assert "optimal" not in section
     assert "## How sure is this front" in (tmp_path / "report.md").read_text()
 

@@ -234,7 +234,7 @@ def test_the_first_screen_has_the_answer(browser: Browser, report: str, width: i
         )"""
     )
     assert max(bottoms) <= height
-    cut = """[...document.querySelectorAll('#answer *, .card summary *')].filter(
+    cut = """[...document.querySelectorAll('#answer *')].filter(
       node => node.getBoundingClientRect().right > innerWidth && !node.closest('svg')).length"""
     assert browser.run(cut) == 0
     assert browser.problems == []
@@ -247,20 +247,6 @@ def test_a_row_of_the_first_table_shows_its_design(browser: Browser, report: str
     point = json.loads((SAMPLE / "study.json").read_text())["chosen"]["fastest"]["point"]
     assert browser.run("document.querySelector('#selected h3').textContent") == f"Point {point}"
     assert browser.run("document.querySelectorAll('#opening-plot .annotation').length") == 0
-
-
-def test_one_card_is_open_and_starts_with_its_bars(browser: Browser, report: str) -> None:
-    browser.open(report)
-    assert browser.run("document.querySelectorAll('details.card[open]').length") == 1
-    assert browser.run("document.querySelectorAll('details.card').length") == 4
-    first = "document.querySelector('details.card[open] > :nth-child(2)')"
-    widths = browser.run(
-        f"""[...{first}.querySelectorAll('.bar')].map(bar => [...bar.children].reduce(
-        (sum, part) => sum + part.getBoundingClientRect().width, 0) / bar.clientWidth)"""
-    )
-    assert len(widths) == 2
-    assert 0.98 < widths[0] < 1.02
-    assert 0.0 < widths[1] <= 1.0
 
 
 def test_filter_narrows_pictures_and_table(browser: Browser, report: str) -> None:

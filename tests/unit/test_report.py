@@ -1,4 +1,4 @@
-"""The report of a study folder alone: its sentences, cards, tables and pictures."""
+"""The report of a study folder alone: its sentences, tables and pictures."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import plotly.graph_objects as go
 import pytest
 from plotly.offline import get_plotlyjs
 
-from dse.answer.answer import Answer, Facts, Table
+from dse.answer.answer import Answer, Table
 from dse.answer.labels import label
-from dse.answer.numbers import show, significant
-from dse.problem.words import deployment_words, shape_words
+from dse.answer.numbers import show
+from dse.problem.words import deployment_words
 from dse.render.page import PLOTLY, script_json, template_text
 from tests.cli.conftest import dse
 from tests.finished_reports import REPORTS, command_of
@@ -26,45 +26,37 @@ def sample() -> Answer:
     return answer_of(*both())
 
 
-def cards_of(answer: Answer) -> list[Facts]:
-    inside = [block for one in sections(answer) for block in one.blocks]
-    return [block for block in inside if isinstance(block, Facts)]
-
-
-def cards_text(answer: Answer) -> str:
-    return " ".join(value for card in cards_of(answer) for _, value in card.rows)
-
-
 def table(answer: Answer, name: str) -> Table:
     return next(one for one in answer.tables if one.name == name)
 
 
-# -- sentences and cards ---------------------------------------------------------------------
+# -- sentences and chosen points -------------------------------------------------------------
 
 
-def test_cards_say_what_to_build_what_it_costs_and_how_sure_that_is(sample: Answer) -> None:
+def test_a_chosen_point_says_what_it_costs_what_limits_it_and_how_sure_that_is(
+    sample: Answer,
+) -> None:
     front, study = both()
-    cards: dict[str, Facts] = {card.title.split(":")[0]: card for card in cards_of(sample)}
-    assert {"Cheapest", "Fastest", "Best"} <= set(cards)
+    made = {str(row["chosen"]).split(" (")[0]: row for row in table(sample, "made-of").rows}
+    assert {"cheapest", "fastest", "best"} <= set(made)
     item = front["items"][study["chosen"]["cheapest"]["point"] - 1]
     metric = "usd_per_million_total_tokens"
     assert item["metrics"][metric] == min(one["metrics"][metric] for one in front["items"])
-    text = dict(cards["Cheapest"].rows)
-    assert f"${significant(item['metrics'][metric])} total" in text["It costs"]
-    assert "rental_3yr" in text["It costs"]
+    assert made["cheapest"][metric] == item["metrics"][metric]
     rates = {row["chip"]: row["usd_per_chip_hour"] for row in study["price"]["rows"]}
     hour = rates[item["deployment"]["chip"]] * item["deployment"]["chips"]
-    assert f"${significant(hour)} an hour" in text["It costs"]
-    for card in cards.values():
-        if card.command:
-            said = dict(card.rows)
-            cause = r"(Memory bandwidth|Compute|Network|Fixed overhead) in"
-            assert re.search(cause, said["Bound by"])
-            assert "80% interval" in said["Certainty"]
-            assert "(extrapolated)" in said["Certainty"]
-            assert re.search(r"rests \d+% on \w+", said["Certainty"])
-            assert "dense-equivalent" in said["It gives"]
-            assert card.command.startswith("dse estimate ")
+    assert made["cheapest"]["usd_per_hour"] == pytest.approx(hour)
+    for row in made.values():
+        assert str(row["nearest_limit"]).endswith(("allowed", "is asked")) or "of the chip" in str(
+            row["nearest_limit"]
+        )
+        assert row["bottleneck"]
+        assert row["dense_equivalent_parameters"]
+    sure = table(sample, "certainty")
+    assert set(sure["chosen"]) == set(made)
+    losses = [row for row in sure.rows if row["metric"] == label("predicted_loss").text]
+    assert all(" to " in str(row["interval"]) for row in losses)
+    assert {row["known"] for row in losses} == {"extrapolated"}
 
 
 def test_the_lead_starts_from_the_knee_and_says_little(sample: Answer) -> None:
@@ -95,32 +87,8 @@ def test_limits_know_their_direction() -> None:
     ]
     for item in front["items"]:
         item["metrics"] |= {"output_tokens_per_s": 101.0, "tpot_s": 0.0015}
-    text = cards_text(answer_of(front, study))
-    assert "where at least 100 is asked" in text
-
-
-def test_a_shape_is_told_from_the_keys_it_has() -> None:
-    sparse = {
-        "name": "searched-7",
-        "hidden_size": 4096,
-        "num_hidden_layers": 48,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 4,
-        "head_dim": 128,
-        "num_experts": 128,
-        "num_experts_per_tok": 8,
-        "moe_intermediate_size": 768,
-        "num_shared_experts": 1,
-        "vocab_size": 128256,
-    }
-    counts = {"total_parameters": 30.5e9, "active_parameters": 3.4e9}
-    text = shape_words({"point": 7, "model": sparse, "metrics": counts})
-    assert text.startswith("sparse model, 48 layers")
-    assert "128 experts of width 768, 8 of them used per token beside 1 shared" in text
-    assert "30.5B in all, 3.4B active" in text
-    dense = {"name": "llama", "num_hidden_layers": 32, "hidden_size": 4096}
-    text = shape_words({"point": 7, "model": dense, "metrics": {}})
-    assert text == "llama: dense model, 32 layers of hidden size 4,096."
+    for limit in table(answer_of(front, study), "made-of")["nearest_limit"]:
+        assert "where at least 100 is asked" in str(limit)
 
 
 def test_a_deployment_names_degrees_above_one() -> None:
@@ -150,17 +118,6 @@ def test_more_tokens_than_any_model_had_are_told() -> None:
     for item in front["items"]:
         item["metrics"]["training_tokens"] = 40e12
     assert "training_tokens <=" not in " ".join(answer_of(front, study).sentences)
-    item = {**front["items"][0], "metrics": {"training_tokens": 80e12}}
-    assert "more than any published model" in shape_words(item)
-
-
-@pytest.mark.parametrize(("added", "told"), [(0.0, False), (0.0004, False), (0.25, True)])
-def test_what_quantising_costs_is_told_apart(added: float, told: bool) -> None:
-    front, study = both()
-    for item in front["items"]:
-        item["metrics"]["quantisation_loss"] = added
-    text = cards_text(answer_of(front, study))
-    assert ("come from quantising" in text) is told
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "int4"])
@@ -200,7 +157,6 @@ def test_the_headline_says_the_start_and_how_sure_it_is() -> None:
         "best in 62% of cases (decision 1 in 30%), and keeps the limits in 90%" in answer.headline
     )
     assert table(answer, "decisions")["chance_first"] == [0.62, 0.3, 0.08]
-    assert any(card.title == "Start: decision 1 (point 25)" for card in cards_of(answer))
     turns = table(answer, "turns")
     assert turns["decision"] == ["3", "1"]
     assert answer.opening is not None

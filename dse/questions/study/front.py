@@ -34,7 +34,6 @@ MARGIN = 0.07  # of an axis, at either end
 WISHED = "all objectives alike"
 LIKELY = 0.1  # share of the cases from which on another decision is named
 MOSTLY, SELDOM = 0.8, 0.5  # shares of designs that have what sets a decision apart
-MOST_CAUSES = 8
 ENDS = ("better than predicted", "worse than predicted")
 POOLS = {False: "one pool for both phases", True: "pools of their own"}
 DATA_BYTES = 900_000  # of the front that one page may carry beside plotly.js (1.2 MB)
@@ -45,10 +44,11 @@ HOW = (
     "and prices varied within their errors {draws} times, the best design was of the decision in "
     "that share of the cases. Wish: {wish}."
 )
+CHANGED = "error decision given_away"
 CAUSES = (
-    "Each error alone, at either end of its 80% interval: a price, the speed of a chip, the loss "
-    "of a kind of model, and what a decision shares with designs of its kind alone. The bar is "
-    "what decision 1 then gives away to the best design."
+    "Each error alone, at an end of its 80% interval: a price, the speed of a chip, the loss of a "
+    "kind of model, and what a decision shares with designs of its kind alone. Given away: what "
+    "decision 1 then loses to the best design."
 )
 PUBLISHED = (
     "Models that anyone can download, by the same law of loss and model of time and price: each "
@@ -136,82 +136,69 @@ def opening_figure(folder: StudyFolder) -> Figure:
     x, y = folder.axes()
     if x == y:
         y = next(m for m in ("tpot_s", "ttft_s", "usd_per_million_total_tokens") if m != x)
-    shown = folder.thin(1_500)
-    systems: dict[str, list[Json]] = {}
-    for item in shown:
-        systems.setdefault(_system(folder, item), []).append(item)
-    data = [
-        _dots(system, [item["metrics"] for item in items], x, y)
-        | {
-            "customdata": [item["point"] for item in items],
-            "hovertext": [f"point {item['point']}" for item in items],
-            "marker": {
-                "symbol": SYMBOLS[k % len(SYMBOLS)],
-                "color": PALETTE[k % len(PALETTE)],
-                "size": 6,
-                "opacity": 0.75,
-            },
-        }
-        for k, (system, items) in enumerate(systems.items())
-    ]
     axes = {m: _axis(folder, m) for m in (x, y)}
-    models = [one for one in folder.study.get("landmarks") or () if one["metrics"]]
-    inside = [one for one in models if all(_within(axes[m], m, one["metrics"]) for m in axes)]
-    if inside:
+
+    def dots(
+        name: str, rows: Sequence[Json], texts: Sequence[str], marker: Json, **more: Any
+    ) -> Json:
+        places = {
+            "x": scaled(x, [row.get(x) for row in rows]),
+            "y": scaled(y, [row.get(y) for row in rows]),
+        }
+        look = {"type": "scatter", "mode": "markers", "hoverinfo": "text", "marker": marker}
+        return {**look, "name": plain(name), **places, "hovertext": list(map(plain, texts)), **more}
+
+    systems: dict[str, list[Json]] = {}
+    for item in folder.thin(1_500):
+        systems.setdefault(_system(folder, item), []).append(item)
+    data = []
+    for k, (system, items) in enumerate(systems.items()):
+        look = {"symbol": SYMBOLS[k % len(SYMBOLS)], "color": PALETTE[k % len(PALETTE)]}
+        numbers = [item["point"] for item in items]
+        texts, rows = [f"point {n}" for n in numbers], [item["metrics"] for item in items]
         data.append(
-            _dots("published", [one["metrics"] for one in inside], x, y)
-            | {
-                "marker": {"symbol": "diamond-tall", "size": 10, "color": "ink"},
-                "hovertext": [
-                    plain(f"{one['name']}: {_amounts(folder, one['metrics'])}") for one in inside
-                ],
-                "meta": [plain(one["name"]) for one in inside],
-            }
+            dots(system, rows, texts, look | {"size": 6, "opacity": 0.75}, customdata=numbers)
         )
-    marks = marked(folder)
-    for some, colour, size in ((marks[1:], "ink", 21), (marks[:1], VERMILION, 27)):
-        if some:
-            data.append(
-                _discs(folder, some, x, y)
-                | {"marker": {"symbol": "circle", "size": size, "color": colour}}
-            )
+    models = [one for one in folder.study.get("landmarks") or () if one["metrics"]]
+    inside = [one for one in models if all(_within(axes[m], m, one["metrics"][m]) for m in axes)]
     said = "Each mark is a design that no other beats; numbers are the decisions."
     if inside:
+        rows, names = [one["metrics"] for one in inside], [one["name"] for one in inside]
+        texts = [f"{one['name']}: {_amounts(folder, one['metrics'])}" for one in inside]
+        look = {"symbol": "diamond-tall", "size": 10, "color": "ink"}
+        data.append(dots("published", rows, texts, look, meta=list(map(plain, names))))
         by = label(inside[0]["best_in"]).text
         said += f" Diamonds: published models by the same laws, each where its {by} is least."
+    marks = marked(folder)
+    for some, colour, size in ((marks[1:], "ink", 21), (marks[:1], VERMILION, 27)):
+        items = [item for _, item, _ in some]
+        rows = [item["metrics"] for item in items]
+        texts = [
+            f"point {item['point']}: {brief_shape(item)}; {_amounts(folder, item['metrics'])}"
+            for item in items
+        ]
+        disc: dict[str, Any] = {"mode": "markers+text", "text": [mark for mark, *_ in some]}
+        disc |= {
+            "textfont": {"size": 12, "color": "paper"},
+            "showlegend": False,
+            "cliponaxis": False,
+        }
+        look = {"symbol": "circle", "size": size, "color": colour}
+        if some:
+            data.append(
+                dots(
+                    "decisions",
+                    rows,
+                    texts,
+                    look,
+                    customdata=[item["point"] for item in items],
+                    **disc,
+                )
+            )
     if hidden := [label(m).text for m in folder.wanted if m not in (x, y)]:
         said += f" Not drawn: {listed(hidden)}, in which a mark that looks beaten may win."
     layout = {"xaxis": axes[x], "yaxis": axes[y], "meta": "named"}
     return Figure("opening-plot", "", {"data": data, "layout": layout}, said)
-
-
-def _dots(name: str, rows: Sequence[Json], x: str, y: str) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": plain(name),
-        "x": scaled(x, [row.get(x) for row in rows]),
-        "y": scaled(y, [row.get(y) for row in rows]),
-        "hoverinfo": "text",
-    }
-
-
-def _discs(folder: StudyFolder, marks: Sequence[Marked], x: str, y: str) -> dict[str, Any]:
-    """The decisions as numbers on discs."""
-    return _dots("decisions", [item["metrics"] for _, item, _ in marks], x, y) | {
-        "mode": "markers+text",
-        "text": [mark for mark, *_ in marks],
-        "textfont": {"size": 12, "color": "paper"},
-        "showlegend": False,
-        "customdata": [item["point"] for _, item, _ in marks],
-        "hovertext": [
-            plain(
-                f"point {item['point']}: {brief_shape(item)}; {_amounts(folder, item['metrics'])}"
-            )
-            for _, item, _ in marks
-        ],
-        "cliponaxis": False,
-    }
 
 
 def _amounts(folder: StudyFolder, metrics: Json) -> str:
@@ -223,24 +210,22 @@ def _axis(folder: StudyFolder, metric: str) -> dict[str, Any]:
     three to one; `range` in the units of the page."""
     objective = {one["metric"]: one for one in folder.objectives}.get(metric, {})
     known = [item["metrics"].get(metric) for item in folder.items]
-    ends = [value for value in known if value is not None] or [0.0]
-    low, high = (label(metric).scale * of(ends) for of in (min, max))
-    title = {"text": plain(axis_title(metric, objective.get("direction")))}
+    ends = scaled(metric, [value for value in known if value is not None]) or [0.0]
+    low, high = min(ends), max(ends)
+    look: dict[str, Any] = {
+        "title": {"text": plain(axis_title(metric, objective.get("direction")))}
+    }
     if objective.get("log") and low > 0.0 and high / low > 3.0:
         low, high = math.log10(low), math.log10(high)
-        ticks = {"dtick": 1} if high - low > 2.0 else {"dtick": "D2"}
-        look: dict[str, Any] = {"title": title, "type": "log", "tickformat": "~g", **ticks}
-    else:
-        look = {"title": title}
+        look |= {"type": "log", "tickformat": "~g", "dtick": 1 if high - low > 2.0 else "D2"}
     wide = MARGIN * (high - low) or MARGIN * abs(high) or 1.0
     return look | {"range": [low - wide, high + wide]}
 
 
-def _within(axis: Json, metric: str, metrics: Json) -> bool:
-    value = metrics.get(metric)
+def _within(axis: Json, metric: str, value: float | None) -> bool:
     if value is None:
         return False
-    at = label(metric).scale * value
+    (at,) = scaled(metric, [value])
     if axis.get("type") == "log":
         at = math.log10(at) if at > 0.0 else -math.inf
     return axis["range"][0] <= at <= axis["range"][1]
@@ -403,56 +388,26 @@ def change_section(folder: StudyFolder) -> list[Section]:
             if end["decision"] != here
         ]
         turned.sort(key=lambda row: -row["regret"])
-        about.append(_causes_sentence(found))
-        blocks.append(_causes_figure(found))
+        nothing = "" if turned else "; no error alone, at an end of its 80% interval, changes that"
+        about.append(f"As predicted, decision {here} is the best{nothing}.")
         if turned:
-            keys = "error decision given_away"
-            blocks.append(of_rows("errors-alone", "Errors that change it", turned, keys))
+            table = of_rows("errors-alone", "Errors that change it", turned, CHANGED, CAUSES)
+            blocks.append(table)
     if not blocks:
         return []
     return [Section("What would change the decision", blocks, about, "changes", on_console=False)]
 
 
-def _cause(one: Json) -> str:
-    if not isinstance(one["name"], str):
-        return f"{one['of']} of decision {one['name']} and its kin"
-    return (
-        f"loss of {one['name']} models" if one["of"] == "loss" else f"{one['of']} of {one['name']}"
-    )
-
-
 def _at_end(one: Json, end: int) -> str:
-    """`price of h100_sxm 15% higher`."""
+    """`price of h100_sxm 15% higher`, `loss of sparse models worse than predicted`."""
+    if isinstance(one["name"], str):
+        of = f"{one['of']} of {one['name']}{' models' * (one['of'] == 'loss')}"
+    else:
+        of = f"{one['of']} of decision {one['name']} and its kin"
     if one["factors"] is None:
-        return f"{_cause(one)} {ENDS[end]}"
+        return f"{of} {ENDS[end]}"
     by = one["factors"][end] - 1.0
-    return f"{_cause(one)} {percent(abs(by))} {'higher' if by > 0.0 else 'lower'}"
-
-
-def _causes_sentence(found: Json) -> str:
-    here = found["unmoved"]["decision"]
-    moving = [one for one in found["causes"] if any(end["decision"] != here for end in one["ends"])]
-    of_chips = {one["of"] for one in moving if isinstance(one["name"], str)}
-    still = [f"{of} of a chip" for of in ("price", "speed") if of not in of_chips]
-    said = f"As predicted, decision {here} is the best"
-    if still:
-        said += f"; no {' or '.join(still)} within its interval changes that"
-    return f"{said}; {'the errors of the table do' if moving else 'no error alone does'}."
-
-
-def _causes_figure(found: Json) -> Figure:
-    """What the first decision gives away with each error alone, the dearest on top."""
-    base, amount = found["unmoved"]["regret"], found["regret_in"] == "amount"
-    rows = sorted(found["causes"], key=lambda one: -max(end["regret"] for end in one["ends"]))
-    rows = [one for one in rows if any(end["regret"] != base for end in one["ends"])]
-    rows = rows[:MOST_CAUSES]
-    scale = label(found["best"]).scale if amount else 100.0
-    series = {ENDS[k]: [scale * one["ends"][k]["regret"] for one in rows] for k in (0, 1)}
-    of = label(found["best"]).text if found["best"] is not None else "range"
-    across = f"decision 1 gives away ({of if amount else f'% of {of}'})"
-    return bar_chart(
-        "causes", "If an estimate is off", list(map(_cause, rows)), series, across, CAUSES
-    )
+    return f"{of} {percent(abs(by))} {'higher' if by > 0.0 else 'lower'}"
 
 
 # Published models beside the front, and the choices that decide most.
@@ -514,6 +469,14 @@ TEXTS: tuple[tuple[str, str, Callable[[Json], str]], ...] = (
     ("split", "split", lambda item: short_split(item["deployment"])),
     ("bottleneck", "bound by", lambda item: item["metrics"]["bottleneck"]),
 )
+# Those of the table that other formats show, under keys of the vocabulary.
+TABLE = {
+    "chip": "chip",
+    "weights": "weight_dtype",
+    "shape": "shape",
+    "split": "division",
+    "bottleneck": "bottleneck",
+}
 # Choices as numbers. All but the first stand on the parallel axes alone: elsewhere `shape` and
 # `split` say them.
 NUMBERS = (
@@ -536,16 +499,11 @@ def explorer(folder: StudyFolder) -> Explorer:
     note = "All of it is in front.csv too."
     if total > FRONT_ROWS:
         note = f"{len(shown)} of {total:,} points, evenly along the front; front.csv has all."
-    said = {key: [of(item) for item in shown] for key, _, of in TEXTS}
-    columns = {
-        "point": [item["point"] for item in shown],
-        "chip": said["chip"],
-        "weight_dtype": said["weights"],
-        "shape": said["shape"],
-        "division": said["split"],
-        **{m: [item["metrics"][m] for item in shown] for m in folder.wanted},
-        "bottleneck": said["bottleneck"],
-    }
+    columns: dict[str, Any] = {"point": [item["point"] for item in shown]}
+    for key, _, of in TEXTS:
+        if key in TABLE:
+            columns[TABLE[key]] = [of(item) for item in shown]
+    columns |= {m: [item["metrics"][m] for item in shown] for m in folder.wanted}
     keys = f"Shape: {SHAPE_KEY}. Split: {DEPLOYMENT_KEY}; degrees of 1 are left out."
     table = frame("front", "The front", columns, note, keys, on_console=False)
     return Explorer(table, front_data(folder))
@@ -569,10 +527,12 @@ def front_data(folder: StudyFolder) -> dict[str, Any]:
 def _columns(folder: StudyFolder, items: Sequence[Json]) -> dict[str, Any]:
     names = {chosen.item["point"]: chosen.label for chosen in folder.chosen}
     objectives = {o["metric"]: o for o in folder.objectives}
-    columns = [_text("names", "chosen as", [names.get(item["point"], "") for item in items])]
-    of_decision = [str(item.get("decision", "")) for item in items]
-    columns.append(_text("decision", "decision", of_decision, sorted(set(of_decision))))
-    columns += [_text(key, title, [of(item) for item in items]) for key, title, of in TEXTS]
+    decisions = [str(item.get("decision", "")) for item in items]
+    texts = [("names", "chosen as", [names.get(item["point"], "") for item in items])]
+    texts += [(key, title, [of(item) for item in items]) for key, title, of in TEXTS]
+    columns = [{"key": key, "label": title, **_coded(values)} for key, title, values in texts]
+    decided = _coded(decisions, sorted(set(decisions)))
+    columns.insert(1, {"key": "decision", "label": "decision", **decided})
     for key in NUMBERS:
         values = [item["model"].get(key, item["deployment"].get(key)) for item in items]
         if any(value is not None for value in values):
@@ -590,17 +550,14 @@ def _columns(folder: StudyFolder, items: Sequence[Json]) -> dict[str, Any]:
     x, y = folder.axes()
     if x == y:  # one objective: against the first other number
         y = next(c["key"] for c in columns if c.get("number") and c["key"] != x)
+    parallel = [key for key in dict.fromkeys((*PARALLEL, *objectives)) if key in by_key]
     return {
         "total": len(folder.items),
         "rows": len(items),
         "point": [item["point"] for item in items],
         "columns": columns,
         "objectives": list(objectives),
-        "parallel": [
-            key
-            for key in dict.fromkeys((*PARALLEL, *objectives))
-            if key in by_key and _differs(by_key[key])
-        ],
+        "parallel": [key for key in parallel if _differs(by_key[key])],
         "x": x,
         "y": y,
         "study": folder.name,
@@ -612,16 +569,14 @@ def _differs(column: dict[str, Any]) -> bool:
     return len(set(column.get("levels") or column["values"]) - {None}) > 1
 
 
-def _text(
-    key: str, text: str, values: list[str], levels: Sequence[str] | None = None
-) -> dict[str, Any]:
-    return {"key": key, "label": text, **_coded(values, levels)}
-
-
 def _number(metric: str, values: Sequence[float | None]) -> dict[str, Any]:
     known = label(metric)
     digits = 5 if known.kind == "nats" else 4
-    shown = [None if v is None else _short(v * known.scale, digits) for v in values]
+    shown: list[float | None] = []
+    for value in values:
+        rounded = None if value is None else float(f"{value * known.scale:.{digits}g}")
+        whole = rounded is not None and rounded.is_integer() and abs(rounded) < 1e15
+        shown.append(int(rounded) if rounded is not None and whole else rounded)
     title = axis_title(metric)
     column: dict[str, Any] = {"key": metric, "label": title, "axis": title, "number": True}
     return column | (_coded(shown) if 2 * len(set(shown)) < len(shown) else {"values": shown})
@@ -631,9 +586,3 @@ def _coded(values: Sequence[Any], levels: Sequence[Any] | None = None) -> dict[s
     """The values by their levels, which come in this order, or as they are met."""
     codes = {level: code for code, level in enumerate(levels or dict.fromkeys(values))}
     return {"levels": list(codes), "codes": [codes[value] for value in values]}
-
-
-def _short(value: float, digits: int) -> float | int:
-    """`value` with `digits` significant digits; an integer where it is one."""
-    rounded = float(f"{value:.{digits}g}")
-    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded

@@ -1,30 +1,28 @@
-"""The points chosen from a front: what a report reads of a study folder, a card for each point, and
-tables over all of them."""
+"""The points chosen from a front: what a report reads of a study folder, and frames over them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from dse.answer.answer import Bar, Facts, Table
+from dse.answer.answer import Commands, Table
 from dse.answer.frames import frame, of_rows
-from dse.answer.labels import BOUND_NAMES, BOUNDS, label
-from dse.answer.numbers import bytes_, show, show_as, significant, time
+from dse.answer.labels import BOUNDS, label
+from dse.answer.numbers import show, show_as
 from dse.errors import StorageError
 from dse.problem.describe import pools_of
 from dse.problem.mix import held, loads_of
-from dse.problem.quality import overtraining_words
 from dse.problem.words import (
     DEPLOYMENT_KEY,
     DOMAIN_KEY,
     HELD_KEY,
+    SHAPE_KEY,
     brief_shape,
-    deployment_words,
-    shape_words,
     short_deployment,
+    short_shape,
 )
 from dse.schema.metrics import EVERY
 from dse.study.folder import FRONT, STUDY, read_study
@@ -33,15 +31,14 @@ Json = Mapping[str, Any]
 
 ORDER = ("start", "cheapest", "fastest", "best", "knee")
 QUALITY = "predicted_loss"
-CERTAINTY = ("measured", "fitted", "derived", "spec", "estimated", "claimed", "assumed")
 TOKENS = ("input", "output", "total")
 COSTS = tuple(f"usd_per_million_{name}_tokens" for name in TOKENS)
 ALL_IN = "usd_per_million_output_tokens_all_in"
-MOST_PARTS = 6  # of a decode step that stand alone
-SHOWN_LOSS = 0.0005  # nats that quantising adds, from which on they are told
-OF_A_POOL = (
-    *("chip", "chips", "replicas", "tensor_parallel", "pipeline_parallel", "data_parallel"),
-    *("expert_parallel", "weight_dtype", "kv_dtype"),
+# What a chosen point is made of, costs and gives, in a row of its own.
+OF_A_POINT = (
+    *("total_parameters", "active_parameters", "training_tokens", "overtraining_ratio"),
+    *("dense_equivalent_parameters", "quantisation_loss", "usd_per_hour", *COSTS, ALL_IN),
+    *("bottleneck", "nearest_limit", "front_probability"),
 )
 
 
@@ -76,22 +73,14 @@ class Chosen:
         return self.item["metrics"]
 
     @property
-    def step_interval(self) -> Sequence[float | None]:
-        """The 80% interval of the decode step whose operators are told."""
-        interval = self.detail.get("decode_step_interval")
-        known = self.metrics.get("intervals", {}).get("decode_step_s")
-        return interval or known or (None, None)
-
-    @property
-    def efficiency_shares(self) -> list[tuple[str, float]]:
-        """(how the kernel laws are known, share of the decode step's seconds), best known first."""
+    def efficiency(self) -> str | None:
+        """How the kernel laws of most of the decode step are known."""
         seconds: dict[str, float] = {}
         for row in self.detail["breakdown"]:
             kind = row["efficiency"]
             seconds[kind] = seconds.get(kind, 0.0) + (row["decode_s"] or 0.0)
-        total = sum(seconds.values())
-        ordered = sorted(seconds, key=lambda kind: (*CERTAINTY, kind).index(kind))
-        return [(kind, seconds[kind] / total) for kind in ordered] if total else []
+        half = sum(seconds.values()) / 2.0
+        return next((kind for kind, s in seconds.items() if half and s >= half), None)
 
     @property
     def bottleneck(self) -> str:
@@ -209,13 +198,14 @@ def span(metric: str, interval: Iterable[float]) -> str:
     return f"{show(metric, low)} to {show(metric, high)}"
 
 
-def limits(folder: StudyFolder, item: Json) -> list[tuple[str, float]]:
-    """(sentence, share of the limit used) for every constraint that has a number."""
-    metrics, found = item["metrics"], []
+def nearest_limit(folder: StudyFolder, item: Json) -> str | None:
+    """The limit of which most is used: `time to first token 1.9 s, 95% of the 2 s allowed`; the
+    memory of the chip is one."""
+    metrics = item["metrics"]
     by_name = {load["name"]: load for load in item.get("workloads", ())}
+    found: list[tuple[float, str]] = []
     for constraint in folder.study["constraints"]:
-        metric, limit = constraint["metric"], constraint["limit"]
-        of = constraint.get("workload", "")
+        metric, limit, of = constraint["metric"], constraint["limit"], constraint.get("workload")
         value = by_name.get(of, metrics).get(metric)
         if value is None or not limit:
             continue
@@ -225,167 +215,16 @@ def limits(folder: StudyFolder, item: Json) -> list[tuple[str, float]]:
         if least:
             allowed = f"where at least {show(metric, limit)} is asked"
         name = f"{label(metric).text} of {of}" if of in by_name else label(metric).text
-        found.append((f"{name} {show(metric, value)}, {allowed}", used))
-    capacity = metrics.get("memory_capacity_bytes_per_chip")
-    used = metrics.get("memory_bytes_per_chip")
+        found.append((used, f"{name} {show(metric, value)}, {allowed}"))
+    capacity, used = (metrics.get(f"memory_{n}_per_chip") for n in ("capacity_bytes", "bytes"))
     if capacity and used is not None:
-        share = used / capacity
         amounts = show_as("bytes", used), show_as("bytes", capacity)
-        found.append((f"memory {amounts[0]}, {share:.0%} of the chip's {amounts[1]}", share))
-    return found
+        share = used / capacity
+        found.append((share, f"memory {amounts[0]}, {share:.0%} of the chip's {amounts[1]}"))
+    return max(found)[1] if found else None
 
 
-def cards(folder: StudyFolder) -> list[Facts]:
-    """One card for each chosen point, the design to start from first: what to build, what it costs
-    and gives, what bounds it, how certain it is."""
-    found = []
-    for chosen in folder.chosen:
-        near = max(limits(folder, chosen.item), key=lambda limit: limit[1], default=None)
-        rows = {
-            "Build": [shape_words(chosen.item)],
-            "Run it on": [deployment_words(chosen.item["deployment"], folder.held)],
-            "It costs": _cost(folder, chosen),
-            "It gives": _quality(folder, chosen.metrics),
-            "Bound by": [chosen.bottleneck, *([f"Nearest limit: {near[0]}."] if near else [])],
-            "Certainty": _certainty(folder, chosen),
-        }
-        found.append(
-            Facts(
-                _title(folder, chosen),
-                [(what, " ".join(said)) for what, said in rows.items() if said],
-                strong=[(label(m).text, show(m, chosen.metrics[m])) for m in folder.wanted],
-                command=chosen.item["command"],
-                marked=chosen is folder.start,
-                on_console=False,
-                bars=[*_step_bar(chosen), _memory_bar(chosen)],
-                folded=("Certainty",),
-            )
-        )
-    return found
-
-
-def _title(folder: StudyFolder, chosen: Chosen) -> str:
-    """`Best: lowest predicted loss (point 5)`, `Start, knee: decision 1 (point 75)`."""
-    found = []
-    if chosen is folder.start and folder.study.get("decisions"):
-        found.append("decision 1")
-    else:
-        for one in folder.objectives:
-            least = one["direction"] == "minimize"
-            values = [item["metrics"][one["metric"]] for item in folder.items]
-            if chosen.metrics[one["metric"]] == (min(values) if least else max(values)):
-                found.append(f"{'lowest' if least else 'highest'} {label(one['metric']).text}")
-    why = f": {', '.join(found)}" if found else ""
-    return f"{capital(chosen.label)}{why} (point {chosen.item['point']})"
-
-
-def _step_bar(chosen: Chosen) -> list[Bar]:
-    """Where a decode step goes: the operators that take most of it, coloured by what bounds them,
-    and the others together."""
-    rows = sorted(chosen.detail["breakdown"], key=lambda row: -(row["decode_s"] or 0.0))
-    total = sum(row["decode_s"] or 0.0 for row in rows)
-    if not total:
-        return []
-    parts = [
-        (
-            row["operator"],
-            row["decode_s"] / total,
-            f"{time(row['decode_s'])} ({BOUND_NAMES[row['bound']]})",
-            row["bound"],
-        )
-        for row in rows[:MOST_PARTS]
-        if row["decode_s"]
-    ]
-    rest = sum(row["decode_s"] or 0.0 for row in rows[MOST_PARTS:])
-    parts += [("others", rest / total, time(rest), "rest")] if rest else []
-    of = chosen.detail.get("breakdown_of")
-    return [Bar(f"A decode step{f' of {of}' if of else ''}: {time(total)}", parts)]
-
-
-def _memory_bar(chosen: Chosen) -> Bar:
-    """What fills the memory of one chip."""
-    rows, capacity = chosen.detail["memory"], chosen.detail["capacity_bytes"]
-    used = sum(row["bytes"] for row in rows)
-    parts = [
-        (_part(row["part"]), row["bytes"] / capacity, bytes_(row["bytes"]), f"part{k}")
-        for k, row in enumerate(rows)
-        if row["bytes"]
-    ]
-    return Bar(f"Memory of a chip: {bytes_(used)} of {bytes_(capacity)}", parts)
-
-
-def _part(part: str) -> str:
-    """A part of memory: `KV cache`."""
-    return part.replace("_", " ").replace("kv", "KV")
-
-
-def _cost(folder: StudyFolder, chosen: Chosen) -> list[str]:
-    metrics, basis = chosen.metrics, folder.study["price"]["basis"]
-    parts = [
-        f"{show(metric, metrics[metric])} {name}"
-        for name, metric in zip(TOKENS, COSTS, strict=True)
-        if metrics.get(metric) is not None
-    ]
-    if not parts:
-        return [f"No price on the basis {basis}."]
-    said = [f"Per million tokens ({basis}): {', '.join(parts)}."]
-    if metrics.get(ALL_IN) is not None:
-        said.append(f"With all cost put on the output tokens {show(ALL_IN, metrics[ALL_IN])}.")
-    if priced := folder.priced_chips(chosen.item["deployment"]):
-        each = " + ".join(f"{chips} × ${significant(rate)}" for chips, rate in priced)
-        hour = significant(sum(chips * rate for chips, rate in priced))
-        said.append(f"The chips: {each} = ${hour} an hour.")
-    return said
-
-
-def _quality(folder: StudyFolder, metrics: Json) -> list[str]:
-    """Predicted loss, what it compares with and what it would take to train."""
-    loss, size = metrics.get(QUALITY), metrics.get("dense_equivalent_parameters")
-    if loss is None:
-        return []
-    said = f"Predicted loss {show(QUALITY, loss)} nats"
-    if size is not None:
-        amount = show("dense_equivalent_parameters", size)
-        said += f" (dense-equivalent {amount} parameters)"
-    said += f" by the quality law {metrics['quality_law']}" if "quality_law" in metrics else ""
-    near = folder.beside(loss)
-    found = [f"{said}{f', {near} by the same law' if near else ''}."]
-    if metrics.get("overtraining_ratio") is not None:
-        found.append(overtraining_words(metrics))
-    added = metrics.get("quantisation_loss") or 0.0
-    if added >= SHOWN_LOSS:
-        found.append(
-            f"Of it {added:.3f} come from quantising the weights after training, by a law "
-            "fitted on small models in whole-number formats."
-        )
-    return found
-
-
-def _certainty(folder: StudyFolder, chosen: Chosen) -> list[str]:
-    """Interval and provenance of each objective, then what they rest on."""
-    metrics = chosen.metrics
-    intervals, provenance = metrics.get("intervals", {}), metrics.get("provenance", {})
-    parts = [
-        f"{label(name).text} {span(name, intervals[name]) if name in intervals else 'no interval'}"
-        f" ({provenance.get(name, 'kind not stated')})"
-        for name in folder.wanted
-    ]
-    kind = metrics.get("interval_kind")
-    width = f" (its width is {kind})" if kind else ""
-    said = [f"80% interval{width}: {', '.join(parts)}."]
-    shares = sorted(chosen.efficiency_shares, key=lambda pair: -pair[1])
-    if shares:
-        rests = ", ".join(f"{share:.0%} on {kind}" for kind, share in shares)
-        said.append(f"Time of the decode step rests {rests} efficiencies.")
-    likely = chosen.item.get("front_probability")
-    if likely is not None:
-        said.append(f"With errors drawn from these, it is on the front in {likely:.0%} of draws.")
-    if count := len(metrics.get("assumed", ())):
-        said.append(f"{count} assumption{'s' * (count > 1)}, listed under Certainty.")
-    return said
-
-
-# Tables over the chosen points.
+# Frames over the chosen points.
 
 
 def summary(folder: StudyFolder) -> Table:
@@ -393,10 +232,6 @@ def summary(folder: StudyFolder) -> Table:
     key = f"{DEPLOYMENT_KEY}{DOMAIN_KEY if 'rack' in folder.study else ''}"
     key += HELD_KEY if folder.held else ""
     chosen = folder.chosen
-    rests = [
-        ", ".join(kind for kind, share in one.efficiency_shares if share >= 0.5) or None
-        for one in chosen
-    ]
     shapes = {"shape": [brief_shape(one.item) for one in chosen]}
     return frame(
         "summary",
@@ -404,7 +239,7 @@ def summary(folder: StudyFolder) -> Table:
         {
             "chosen": [one.numbered for one in chosen],
             **{m: [one.metrics[m] for one in chosen] for m in folder.wanted},
-            "efficiency": rests,
+            "efficiency": [one.efficiency for one in chosen],
             **(shapes if folder.several_shapes else {}),
             "deployed": [short_deployment(one.item["deployment"], folder.held) for one in chosen],
         },
@@ -412,29 +247,35 @@ def summary(folder: StudyFolder) -> Table:
     )
 
 
+def made_of(folder: StudyFolder) -> list[Table | Commands]:
+    """What each chosen point is made of, costs and gives, and the commands that show all of it."""
+    rows = []
+    for one in folder.chosen:
+        priced = folder.priced_chips(one.item["deployment"])
+        row = {
+            **one.metrics,
+            "chosen": one.numbered,
+            "shape": short_shape(one.item["model"]),
+            "usd_per_hour": sum(chips * rate for chips, rate in priced) if priced else None,
+            "nearest_limit": nearest_limit(folder, one.item),
+            "front_probability": one.item.get("front_probability"),
+        }
+        rows.append(row)
+    keys, caption = ("chosen", "shape", *OF_A_POINT), "What they are made of, cost and give"
+    note = f"Shape: {SHAPE_KEY}. Prices: {folder.study['price']['basis']}."
+    table = of_rows("made-of", caption, rows, keys, note, on_console=False)
+    return [table, Commands("Everything about one", [one.item["command"] for one in folder.chosen])]
+
+
 def workloads(folder: StudyFolder) -> list[Table]:
     """Of a mix, a row for each chosen point and workload; none of one workload."""
     rows = [
-        {"chosen": one.numbered, **load}
+        {"chosen": one.numbered, "workload": load["name"], **load}
         for one in folder.chosen
         for load in one.item.get("workloads", ())
     ]
     keys = ("chosen", "workload", "weight", "chip_seconds_share", "ttft_s", "tpot_s", *COSTS)
-    rows = [{**row, "workload": row["name"]} for row in rows]
-    caption = "Each workload by itself"
-    return [of_rows("workloads", caption, rows, keys, on_console=False)] if rows else []
-
-
-def pools(folder: StudyFolder) -> list[Table]:
-    """The two pools of each chosen point that has them, a row each."""
-    rows = [
-        {"chosen": one.numbered, "phase": phase, **pool}
-        for one in folder.chosen
-        if (found := pools_of(one.item["deployment"])) is not None
-        for phase, pool in zip(("prefill", "decode"), found, strict=True)
-    ]
-    keys = ("chosen", "phase", *OF_A_POOL, "concurrency")
-    return [of_rows("pools", "", rows, keys, on_console=False)] if rows else []
+    return [of_rows("workloads", "Each workload", rows, keys, on_console=False)] if rows else []
 
 
 def average_loads(folder: StudyFolder) -> list[Table]:
@@ -483,7 +324,10 @@ def memory(folder: StudyFolder) -> Table:
     """What one chip of each chosen point holds, part by part, what is free, and its capacity."""
     rows = []
     for one in folder.chosen:
-        parts = {_part(row["part"]): row["bytes"] for row in one.detail["memory"]}
+        parts = {
+            row["part"].replace("_", " ").replace("kv", "KV"): row["bytes"]
+            for row in one.detail["memory"]
+        }
         capacity = one.detail["capacity_bytes"]
         parts |= {"free": max(0.0, capacity - sum(parts.values())), "capacity": capacity}
         rows += [{"chosen": one.under, "part": part, "bytes": size} for part, size in parts.items()]
@@ -492,64 +336,54 @@ def memory(folder: StudyFolder) -> Table:
 
 def floors(folder: StudyFolder) -> Table:
     """Floor, prediction and interval of each chosen point's decode step."""
-    details = [one.detail for one in folder.chosen]
-    ratios = [one["decode_step_s"] / one["floor_s"] if one["floor_s"] else None for one in details]
-    columns = {
-        "chosen": [one.under for one in folder.chosen],
-        "latency_floor_s": [one["floor_s"] for one in details],
-        "decode_step_s": [one["decode_step_s"] for one in details],
-        "decode_step_s.low": [one.step_interval[0] for one in folder.chosen],
-        "decode_step_s.high": [one.step_interval[1] for one in folder.chosen],
-        "distance_to_floor": ratios,
-    }
-    return frame("floor", "", columns)
+    rows = []
+    for one in folder.chosen:
+        floor, step = one.detail["floor_s"], one.detail["decode_step_s"]
+        known = one.metrics.get("intervals", {}).get("decode_step_s")
+        low, high = one.detail.get("decode_step_interval") or known or (None, None)
+        row = {"chosen": one.under, "latency_floor_s": floor, "decode_step_s": step}
+        row |= {"decode_step_s.low": low, "decode_step_s.high": high}
+        rows.append(row | {"distance_to_floor": step / floor if floor else None})
+    keys = "chosen latency_floor_s decode_step_s decode_step_s.low decode_step_s.high "
+    return of_rows("floor", "", rows, f"{keys}distance_to_floor")
 
 
 def elsewhere(folder: StudyFolder) -> list[Table]:
-    """The points on every chip: on their own, then on those that can do it, the best of the first
-    objective that differs from chip to chip first, then on those that cannot. Below it the chips
-    that could not be evaluated, by reason."""
+    """The points on every chip: on their own, then on those that can do it, the cheapest or fastest
+    first, then on those that cannot. Below it the chips that could not be evaluated, by reason."""
+    wanted, reasons = folder.wanted, dict[str, dict[str, None]]()
+    by = next((one for one in folder.objectives if one["metric"] != QUALITY), folder.objectives[0])
+    sign = 1.0 if by["direction"] == "minimize" else -1.0
     rows: list[dict[str, Any]] = []
-    reasons: dict[str, dict[str, None]] = {}
-    compared: dict[str, None] = {}
     for one in folder.chosen:
-        found, own = one.detail.get("elsewhere") or (), one.item["deployment"]["chip"]
-        known = [row for row in found if row["metrics"]]
-        for row in found:
-            if not row["metrics"]:
-                reason = row["why_not"].removeprefix(row["chip"]).lstrip(": ").removeprefix("has ")
-                reasons.setdefault(reason, {})[row["chip"]] = None
-        differing = [
-            objective
-            for objective in folder.objectives
-            if len({row["metrics"].get(objective["metric"]) for row in known}) > 1
-        ] or folder.objectives
-        compared |= dict.fromkeys(objective["metric"] for objective in differing)
-        first = differing[0]
-        for row in sorted(known, key=lambda row: _order(row, own, first)):
-            here = {m: row["metrics"].get(m) for m in folder.wanted}
-            ratios = {
-                f"{m}.ratio": value / one.metrics[m]
-                for m, value in here.items()
-                if value and one.metrics.get(m) and row["chip"] != own and label(m).kind != "nats"
-            }
-            usd = row["usd_per_chip_hour"]
-            told = {"chosen": one.label, "chip": row["chip"], "usd_per_chip_hour": usd}
-            rows.append({**told, **here, **ratios, "runs_it": _does_it(row, own)})
+        own = one.item["deployment"]["chip"]
+        found = []
+        for row in one.detail.get("elsewhere") or ():
+            chip, here = row["chip"], row["metrics"]
+            if not here:
+                reason = row["why_not"].removeprefix(chip).lstrip(": ").removeprefix("has ")
+                reasons.setdefault(reason, {})[chip] = None
+                continue
+            told = {"chosen": one.label, **row, **{m: here.get(m) for m in wanted}}
+            for m in wanted:
+                if chip != own and m != QUALITY and told[m] and one.metrics.get(m):
+                    told[f"{m}.ratio"] = told[m] / one.metrics[m]
+            value = told[by["metric"]]
+            least = float("inf") if value is None else sign * value
+            found.append(
+                told
+                | {
+                    "runs_it": _does_it(row, own),
+                    "order": (chip != own, not row["feasible"], least),
+                }
+            )
+        rows += sorted(found, key=lambda row: row["order"])
     if not rows:
         return []
-    keys = ("chosen", "chip", "usd_per_chip_hour", *compared)
-    keys += (*(f"{m}.ratio" for m in compared), "runs_it")
+    keys = ("chosen", "chip", "usd_per_chip_hour", *wanted, *(f"{m}.ratio" for m in wanted))
     why_not = "; ".join(f"{reason}: {', '.join(chips)}" for reason, chips in reasons.items())
     notes = [f"Not evaluated: {why_not}."] if why_not else []
-    return [of_rows("elsewhere", "", rows, keys, *notes, on_console=False)]
-
-
-def _order(row: Json, own: str, objective: Json) -> tuple[bool, bool, float]:
-    value = row["metrics"].get(objective["metric"])
-    sign = 1.0 if objective["direction"] == "minimize" else -1.0
-    least = float("inf") if value is None else sign * value
-    return row["chip"] != own, not row["feasible"], least
+    return [of_rows("elsewhere", "", rows, (*keys, "runs_it"), *notes, on_console=False)]
 
 
 def _does_it(row: Json, own: str) -> str:
@@ -563,14 +397,14 @@ def _does_it(row: Json, own: str) -> str:
 
 
 def certainty(folder: StudyFolder) -> Table:
-    """What the main numbers of the chosen points rest on."""
+    """The 80% interval and the provenance of the main numbers of the chosen points."""
     rows = []
     for one in folder.chosen:
         intervals = one.metrics.get("intervals", {})
         provenance = one.metrics.get("provenance", {})
         for name in dict.fromkeys((*folder.wanted, *intervals)):
             row = {"chosen": one.label, "metric": label(name).text}
-            row |= {"value": show(name, one.metrics.get(name)), "interval": None}
-            row["interval"] = span(name, intervals[name]) if name in intervals else None
+            row |= {"value": show(name, one.metrics.get(name))}
+            row |= {"interval": span(name, intervals[name]) if name in intervals else None}
             rows.append(row | {"known": provenance.get(name, "not stated")})
     return of_rows("certainty", "", rows, "chosen metric value interval known")

@@ -3,12 +3,11 @@ front.json and study.json alone."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from dse.answer.answer import FULL, Answer, Block, Facts, Notes, Opening, Section, Table
-from dse.answer.frames import lines, of_rows
+from dse.answer.frames import frame, of_rows
 from dse.answer.labels import BASES, GLOSSARY, label
 from dse.answer.numbers import show, show_as, significant
 from dse.economics.prices import evidence_words, price_parts
@@ -32,15 +31,11 @@ QUESTION = "report"  # its files are report.html and report.md
 MOST_SENTENCES = 6  # the headline among them
 YEAR = 365 * 24 * 3600.0
 TIME = (
-    "Predicted time of the chosen points by operator, and what bounds each: arithmetic (compute), "
-    "chip memory (memory bandwidth), waiting for other chips (network), or launch and host work "
-    "(fixed overhead). Prefill is that of one prompt."
+    "Predicted time of the chosen points by operator. Each is bound by arithmetic (compute), chip "
+    "memory (memory bandwidth), waiting for other chips (network), or launch and host work (fixed "
+    "overhead). Prefill is that of one prompt."
 )
 OF_A_MIX = "Of several workloads, each point is shown under the one that takes most of its time."
-POOLS = (
-    "Workers of either pool, in the ratio in which their rates fit together. Time goes by the "
-    "steps of each phase on its own pool; memory is that of the decode pool."
-)
 MEMORY = (
     "What one chip holds, and the capacity it has; runtime is the reserve that the serving "
     "software leaves for the driver and itself."
@@ -82,9 +77,9 @@ def study_answer(folder: StudyFolder) -> Answer:
     first = [
         *front.decided(folder),
         points.summary(folder),
+        *points.made_of(folder),
         *front.landmark_tables(folder),
         *points.average_loads(folder),
-        *points.cards(folder),
         *points.workloads(folder),
     ]
     removed = f"Of {study['evaluations']:,} evaluated designs. {REMOVED}"
@@ -104,9 +99,6 @@ def study_answer(folder: StudyFolder) -> Answer:
             front.explorer(folder),
             *front.importance_section(study),
             *comparisons.lifetime_section(study),
-            *_part(
-                "Prefill and decode on pools of their own", "pools", points.pools(folder), POOLS
-            ),
             *_part("Where the time goes", "time", [points.times(folder)], TIME, *mix),
             *_part("Memory against capacity", "memory", [points.memory(folder)], MEMORY),
             *_part("Floor against prediction", "floor", [points.floors(folder)], FLOOR),
@@ -284,77 +276,37 @@ def workload(study: Json) -> str:
 
 def _sure(study: Json) -> list[Section]:
     """How near the front is to the true one; the answer itself says where it is that."""
-    said = proof_sentences(study)
-    if study["evaluations"] >= study["size"] or not said:
-        return []
-    rows = (study.get("proof") or {}).get("history", ())
-    rows = [row for row in rows if row["evaluations"] > 0]
-    drawn: list[Block] = []
-    if len(rows) > 2 and min(row["share"] for row in rows) < 1.0:
-        grown = [{"case": "front", **row, "hypervolume_share": row["share"]} for row in rows]
-        table = of_rows("history", "", grown, "case evaluations hypervolume_share")
-        shows = "How the front grew: its share of the final hypervolume after so many evaluations."
-        drawn = [lines("history", "", table, "evaluations", "hypervolume_share", "case", shows)]
-    return [Section("How sure is this front", drawn, said, "sure")]
-
-
-def proof_sentences(study: Mapping[str, Any]) -> list[str]:
-    """`proof` of study.json in words; nothing without one."""
     proof = study.get("proof")
-    if not proof:
+    if study["evaluations"] >= study["size"] or not proof:
         return []
+    share, whole = study.get("true_hypervolume_share"), proof.get("enumerated")
     if study.get("evaluator"):
-        if study.get("true_hypervolume_share") is not None:
-            return []
-        return [
-            f"Each evaluation is a call of {study['evaluator']}, so none was spent on proof: how "
-            "near the front is to the true one is not known."
-        ]
-    said: list[str] = []
-    whole = proof.get("enumerated")
-    if whole and whole["found"] == whole["true_front_size"] and whole["additive_epsilon"] == 0.0:
-        said.append(
-            f"All {whole['evaluations']:,} points of the space were evaluated: this is the "
-            "true front of the model."
-        )
-    elif whole:
-        said.append(
-            f"Against all {whole['evaluations']:,} points of the space, evaluated afterwards, "
-            f"the search found {percent(whole['true_hypervolume_share'])} of the true "
-            f"hypervolume and {whole['found']:,} of {whole['true_front_size']:,} true points; "
-            f"additive epsilon {whole['additive_epsilon']:.2g} of an objective's range."
-        )
-    else:
-        said.append("The space was not enumerated: what follows is evidence, not proof.")
+        about = f"Each evaluation is a call of {study['evaluator']}, so none was spent on proof."
+        return [] if share is not None else [Section("How sure is this front", [], [about], "sure")]
+    about = "The space was not enumerated: what follows is evidence, not proof."
+    if whole:
+        about = f"Against all {whole['evaluations']:,} points of the space, evaluated afterwards, "
+        about += f"the search found {percent(whole['true_hypervolume_share'])} of the true "
+        about += f"hypervolume and {whole['found']:,} of {whole['true_front_size']:,} true points."
+    rows: list[tuple[str, int | None, str]] = []
     if local := proof.get("local"):
-        found = "none improves the front."
-        if local["better"]:
-            found = f"{local['better']:,} improve it, and {percent(local['share'])} of its points "
-            found += "stay unbeaten."
-        said.append(
-            f"One parameter away from the front lie {local['neighbours']:,} points, "
-            f"{local['feasible']:,} of them feasible; all were evaluated: {found}"
-        )
+        better = f"{local['better']:,} improve" if local["better"] else "none improves"
+        found = f"{better} the front ({local['feasible']:,} are feasible)"
+        rows.append(("one parameter away from the front", local["neighbours"], found))
     if runs := proof.get("restarts"):
-        shares = [percent(run["share"]) for run in sorted(runs[1:], key=lambda run: run["share"])]
-        reached = f"{shares[0]} each" if shares[0] == shares[-1] else f"{shares[0]} to {shares[-1]}"
-        said.append(
-            f"{len(shares)} more searches that share nothing with this one found {reached} "
-            f"of the hypervolume of all together; this one found {percent(runs[0]['share'])}."
-        )
+        own, *others = (run["share"] for run in runs)
+        least, most = percent(min(others)), percent(max(others))
+        found = f"{least} to {most} of the hypervolume of all, this one {percent(own)}"
+        rows.append((f"{len(others)} more searches that share nothing", None, found))
     if part := proof.get("subgrid"):
-        said.append(
-            f"On {part['size']:,} points spread over the space that were all evaluated, the same "
-            f"search finds {percent(part['true_hypervolume_share'])} of the true hypervolume with "
-            f"{part['evaluations']:,} evaluations."
-        )
+        found = f"{percent(part['true_hypervolume_share'])} of the true hypervolume"
+        rows.append(("the same search on points that were all evaluated", part["size"], found))
     if added := proof.get("added"):
-        designs = f"{added:,} more designs" if added > 1 else "One more design"
-        said.append(
-            f"{designs} that the search had not met {'were' if added > 1 else 'was'} added to the "
-            + ("front, which is the true one of the model now." if whole else "front.")
-        )
-    return said
+        rows.append(("designs met on the way", added, "added to the front"))
+    keys = ("evidence", "evaluations", "finding")
+    columns = {key: [row[k] for row in rows] for k, key in enumerate(keys)}
+    tables = [frame("evidence", "", columns)] if rows else []
+    return [Section("How sure is this front", tables, [about], "sure")]
 
 
 def percent(share: float) -> str:
