@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import pkgutil
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from typing import NamedTuple
@@ -16,8 +14,6 @@ import pytest
 import dse
 from dse import blocks
 from dse.blocks import KINDS
-from dse.blocks.kind import Kind, NoAttention
-from dse.blocks.operators import Role
 from dse.errors import InputError
 from dse.physics import gemms
 from dse.physics.deployed import Deployed
@@ -28,10 +24,10 @@ from dse.physics.training.evaluate import law_kind
 from dse.physics.training.passes import Pass, TrainingDeployed, elements_of
 from dse.physics.training.plan import TrainingBatch
 from dse.problem.evaluate import worst_kind
-from dse.questions.export import Export, export_arguments, export_config
-from dse.schema.blocks import FEED_FORWARD, MIXERS, OPTIONAL_SIZES, sizes_of
+from dse.questions.export import export_arguments, export_config
+from dse.schema.blocks import FEED_FORWARD, MIXERS, OPTIONAL_SIZES
 from dse.schema.calibration import KINDS as PROVENANCE
-from dse.schema.model import BlockSpec, Model, check
+from dse.schema.model import BlockSpec, Model
 from dse.schema.own_config import config_of, layers_in_short, layers_in_words
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
 from dse.space.candidates import Block, CandidateBatch
@@ -119,7 +115,7 @@ SAMPLES = {
 }
 
 
-def kind_of(name: str) -> Kind:
+def kind_of(name: str):
     return KINDS[SAMPLES[name].block.kind]
 
 
@@ -179,26 +175,13 @@ def test_samples_name_every_optional_size():
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_a_sample_is_a_model(name):
-    check(whole_model(name))
-    assert set(SAMPLES[name].block.sizes) <= set(sizes_of(SAMPLES[name].block.kind))
-
-
-def test_a_kind_that_lacks_a_part_cannot_be_made():
-    class Forgetful(NoAttention):
-        def norm_elements(self, hidden, block):
-            return hidden
-
-    with pytest.raises(TypeError, match=r"activation_width.*add.*weight_elements"):
-        Forgetful()  # pyright: ignore[reportAbstractUsage]
-
-
-@pytest.mark.parametrize("name", SAMPLES)
 def test_parameters_are_those_of_the_products_of_a_step(name):
     batch, block = sample(name)
     noted = gemms.prefill(Deployed(batch, machines()), TOKENS, TOKENS)
     products = sum(
-        float((g.count * g.out * g.inner * g.groups)[0]) for g in noted.gemms if g.role != Role.HEAD
+        float((g.count * g.out * g.inner * g.groups)[0])
+        for g in noted.gemms
+        if g.role.name != "HEAD"
     )
     outside = SAMPLES[name].outside * float(block.count[0])
     assert everything(batch) > 0.0
@@ -334,17 +317,9 @@ def test_a_model_of_the_kind_is_estimated_trained_and_put_into_words(name):
 )
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_kind_is_exported_or_refused_by_name(name, write):
-    refused = r"(this shape|Megatron-LM arguments): .{10,} \(accepted: "
-    allowed = contextlib.nullcontext() if exports(name, write) else pytest.raises(InputError)
-    with allowed as refusal:
-        assert write(whole_model(name)).files
-    if refusal is not None:
-        assert re.search(refused, str(refusal.value))
-
-
-def exports(name: str, write: Callable[[Model], Export]) -> bool:
+    refused = ""
     try:
-        write(whole_model(name))
-    except InputError:
-        return False
-    return True
+        made = write(whole_model(name)).files
+    except InputError as refusal:
+        made, refused = {}, str(refusal)
+    assert made or re.search(r"(this shape|Megatron-LM arguments): .{10,} \(accepted: ", refused)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 
 import numpy as np
 import pytest
 
 from benchmarks.synthetic import AXES, SMALL_AXES, SyntheticProblem
+from dse.catalog import load_catalog
 from dse.errors import InputError
 from dse.pareto import share
+from dse.problem.objective import PhysicsProblem, pose
+from dse.schema.study import load_study, resolve_space
 from dse.search.engine import Budget
 from dse.search.evaluator import Evaluator
 from dse.search.parallel import Executor
-from dse.search.run import ENGINES, search
+from dse.search.run import ENGINES, Result, search
 
 TORCH = importlib.util.find_spec("torch") is not None
 RUNNABLE = [name for name in ENGINES if name not in ("gp", "model-first")]
@@ -138,3 +142,68 @@ def test_gp_gives_the_same_front_twice():
     one, two = (run("gp", problem, budget=Budget(trials=25)) for _ in range(2))
     assert one.evaluations == 25
     np.testing.assert_array_equal(one.archive.ids, two.archive.ids)
+
+
+# The shipped spaces searched without enumeration, against the truth.
+
+
+ENUMERATED = ("tiny", "quickstart")
+
+
+@pytest.fixture(scope="module", params=ENUMERATED)
+def enumerated(request) -> tuple[PhysicsProblem, Result]:
+    catalog = load_catalog()
+    problem = pose(load_study(resolve_space(request.param), catalog), catalog)
+    return problem, search(problem, "exhaustive")
+
+
+# Of NSGA-II one seed, as it takes ten times as long; more of them: benchmarks/search.py.
+@pytest.mark.parametrize(
+    ("engine", "seed"), [("nsga2", 0), *(("pareto-local", seed) for seed in range(3))]
+)
+def test_a_tenth_of_the_points_finds_the_front(
+    enumerated: tuple[PhysicsProblem, Result], engine: str, seed: int
+) -> None:
+    problem, true = enumerated
+    found = search(problem, engine, seed=seed)
+    log = [objective.log for objective in problem.objectives]
+    assert found.evaluations <= problem.space.size / 10
+    assert share(found.front.F, true.front.F, log) >= 0.995
+
+
+def test_every_front_point_is_feasible_and_evaluates_alike(
+    enumerated: tuple[PhysicsProblem, Result],
+) -> None:
+    problem, true = enumerated
+    again = problem.evaluate(true.front.index)
+    assert (again.G <= 0.0).all()
+    assert again.F.tobytes() == true.front.F.tobytes()
+
+
+# An evaluation frees its arrays when it is done: what waits for the garbage collector adds up to
+
+
+SPACES = ("quickstart", "consumer-fleet", "pools-deepseek-v3", "lifetime-dense", "attention-kinds")
+
+
+@pytest.fixture(scope="module")
+def problem(request: pytest.FixtureRequest) -> PhysicsProblem:
+    catalog = load_catalog()
+    return pose(load_study(resolve_space(request.param), catalog), catalog)
+
+
+@pytest.mark.parametrize("problem", SPACES, indirect=True)
+@pytest.mark.parametrize("points", [1, 6_000])
+def test_an_evaluation_leaves_no_garbage(problem: PhysicsProblem, points: int):
+    index = problem.space.sample(np.random.default_rng(0), points)
+    problem.evaluate(index)  # with tables that are made once
+    gc.disable()
+    try:
+        for _ in range(3):  # what runs beside a test may leave some of its own
+            gc.collect()
+            problem.evaluate(index)
+            if not (left := gc.collect()):
+                break
+        assert left == 0
+    finally:
+        gc.enable()

@@ -7,15 +7,9 @@ import itertools
 
 import optuna
 import pytest
-from optuna.distributions import (
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
 from optuna.testing import pytest_samplers
 
 from dse.search import ParetoLocalSampler
-from dse.search.pareto_local import other_values
 
 
 class TestContract(
@@ -98,16 +92,6 @@ def test_one_sampler_serves_one_study_after_another() -> None:
         assert len(study.best_trials) > 5
 
 
-def test_more_of_the_front_is_found_than_at_random() -> None:
-    random = optuna.create_study(
-        directions=["minimize", "minimize"], sampler=optuna.samplers.RandomSampler(seed=0)
-    )
-    random.optimize(two_objectives, n_trials=400)
-    found = {tuple(trial.values) for trial in random.best_trials}
-    own = {tuple(trial.values) for trial in searched(0).best_trials}
-    assert len(own & true_front()) > len(found & true_front()) + 3
-
-
 def test_it_can_be_asked_and_told() -> None:
     study = optuna.create_study(
         directions=["minimize", "minimize"],
@@ -129,23 +113,3 @@ def test_reseeding_forgets_the_seed() -> None:
         study.optimize(two_objectives, n_trials=20)
         drawn.append([trial.params for trial in study.trials])
     assert drawn[0] == drawn[1] != drawn[2]
-
-
-@pytest.mark.parametrize(
-    ("distribution", "value", "expected"),
-    [
-        (CategoricalDistribution(("a", "b", "c")), "b", ["a", "c"]),
-        (IntDistribution(0, 6, step=2), 4, [0, 2, 6]),
-        (FloatDistribution(0.0, 1.0, step=0.25), 0.5, [0.0, 0.25, 0.75, 1.0]),
-    ],
-)
-def test_neighbours_of_short_scales_are_all_other_values(distribution, value, expected) -> None:
-    assert other_values(distribution, value) == expected
-
-
-def test_neighbours_of_long_scales_are_steps_within_the_range() -> None:
-    log = other_values(IntDistribution(1, 1024, log=True), 32)
-    assert {1, 1024} <= set(log)
-    assert all(1 <= value <= 1024 and isinstance(value, int) for value in log)
-    assert min(abs(value - 32) for value in log) <= 4
-    assert other_values(FloatDistribution(0.0, 1.0), 0.25)[0] == 0.0

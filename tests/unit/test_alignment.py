@@ -210,25 +210,6 @@ def test_the_whole_kernel_is_slowed_in_prefill_and_decode():
             assert busy[0] / busy[1] == pytest.approx(1.0 / MISALIGNED, rel=1e-12)
 
 
-def test_a_candidate_costs_the_same_alone_and_among_others():
-    rng = np.random.default_rng(1)
-    chips = ("h100_sxm", "mi300x", "tpu_v6e", "ascend_910c_cm384")
-    for dtype in ("bf16", "fp8", "mxfp4"):
-        many = deploy("deepseek-v3", "h100_sxm", weight_dtype=dtype, repeat=40)
-        codes = np.array([CHIPS.index(chips[k % 4]) for k in range(40)], dtype=np.intp)
-        many = sized(
-            replace(many, chip=codes),
-            hidden=rng.choice([7168.0, 7168.0, 7100.0, 7169.0], 40),
-            expert_intermediate_size=rng.choice([2048.0, 2040.0, 2047.0, 64.0], 40),
-            kv_lora_rank=rng.choice([512.0, 500.0], 40),
-        )
-        together = run(many, LOAD).values
-        for i in range(40):
-            alone = run(many[i : i + 1], LOAD).values
-            for name, value in together.items():
-                assert np.array_equal(value[i : i + 1], alone[name], equal_nan=True), name
-
-
 def test_padding_is_no_useful_arithmetic():
     """Neither the floor nor the model's arithmetic counts it; the memory it takes is as stored."""
     batch = sized(deploy("llama-2-7b", "h100_sxm", concurrency=16.0), hidden=4100.0)

@@ -101,13 +101,6 @@ def test_the_slower_pool_sets_the_rate() -> None:
     assert many.running_requests[0] <= many.decode_memory.admitted[0] * (1 + 1e-9)
 
 
-def test_requests_in_flight_are_those_of_littles_law() -> None:
-    for concurrency in (1, 16, 128, 1024):
-        found = pools(concurrency=concurrency, workers=(2, 2))
-        in_flight = found.requests_per_s * (found.ttft_s + 1023 * found.tpot_s)
-        assert in_flight[0] == pytest.approx(concurrency, rel=0.1)
-
-
 def test_no_more_requests_are_in_flight_than_asked() -> None:
     """Also where ranks of one prefill worker wait for each other."""
     both = [
@@ -152,15 +145,6 @@ def test_arrivals_at_random_are_served_up_to_capacity() -> None:
     assert found.requests_per_s[:2] == pytest.approx([0.1, 1.0])
     assert np.isinf(found.ttft_s).tolist() == [False, False, True]
     assert found.tpot_s[1] > found.tpot_s[0]
-
-
-def test_a_candidate_does_not_depend_on_its_batch() -> None:
-    some = [1, 64, 2048]
-    together = pools(concurrency=some)
-    for i, concurrency in enumerate(some):
-        alone = pools(concurrency=concurrency)
-        for name in ("ttft_s", "tpot_s", "requests_per_s", "transfer_s"):
-            assert getattr(together, name)[i].tobytes() == getattr(alone, name)[0].tobytes(), name
 
 
 def test_intervals_are_of_the_worst_law_of_either_pool() -> None:

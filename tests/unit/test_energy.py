@@ -14,7 +14,6 @@ from dse.accuracy.measurements import energy
 from dse.catalog import load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError
-from dse.physics.energy import positive_root
 from dse.physics.machines import Machines, compile_machines
 from dse.physics.workload import Workload
 from dse.problem.evaluate import Metrics, evaluate
@@ -191,17 +190,6 @@ def test_a_capped_batch_equals_its_rows() -> None:
         one = run(batch[i : i + 1], workload(1024, 256), on)
         for name, array in whole.values.items():
             assert array[i : i + 1].tobytes() == one.values[name].tobytes(), name
-
-
-@settings(deadline=None)
-@given(p=st.floats(-1e3, 1e3), q=st.floats(0.0, 1e3))
-def test_the_root_of_the_cap(p: float, q: float) -> None:
-    """x^3 + p x = q: the largest real root, against the companion matrix."""
-    roots = np.roots([1.0, 0.0, p, -q])
-    real = roots.real[abs(roots.imag) < 1e-6 * (1.0 + abs(roots))]
-    expected = max(0.0, float(real.max(initial=0.0)))
-    found = float(positive_root(np.array([p]), np.array([q]))[0])
-    assert found == pytest.approx(expected, rel=1e-5, abs=1e-4)
 
 
 def test_joules_fall_with_the_batch_in_decode() -> None:

@@ -76,17 +76,6 @@ def test_one_chip_waits_for_nobody() -> None:
     assert np.array_equal(plain.values["tpot_s"], late.values["tpot_s"])
 
 
-def test_a_batch_is_its_rows() -> None:
-    on = with_jitter(ON, 2e-6)
-    sizes = [1, 2, 4, 8, 16, 32, 64]
-    batch = deploy("deepseek-v3", "gb200_nvl72", data_parallel=sizes, expert_parallel=sizes)
-    together = run(batch, LOAD, on)
-    for i in range(len(sizes)):
-        row = run(batch[i : i + 1], LOAD, on)
-        for metric, values in together.values.items():
-            assert np.array_equal(values[i : i + 1], row.values[metric], equal_nan=True)
-
-
 def test_a_delay_below_zero_is_refused() -> None:
     with pytest.raises(InputError, match="read -1"):
         with_jitter(ON, -1.0)

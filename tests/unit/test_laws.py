@@ -232,10 +232,6 @@ def test_best_granularity_is_about_twelve() -> None:
         assert efficiency_leverage(*one(0.03, g, 1e24))[0] == pytest.approx(expected, abs=0.06)
 
 
-def test_dense_loss_at_infinity_is_the_irreducible_one() -> None:
-    assert predicted_loss(*one(1e60, 1e60))[0] == pytest.approx(1.8172, abs=1e-12)
-
-
 def test_dense_loss_halves_its_terms_at_the_expected_sizes() -> None:
     """N^-0.3478 halves when N grows by 2^(1/0.3478); the same for tokens."""
     far = 1e60
@@ -378,8 +374,3 @@ def test_command_names_the_field_it_cannot_read(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "bad.csv:3: hidden_size: not a number: wide" in done.stderr
-
-
-def test_the_table_of_coefficients_has_the_fitted_level_and_offset() -> None:
-    values = {row.name: row.value for row in LAWS["leverage"].coefficients}
-    assert values["leverage: level x0, offset c"] == f"{LEVEL}, {OFFSET}"

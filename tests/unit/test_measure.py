@@ -19,7 +19,7 @@ from dse.errors import Doubt, InputError
 from dse.measure import laws
 from dse.measure.calibration import calibrate, chips_named, target
 from dse.measure.session import FULL, QUICK, ROWS, Session, Work
-from dse.measure.torch_bench import group_sizes, load_torch, pick_device, sizes
+from dse.measure.torch_bench import load_torch, pick_device, sizes
 from dse.physics.machines import compile_machines
 from dse.questions.estimate.point import Estimate, estimate
 from dse.schema.efficiency import load_efficiency
@@ -379,12 +379,6 @@ def test_measured_collectives_enter_the_file(tmp_path: Path):
     assert system is not None
     assert system.levels[0].size == 2
     assert system.levels[0].bytes_per_s_per_direction == pytest.approx(4e9, rel=0.05)
-
-
-def test_the_group_sizes():
-    assert group_sizes(8) == [2, 4, 8]
-    assert group_sizes(6) == [2, 4, 6]
-    assert group_sizes(1) == []
 
 
 def test_without_pytorch_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch):

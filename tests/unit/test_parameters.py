@@ -258,36 +258,6 @@ def test_tied_table_is_counted_once_and_serves_as_head():
     assert tied.non_embedding == untied.non_embedding
 
 
-def test_empty_blocks_add_nothing_and_rows_do_not_meet():
-    dense = model(gqa(5, 4, 2, 8), mlp(5, 90))
-    sparse = model(gqa(7, 4, 2, 8, window=128), moe(7, 6, 2, 30, 10), hidden=192)
-    latent = resolve_model("deepseek-v3")
-    batch = batch_of_models(dense, sparse, latent)
-    together = parameters(batch)
-    cache = kv_elements_per_token(batch)
-    for row, shape in enumerate((dense, sparse, latent)):
-        alone = batch_of_models(shape)
-        for field in dataclasses.fields(Parameters):
-            value = getattr(together, field.name)[row]
-            assert value == getattr(parameters(alone), field.name)[0], field.name
-        assert cache[row] == kv_elements_per_token(alone)[0]
-    sliced = parameters(batch[1:2])
-    assert np.array_equal(sliced.total, together.total[1:2])
-
-
-@pytest.mark.parametrize(
-    ("name", "elements"),
-    [
-        ("llama-3-70b", 2 * 8 * 128 * 80),
-        ("llama-2-7b", 2 * 32 * 128 * 32),
-        ("deepseek-v3", 576 * 61),  # arXiv 2412.19437: a latent of 512 and a rope key of 64
-        ("gpt-oss-120b", 2 * 8 * 64 * 36),
-    ],
-)
-def test_cache_elements_of_a_token(name, elements):
-    assert kv_elements_per_token(batch_of_models(resolve_model(name))) == elements
-
-
 @given(
     heads=st.integers(1, 64),
     group=st.integers(1, 8),

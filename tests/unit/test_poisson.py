@@ -189,15 +189,6 @@ def test_replicas_share_the_arrivals() -> None:
     assert two["output_tokens_per_s"][0] == pytest.approx(2 * one["output_tokens_per_s"][0])
 
 
-def test_a_rate_does_not_touch_the_others_of_its_batch() -> None:
-    rates = [0.5, 5.0, 80.0, 3.0]
-    together = arrivals(rates).values
-    for i, rate in enumerate(rates):
-        alone = arrivals([rate]).values
-        for name, array in together.items():
-            assert array[i].tobytes() == alone[name][0].tobytes(), name
-
-
 @pytest.mark.parametrize(("prompt", "output"), [(150_000, 10), (100, 10), (2000, 200)])
 def test_what_is_called_feasible_fits(prompt: int, output: int) -> None:
     rates = np.geomspace(1e-2, 1e3, 60)

@@ -16,7 +16,6 @@ from dse.errors import InputErrors
 from dse.pareto import non_dominated
 from dse.physics.disaggregated import TOLERANCE, balance, fill, predict_disaggregated
 from dse.problem.objective import pose
-from dse.problem.pools import Joined
 from dse.schema.study import load_study
 from dse.search.run import search
 from dse.study.choices import choices_of
@@ -69,7 +68,7 @@ def index(both: Any) -> np.ndarray:
     return every[both.pools.separate(every)]
 
 
-def keeps(designs: Joined) -> np.ndarray:
+def keeps(designs: Any) -> np.ndarray:
     """(n,) whether every rule is kept."""
     return np.all(np.stack(list(designs.violations.values())) <= 0.0, axis=0)
 

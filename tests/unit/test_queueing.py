@@ -15,7 +15,6 @@ from dse.physics.queueing import (
     kept_in_step,
     synchronised_share,
 )
-from dse.physics.serving import evened
 from tests import simulation
 from tests.simulation import lengths
 
@@ -142,12 +141,6 @@ def test_a_request_alone_waits_for_its_own_prompt(scheduler) -> None:
     form = closed_loop(one, 10.0, np.zeros(1))
     assert form.ttft_s[0] == pytest.approx(one.own_s[0])
     assert form.tpot_s[0] == pytest.approx(one.step_s[0])
-
-
-def test_a_run_that_ends_goes_through_in_whole_rounds() -> None:
-    """1,500 requests where 1,000 fit: two rounds of 750; without an end, as many as fit."""
-    found = evened(np.array([1500.0, 0.0, 500.0]), np.array([1000.0, 1000.0, 1000.0]))
-    assert found.tolist() == [750.0, 1000.0, 500.0]
 
 
 @pytest.mark.parametrize("scheduler", ["mixed", "prefill_first"])

@@ -166,15 +166,6 @@ def test_the_table_of_shapes_has_the_front_of_an_exhaustive_search(case):
     assert np.array_equal(np.stack([made.loss, made.price], axis=1), true)
 
 
-def test_a_shape_is_served_alike_alone_and_among_others(case):
-    problem = pose(case.study, load_catalog())
-    shapes = shapes_of(problem)
-    every = best_deployments(problem, shapes)
-    for i in (0, len(every.price) // 2, len(every.price) - 1):
-        alone = best_deployments(problem, {name: v[i : i + 1] for name, v in shapes.items()})
-        assert alone.price[0] == every.price[i]
-
-
 def test_other_objectives_and_a_fixed_model_are_refused(tmp_path: Path):
     def posed(old: str, new: str, text: str = SMALL):
         path = tmp_path / "space.yaml"

@@ -23,10 +23,8 @@ from dse.schema.study import load_study, resolve_space
 from dse.search import evaluator as evaluator_module
 from dse.search.engine import Budget
 from dse.search.evaluator import SWEEP, Checkpoint, Evaluator
-from dse.search.pareto_local import leaps, sample
 from dse.search.record import Record, uninterrupted
 from dse.search.run import choose_engine, search
-from dse.search.samplers import GENERATION, POPULATION, AskTell, best, nsga2_sampler
 from dse.search.storage import open_storage
 
 
@@ -229,21 +227,6 @@ def test_a_checkpoint_of_another_run_or_damaged_counts_as_none(problem, tmp_path
     assert not path.exists()
 
 
-def test_moves_in_two_parameters_reach_what_no_single_step_does(problem):
-    """Of a front of one point, the points evaluated differ from it in at most two axes, but for
-    those that begin to count."""
-    start = problem.space.sample(rng(), 4_000)
-    feasible = (problem.evaluate(start).G <= 0).all(axis=1)
-    evaluator = Evaluator(problem)
-    evaluator.evaluate(start[feasible][:1])
-    origin = start[feasible][:1]
-    moved = evaluator.evaluate(leaps(evaluator, rng()))
-    both_on = moved.index[:, 0] == origin[0, 0]
-    changed = (moved.index != origin).sum(axis=1)[both_on]
-    assert changed.max() == 2
-    assert len(moved) > 100
-
-
 def test_exhaustive_refuses_what_it_cannot_finish(problem):
     with pytest.raises(InputError, match="1,000 evaluations do not cover"):
         search(problem, "exhaustive", budget=Budget(evaluations=1_000))
@@ -252,24 +235,6 @@ def test_exhaustive_refuses_what_it_cannot_finish(problem):
         search(SyntheticProblem(axes=wide), "exhaustive")
     with pytest.raises(InputError, match="0 evaluations"):
         search(problem, budget=Budget(evaluations=0))
-
-
-def test_nsga2_breeds_from_the_best_of_the_sample(problem):
-    evaluator = Evaluator(problem)
-    generator = rng()
-    seeds = best(sample(evaluator, generator))
-    assert len(seeds) >= POPULATION
-    assert set(evaluator.archive.ids.tolist()) <= set(seeds.ids.tolist())
-    loop = AskTell(evaluator, nsga2_sampler(0), generator)
-    loop.seed(seeds)
-    assert loop.batch(POPULATION, generation=1) == POPULATION
-    trials = loop.study.get_trials(deepcopy=False)
-    born = [t for t in trials if t.system_attrs.get(GENERATION) == 1 and t.values]
-    assert len(born) == POPULATION
-    assert all(set(t.constraints) == set(problem.constraints) for t in born)
-    # Children of a good population are better than the sample was.
-    children = [all(g <= 0 for g in t.constraints.values()) for t in born]
-    assert np.mean(children) > evaluator.feasible / evaluator.evaluations
 
 
 def test_front_is_ordered_by_objectives_then_id(problem):

@@ -343,15 +343,6 @@ def test_what_does_not_merge_is_refused(ran: Path, catalog: Catalog, tmp_path: P
         dse.compare(ran, ran, tmp_path)
 
 
-def test_chips_without_a_price_in_view_are_told(catalog: Catalog, tmp_path: Path):
-    """Tokens a chip favour the dearer chip: the page says by how much it is dearer."""
-    objectives = {"output_tokens_per_s_per_chip": "maximize", "tpot_s": "minimize"}
-    dse.run(space(B200, AMD, objectives=objectives), catalog=catalog, out=tmp_path, trials=20)
-    page = dse.Study(tmp_path).report()
-    said = " ".join([page.headline, *page.sentences])
-    assert "counts a chip of b200_sxm as one of mi355x, whose hour costs 1.4 times less" in said
-
-
 def test_the_answer_names_who_is_cheapest_at_a_speed(ran: Path, problem: PhysicsProblem):
     """At both ends of what is told of a system no feasible point is as fast and cheaper."""
     wins = read_json(ran, STUDY)["systems"]["wins"]

@@ -15,7 +15,6 @@ from dse.data import hardware_dir
 from dse.physics import gemms
 from dse.physics.alignment import MISALIGNED, aligned_bytes, alignment_efficiency, columns_of
 from dse.physics.deployed import Deployed
-from dse.physics.parameters import parameters
 from dse.physics.step import Step, Work
 from dse.rules.bands import bands
 from dse.rules.case import Case, split_widths
@@ -49,11 +48,6 @@ def test_llama_up_projection_on_two_blackwells():
     assert tile_efficiency(rows, out, tile)[0] == 1.0
     assert wave_efficiency(rows, out, tile, 148)[0] == pytest.approx(3584 / (25 * 148), rel=1e-15)
     assert wave_efficiency(rows, out, tile, 152)[0] == pytest.approx(3584 / (24 * 152), rel=1e-15)
-
-
-def test_one_row_too_many_is_one_row_of_tiles():
-    tile = (128.0, 128.0)
-    assert tile_efficiency(one(1025), one(4096), tile)[0] == pytest.approx(1025 / 1152)
 
 
 @given(
@@ -102,11 +96,6 @@ def test_the_cliff_is_the_measured_one():
     assert pytest.approx(rates["10922"] / rates["10944"]) == MISALIGNED
 
 
-def test_four_bit_elements_count_half_a_byte():
-    assert aligned_bytes(one(2880), np.array([4]))[0] == 32
-    assert aligned_bytes(one(721), np.array([4]))[0] == 0.5
-
-
 @pytest.mark.parametrize(
     ("chip", "side"),
     [("tpu_v5p", 128), ("tpu_v6e", 256), ("tpu_v7x", 256), ("trn2_16", 128), ("gaudi3", 256)],
@@ -117,16 +106,6 @@ def test_matrix_units_are_those_of_the_chip_files(chip: str, side: int):
 
 
 # The products of a step
-
-
-def test_products_of_a_dense_model_are_its_parameters():
-    """On one chip every weight matrix is in one product: the sum of N x K is the parameters."""
-    batch = deploy("llama-3-8b", "h100_sxm")
-    noted = gemms.prefill(Deployed(batch, machines()), 2048.0, 2048.0)
-    total = sum(float((g.count * g.out * g.inner)[0]) for g in noted.gemms)
-    count = parameters(batch)
-    exact = count.attention + count.mlp + count.head
-    assert total == pytest.approx(float(exact[0]), rel=1e-12)
 
 
 @pytest.mark.parametrize("model", MODELS)

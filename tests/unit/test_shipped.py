@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+import dse
 from benchmarks.shipped.__main__ import main, study_of
 from benchmarks.shipped.designs import design
 from benchmarks.shipped.servable import servable
-from dse.study.result import Study
 
 
 @pytest.fixture(scope="module")
-def deployed(tmp_path_factory: pytest.TempPathFactory) -> Study:
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> dse.Study:
     return study_of("deploy-llama-3-70b", None, tmp_path_factory.mktemp("studies"))
 
 
@@ -40,14 +40,14 @@ def test_a_named_server_takes_the_whole_front(backend: str, tmp_path: Path) -> N
     assert row["by"][backend] == row["points"] > 0
 
 
-def test_what_is_refused_is_counted_and_named(deployed: Study) -> None:
+def test_what_is_refused_is_counted_and_named(deployed: dse.Study) -> None:
     """Three ranks for 64 heads, in a place where the search put one that divides."""
     kept = servable(deployed)
     assert (kept["check"], kept["export"]) == (0, 0)
     items: list[dict[str, Any]] = deployed.front.items
     first = items[0]
     broken = {**first, "deployment": {**first["deployment"], "tensor_parallel": 3}}
-    changed = Study(deployed.folder)
+    changed = dse.Study(deployed.folder)
     changed.front.items[0] = broken
     row = servable(changed)
     assert (row["check"], row["export"]) == (1, 1)

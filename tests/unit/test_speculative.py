@@ -29,19 +29,6 @@ def test_expected_tokens_are_those_of_a_simulation_of_drafts() -> None:
         assert found == pytest.approx(tokens.mean(), rel=0.01)
 
 
-def test_bounds_of_expected_tokens() -> None:
-    assert tokens_per_step(5, 0.0) == 1.0
-    assert tokens_per_step(5, 1.0) == 6.0
-    assert tokens_per_step(0, 0.8) == pytest.approx(1.0)
-
-
-def test_refused_drafts_only_cost_themselves_and_verification() -> None:
-    plain = values(LOAD)["tpot_s"]
-    refused = values(replace(LOAD, speculation=Speculation(3, 0.0)))["tpot_s"]
-    assert (refused >= plain).all()
-    assert refused[0] < 1.3 * plain[0]  # one request reads all weights anyway
-
-
 def test_accepted_drafts_help_small_batches_most() -> None:
     plain = values(LOAD)["tpot_s"]
     drafted = values(replace(LOAD, speculation=Speculation(3, 0.8)))["tpot_s"]
@@ -76,11 +63,3 @@ def test_the_rest_of_a_prompt_attends_to_what_is_cached() -> None:
     rest = values(replace(workload(131_072, 64), prefix_hit_rate=0.75), concurrency=1)
     short = values(workload(32_768, 64), concurrency=1)
     assert rest["prefill_s"][0] > 1.2 * short["prefill_s"][0]
-
-
-def test_drafts_are_an_operator_of_their_own() -> None:
-    load = replace(LOAD, speculation=Speculation(3, 0.8))
-    batch = deploy("llama-3-70b", "h200_sxm", tensor_parallel=8, concurrency=8)
-    ledger = run(batch, load).performance.detail.decode_ledger
-    assert ledger.seconds[0] > run(batch, LOAD).performance.detail.decode_ledger.seconds[0]
-    assert (ledger.memory_s >= ledger.drafts_s).all()

@@ -136,17 +136,6 @@ def test_training_may_be_owned_on_either_basis(tmp_path: Path, basis: str):
         assert dearer.values["training_usd"] == pytest.approx(hours * usd)
 
 
-def test_a_point_does_not_depend_on_its_neighbours(tmp_path: Path):
-    posed = problem(tmp_path)
-    index = posed.space.unrank(np.arange(posed.space.size))
-    together = posed.evaluate(index)
-    fresh = problem(tmp_path)
-    for i in (0, 17, posed.space.size - 1):
-        alone = fresh.evaluate(index[i : i + 1])
-        assert (together.F[i : i + 1] == alone.F).all()
-        assert (together.G[i : i + 1] == alone.G).all()
-
-
 def test_a_shape_that_cannot_be_trained_breaks_a_rule(tmp_path: Path):
     posed = problem(tmp_path, training={"chip": "h100_sxm", "chips": 1})
     metrics = posed.metrics(posed.space.unrank(np.arange(posed.space.size)))

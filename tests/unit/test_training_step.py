@@ -181,19 +181,6 @@ def test_shipped_stacks_answer_in_the_range_of_practice() -> None:
         assert 0.3 < train(runs, training_stack(stack)).mfu < 0.6
 
 
-def test_an_unknown_name_of_a_setting_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"'fp9' is none of bf16, fp8"):
-        plan("llama-3-8b", precision=["bf16", "fp9"])
-    with pytest.raises(ValueError, match="'all' is none of none, selective"):
-        plan("llama-3-8b", recompute="all")
-
-
-def test_runs_are_taken_by_place() -> None:
-    runs = plan("llama-3-8b", micro_batch=[1.0, 2.0, 4.0])
-    assert runs[1:].micro_batch.tolist() == [2.0, 4.0]
-    assert len(runs[np.array([2, 0])]) == 2
-
-
 def test_a_layer_is_summed_four_times_over_tensor_ranks() -> None:
     """Twice forward, twice backward (Shoeybi et al. 2019, arXiv 1909.08053, figure 4), and once for
     the embedding and once for the output head; a ring sends 7 / 4 of 16-bit hidden states."""

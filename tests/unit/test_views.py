@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dse.answer.answer import Answer, Table
 from dse.catalog import load_catalog
@@ -18,7 +16,7 @@ from dse.quality import LAWS
 from dse.schema.space_sections import View
 from dse.schema.study import load_study, resolve_space
 from dse.search.parallel import HERE, Executor
-from dse.study.views import Fronts, _levels, describe_views
+from dse.study.views import describe_views
 from tests.helpers_report import answer_of, both, sections
 
 TINY = resolve_space("tiny").read_text(encoding="utf-8")
@@ -95,37 +93,6 @@ def test_every_law_compares_at_a_loss_that_all_reach(problem) -> None:
             c for c, loss in zip(curve["cost"], curve["loss"], strict=True) if loss <= own["level"]
         ]
         assert cost == min(reached)
-
-
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=60
-    )
-)
-def test_a_group_keeps_what_nothing_of_it_beats(drawn: list[tuple[int, int, int]]) -> None:
-    group, loss, cost = (np.array(column) for column in zip(*drawn, strict=True))
-    kept = Fronts.of([Fronts(np.arange(len(group)), group, loss * 1.0, cost * 1.0)])
-    for i in range(len(group)):
-        same = np.flatnonzero(group == group[i])
-        beaten = any(
-            (loss[j] <= loss[i])
-            and (cost[j] <= cost[i])
-            and (loss[j], cost[j]) != (loss[i], cost[i])
-            for j in same
-        )
-        twin = any((loss[j], cost[j]) == (loss[i], cost[i]) and j < i for j in same)
-        assert (i in kept.ids) == (not beaten and not twin)
-
-
-@given(st.lists(st.floats(1.5, 3.0), min_size=1, max_size=20), st.integers(3, 16))
-def test_levels_are_few_round_and_span_the_losses(losses: list[float], most: int) -> None:
-    n = len(losses)
-    zero = np.zeros(n, dtype=np.int64)
-    levels = _levels([Fronts(zero, zero, np.array(losses), np.ones(n))], most)
-    assert 1 <= len(levels) <= most
-    assert levels == sorted(set(levels))
-    assert levels[0] >= min(losses) - 1e-6
-    assert levels[0] - min(losses) <= max((max(losses) - min(losses)) / most, 1e-4) * 2.5
 
 
 def told(view: dict) -> Answer:
