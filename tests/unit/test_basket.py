@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+import dse
 from dse.catalog import load_catalog
 from dse.errors import InputError, NothingFeasible
-from dse.questions.compare.basket import basket_answer
-from dse.schema.study import load_study
 
 COST = "usd_per_million_total_tokens"
 SPACE = """
@@ -45,7 +43,7 @@ def study(tmp_path: Path):
     def made(old: str = "", new: str = ""):
         path = tmp_path / "two-chips.yaml"
         path.write_text(SPACE.replace(old, new) if old else SPACE, encoding="utf-8")
-        return load_study(path)
+        return path
 
     return made
 
@@ -54,7 +52,7 @@ def study(tmp_path: Path):
 def found(tmp_path_factory: pytest.TempPathFactory):
     path = tmp_path_factory.mktemp("basket") / "two-chips.yaml"
     path.write_text(SPACE, encoding="utf-8")
-    return basket_answer(load_study(path), load_catalog())
+    return dse.compare(path, by="chip")
 
 
 def choices(answer, which: str) -> dict[str, dict]:
@@ -69,21 +67,11 @@ def test_regret_is_over_each_chips_own_cheapest_shape(found):
         assert row["regret"] == 0.0
         ratio = best[chip][COST] / row[COST] - 1.0
         assert best[chip]["regret"] == pytest.approx(ratio, abs=1e-12)
-    worst = max(row["regret"] for row in best.values())
-    assert worst == pytest.approx(min(row["worst_regret"] for row in found.document["front"]))
-
-
-def test_the_front_trades_quality_for_regret(found):
-    rows = found.document["front"]
-    assert len(rows) > 1
-    for better, other in pairwise(rows):
-        assert better["worst_regret"] < other["worst_regret"]
-        assert better["predicted_loss"] > other["predicted_loss"]
 
 
 def test_at_the_loosest_quality_the_answer_is_that_of_the_whole_space(found):
     levels = found.document["levels"]
-    worst = min(row["worst_regret"] for row in found.document["front"])
+    worst = max(row["regret"] for row in choices(found, "least worst").values())
     assert levels[0]["worst_regret"] == pytest.approx(worst, abs=0.02)
     assert all(row["worst_regret"] >= 0.0 for row in levels)
     losses = [row["predicted_loss_at_most"] for row in levels]
@@ -97,7 +85,7 @@ def test_the_price_level_of_a_chip_cancels(study, found):
         for row in catalog.prices.rows
     )
     dearer = replace(catalog, prices=replace(catalog.prices, rows=rows))
-    other = basket_answer(study(), dearer)
+    other = dse.compare(study(), by="chip", catalog=dearer)
     for chip, factor in (("h100_sxm", 1.0), ("mi300x", 3.0)):
         one, more = (choices(answer, "least worst")[chip] for answer in (found, other))
         assert more[COST] == pytest.approx(factor * one[COST])
@@ -109,18 +97,17 @@ def test_two_of_the_same_chip_have_no_regret(study):
     catalog = load_catalog()
     twin = replace(catalog.chips["h100_sxm"], id="mi300x")
     same = replace(catalog, chips={**catalog.chips, "mi300x": twin})
-    alike = choices(basket_answer(study(), same), "least worst")
+    alike = choices(dse.compare(study(), by="chip", catalog=same), "least worst")
     assert all(row["regret"] == pytest.approx(0.0, abs=1e-12) for row in alike.values())
 
 
 def test_one_chip_no_floor_and_nothing_for_all_are_refused(study):
-    catalog = load_catalog()
     with pytest.raises(InputError, match="one chip: h100_sxm"):
-        basket_answer(study("[h100_sxm, mi300x]", "h100_sxm"), catalog)
+        dse.compare(study("[h100_sxm, mi300x]", "h100_sxm"), by="chip")
     with pytest.raises(InputError, match="no limit on quality"):
-        basket_answer(study(", dense_equivalent_parameters >= 6B", ""), catalog)
+        dse.compare(study(", dense_equivalent_parameters >= 6B", ""), by="chip")
     with pytest.raises(NothingFeasible, match="h100_sxm 0, mi300x 0"):
-        basket_answer(study("tpot_s <= 30 ms", "tpot_s <= 100 us"), catalog)
+        dse.compare(study("tpot_s <= 30 ms", "tpot_s <= 100 us"), by="chip")
 
 
 def test_the_page_escapes_the_command(found):

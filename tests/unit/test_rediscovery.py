@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dse
 from dse.catalog import load_catalog
 from dse.errors import InputError, InputErrors
 from dse.problem.mix import evaluate_mix
@@ -32,7 +33,6 @@ from dse.problem.shapes import (
     stored_as,
 )
 from dse.quality.quantisation import AWARE
-from dse.questions.compare.designs import designs_answer, lead, rediscover
 from dse.schema.dtypes import DTYPES
 from dse.schema.study import load_case, load_study, shipped_cases
 from dse.search.run import search
@@ -87,8 +87,12 @@ def case(tmp_path_factory: pytest.TempPathFactory):
 
 
 @pytest.fixture(scope="module")
-def found(case):
-    return rediscover(case, load_catalog())
+def found(tmp_path_factory: pytest.TempPathFactory):
+    return dse.compare(varied(tmp_path_factory.mktemp("found"), "", "")).document
+
+
+def variants(document, *assumptions: str):
+    return [row for row in document["variants"] if row["assumption"] in assumptions]
 
 
 def front(loss: list[float], price: list[float]):
@@ -276,86 +280,58 @@ def test_a_model_that_the_axes_cannot_say_is_refused(case):
 # --- one whole case
 
 
-def test_what_choices_save_multiplies_to_the_whole(found):
-    """At equal quality: the price of the design over that of the cheapest shape that is as good."""
-    row, table = found.distance.cheaper, found.table
-    worth = exchange(found.front, float(table.loss[found.expert]))
-    score = np.log(table.price) + worth * table.loss
-    whole = math.exp(score[found.expert] - score[row])
-    assert math.prod(found.causes.values()) == pytest.approx(whole, rel=1e-9)
-
-
 def test_what_is_held_binds_the_front_and_its_release_is_a_variant(found):
-    sparse = found.table.values["sparse"]
-    assert not sparse[found.front.rows].any()
-    free = next(one for one in found.variants if one.key == "free")
-    assert free.distance.dominating >= found.distance.dominating
-    ratio, released = found.distance.cost_ratio, free.distance.cost_ratio
-    assert released is None or ratio is None or released >= ratio - 1e-12
+    assert not any(row["sparse"] for row in found["front"])
+    design, (free,) = found["designs"][0], variants(found, "free")
+    assert free["dominating"] >= design["dominating"]
+    assert free["cost_ratio"] is None or free["cost_ratio"] >= design["cost_ratio"] - 1e-12
 
 
 def test_a_limit_on_rivals_never_brings_the_front_farther(found):
-    base = found.distance.cost_ratio
-    for one in found.variants:
-        if one.key in ("attention", "depth", "all") and one.distance.cost_ratio is not None:
-            assert one.distance.cost_ratio <= base * (1 + 1e-12)
-            assert one.distance.dominating <= found.distance.dominating
+    design = found["designs"][0]
+    for row in variants(found, "attention", "depth"):
+        assert row["cost_ratio"] is None or row["cost_ratio"] <= design["cost_ratio"] * (1 + 1e-12)
+        assert row["dominating"] <= design["dominating"]
 
 
 def test_every_law_has_its_row_and_other_laws_leave_prices_alone(found):
-    keys = {one.key for one in found.variants}
-    assert {"law hoffmann", "law cautious", "law joint", "law abnar", "tokens"} <= keys
+    laws = {"law hoffmann", "law cautious", "law joint", "law abnar", "tokens"}
+    assert laws <= {row["assumption"] for row in found["variants"]}
     # A dense front: under laws of one dense form the order of shapes is the same.
-    hoffmann = next(one for one in found.variants if one.key == "law hoffmann")
-    assert hoffmann.distance.dominating == found.distance.dominating
+    (hoffmann,) = variants(found, "law hoffmann")
+    assert hoffmann["dominating"] == found["designs"][0]["dominating"]
 
 
-def varied(tmp_path: Path, old: str, new: str):
-    (tmp_path / "small.yaml").write_text(SMALL.replace(old, new), encoding="utf-8")
-    (tmp_path / "case.yaml").write_text(CASE, encoding="utf-8")
-    return load_case(tmp_path / "case.yaml")
-
-
-@pytest.fixture(scope="module")
-def card():
-    """DeepSeek-V3 on one server."""
-    return rediscover(load_case(CASES["deepseek-v3"]), load_catalog())
-
-
-def test_a_front_that_wins_by_the_memory_of_the_card_says_so(card):
-    of, rows = card.table.columns, [card.expert, card.distance.cheaper]
-    weights = of["memory_weights_bytes_per_chip"] / of["memory_capacity_bytes_per_chip"]
-    own, other = weights[rows]
-    assert own > other + 0.1
-    first, *rest = lead(card)
-    assert "behind the front" in first
-    (memory,) = (sentence for sentence in rest if "memory, not speed" in sentence)
-    assert f"weights take {own:.0%} of each chip's memory" in memory
-
-
-def test_a_front_uses_no_fewer_experts_than_published_models(card):
+def test_a_front_uses_no_fewer_experts_than_published_models():
     """Two of 256 were on the front of gpt-oss-120b: fewer than the law has seen."""
-    sparsest = card.table.columns["activation_ratio"][card.front.rows].min()
-    assert sparsest >= 0.01818 / 1.1
+    document = dse.compare("rediscovery/deepseek-v3").document
+    assert min(row["activation_ratio"] for row in document["front"]) >= 0.01818 / 1.1
+
+
+def varied(tmp_path: Path, old: str, new: str) -> Path:
+    (tmp_path / "small.yaml").write_text(
+        SMALL.replace(old, new) if old else SMALL, encoding="utf-8"
+    )
+    (tmp_path / "case.yaml").write_text(CASE, encoding="utf-8")
+    return tmp_path / "case.yaml"
 
 
 def test_a_design_that_cannot_be_served_has_no_distance(tmp_path: Path):
-    slow = rediscover(varied(tmp_path, "tpot_s <= 30 ms", "tpot_s <= 4 ms"), load_catalog())
-    assert slow.served > 0
-    assert slow.distance.cost_ratio is None
-    assert lead(slow) == [
+    slow = dse.compare(varied(tmp_path, "tpot_s <= 30 ms", "tpot_s <= 4 ms"))
+    (row,) = slow.document["designs"]
+    assert row["served_shapes"] > 0
+    assert row["cost_ratio"] is row["usd_per_million_total_tokens"] is None
+    assert row["standing"] == "not servable"
+    assert slow.headline == (
         "Llama-3-8B cannot be served within the limits on any deployment of the space."
-    ]
-    answer = designs_answer([slow])
-    (row,) = answer.document["designs"]
-    assert (row["usd_per_million_total_tokens"], row["standing"]) == (None, "not servable")
-    assert "cannot be served" in answer.to_markdown()
-    json.dumps(answer.document, allow_nan=False)
+    )
+    assert "cannot be served" in slow.to_markdown()
+    json.dumps(slow.document, allow_nan=False)
 
 
 def test_a_case_has_one_chip(tmp_path: Path):
     with pytest.raises(InputError, match="2 chips: h100_sxm, h200_sxm"):
-        rediscover(varied(tmp_path, "chip: h100_sxm", "chip: [h100_sxm, h200_sxm]"), load_catalog())
+        dse.compare(varied(tmp_path, "chip: h100_sxm", "chip: [h100_sxm, h200_sxm]"))
 
 
 # --- case files

@@ -148,12 +148,12 @@ def compare(
 
         made = compare_chips(catalog, names, law=law, model=model, **point)
     elif kind == "basket":
-        from dse.questions.compare.basket import basket_answer
+        from dse.questions.compare.designs import basket_answer
 
         catalog = catalog.with_files(chip_files_of(names[0]))
         made = basket_answer(load_study(resolve_space(names[0]), catalog, law), catalog, count)
     else:
-        from dse.questions.compare.designs import designs_answer, rediscover
+        from dse.questions.compare.designs import designs_answer
 
         if kind == "model":
             space = names[0]
@@ -168,7 +168,7 @@ def compare(
             name = names[0].removeprefix(f"{CASES}/")
             paths = list(shipped_cases().values()) if name == CASES else [resolve_case(name)]
             cases = [load_case(path, law, catalog) for path in paths]
-        made = designs_answer([rediscover(case, catalog, count) for case in cases])
+        made = designs_answer(cases, catalog, count)
     chips = catalog.names
     known = Lazy((*made.names, *chips), lambda chip: made.names.get(chip) or chips[chip])
     return replace(made, names=known)

@@ -1,36 +1,38 @@
-"""Published designs against the front of a space: `dse compare SPACE MODEL`, `rediscovery/NAME`.
+"""Shapes against shapes: a published design and the front of a space (`dse compare SPACE MODEL`,
+`rediscovery/NAME`), and one shape for several chips (`dse compare SPACE --by chip`).
 
-By cause: the design and the cheapest shape that is as good differ in a few choices (GROUPS, those
-of experts taken together). Each set of them is swapped, and the shape served on its best
-deployment: ln(price) + exchange x loss says what it costs at equal quality. What one choice is
-worth depends on those made before it, so the mean over all orders is taken (the value of Shapley
-1953), over those of which every shape on the way can be served. The shares add up to the whole.
+By cause: the design and the cheapest shape that is as good differ in a few choices (CHOICES). Each
+set of them is swapped, and the shape served on its best deployment: ln(price) + exchange x loss
+says what it costs at equal quality. What one choice is worth depends on those made before it, so
+the mean over all orders is taken (the value of Shapley 1953), over those of which every shape on
+the way can be served. The shares add up to the whole.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import permutations
+from itertools import chain, permutations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.answer.answer import Answer, Figure, Table
-from dse.answer.frames import bar_chart, document, frame, stacked
-from dse.answer.numbers import dollars, times
+from dse.answer.answer import Answer, Table
+from dse.answer.frames import document, frame, lines, stacked
+from dse.answer.numbers import priced, tenths, times
+from dse.answer.sentences import listed
 from dse.catalog import Catalog
-from dse.errors import InputError
+from dse.economics.prices import price_documents, price_parts, prices_rest_on
+from dse.errors import InputError, NothingFeasible
 from dse.physics.intervals import interval
-from dse.problem.objective import PhysicsProblem, pose
+from dse.problem.objective import PhysicsProblem, on_terms, pose
 from dse.problem.shapes import (
     OF_SHAPES,
+    QUALITY,
     Adapt,
     Distance,
     Front,
-    Place,
     Shapes,
     axis_values,
     best_deployments,
@@ -39,25 +41,27 @@ from dse.problem.shapes import (
     front_of,
     joined,
     metrics_of,
-    places,
     price_metric,
     shapes_of,
     stored_as,
     tabled,
 )
 from dse.quality import LAWS
-from dse.record import record
 from dse.schema.calibration import KINDS
-from dse.schema.study import Case
-from dse.space.candidates import CandidateBatch, Floats
+from dse.schema.dtypes import DTYPES
+from dse.schema.study import Case, Study
+from dse.schema.workloads import load_words, mix_words
+from dse.space.candidates import Floats
+from dse.vocabulary import quantity
 
 Progress = Callable[[str, int, int], None]
-NEAR = 300  # shapes that are served again where an assumption changes prices
+Columns = dict[str, Any]
+DENSE = "dense_equivalent_parameters"
+DEPLOYED = ("tensor_parallel", "data_parallel", "expert_parallel", "replicas", "concurrency")
+LEVELS = 24  # of quality, at which the regret of one shape for all is worked out
 MOST_CHOICES = 7  # more have too many orders
 LEVEL = 0.05  # a price within it of the front's is level with the front
 SMALL = 0.02  # a change of less is not named
-# Memory is named where the weights take so much less of it, and so many times the requests run.
-LESS, MORE = 0.1, 1.25
 WORDS = {
     "front": "the shapes, each on its cheapest deployment, that no other beats in both predicted "
     "loss and price",
@@ -66,64 +70,333 @@ WORDS = {
 SHAPE = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
 SHAPE = (*SHAPE, "intermediate_size", "num_experts", "num_experts_per_tok")
 SHAPE = (*SHAPE, "moe_intermediate_size")
-MLA_SIZES = ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 # What is one choice: axes that mean nothing without each other are swapped together.
-GROUPS: Mapping[str, tuple[str, ...]] = {
+CHOICES: Mapping[str, tuple[str, ...]] = {
     "hidden size and layers": ("hidden_size", "num_hidden_layers"),  # depth at a given size
-    "attention kind": ("attention",),
     "attention heads": ("head_dim", "num_attention_heads"),
     "KV heads": ("num_key_value_heads",),
     "latent ranks": ("q_lora_rank", "kv_lora_rank"),
     "sliding window": ("sliding_window", "sliding_window_pattern"),
-    "dense or sparse": ("sparse",),
     "feed-forward width": ("intermediate_size",),
-    "experts": ("num_experts",),
-    "experts per token": ("num_experts_per_tok",),
-    "expert width": ("moe_intermediate_size",),
-    "shared experts": ("num_shared_experts",),
-    "dense layers": ("num_dense_layers",),
-}
-# A choice of kind, and the groups that mean nothing in the other kind.
-_KINDS = {
-    "dense or sparse": (
-        "feed-forward width",
-        "experts",
-        "experts per token",
-        "expert width",
-        "shared experts",
-        "dense layers",
+    "experts": (
+        *("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+        *("num_shared_experts", "num_dense_layers"),
     ),
-    "attention kind": ("attention heads", "KV heads", "latent ranks", *MLA_SIZES),
+}
+# A kind, what the choice of it is called, and the choices that mean nothing in the other kind.
+KINDS_OF = {
+    "sparse": ("dense or sparse", ("feed-forward width", "experts")),
+    "attention": ("attention kind", ("attention heads", "KV heads", "latent ranks")),
 }
 
 
-def differing(
-    start: Mapping[str, NDArray], end: Mapping[str, NDArray], axes: Sequence[str]
-) -> dict[str, list[str]]:
-    """Groups of axes in which two shapes, (1,) each, differ: name -> those of its axes."""
-    differ = {name for name in axes if start[name][0] != end[name][0]}
-    known = {name for names in GROUPS.values() for name in names}
-    every = dict(GROUPS) | {name: (name,) for name in axes if name not in known}
-    groups = {
-        group: [name for name in names if name in differ]
-        for group, names in every.items()
-        if differ.intersection(names)
-    }
-    for kind, sizes in _KINDS.items():
-        if kind in groups:
-            groups[kind] += [name for group in sizes for name in groups.pop(group, [])]
-    return groups
+def designs_answer(
+    cases: Sequence[Case],
+    catalog: Catalog,
+    progress: Progress = lambda what, done, total: None,
+) -> Answer:
+    """Where each published design stands, what its choices cost, and what an assumption does.
 
+    Raises InputError for a space of several chips, one that cannot be enumerated and one whose axes
+    cannot say the design.
+    """
+    found = {case.name: _against_rivals(case, catalog, progress) for case in cases}
+    alone, first = len(cases) == 1, cases[0]
 
-def free_of_budgets(problem: PhysicsProblem) -> PhysicsProblem:
-    """The problem without limits on shapes; those on serving stay."""
-    return replace(
-        problem, limits=tuple(one for one in problem.limits if one.metric not in OF_SHAPES)
+    def made(name: str, caption: str, *notes: str, **more: Any) -> Table:
+        columns = stacked("case", [(case, parts[name]) for case, parts in found.items()])
+        return frame(name, caption, columns, *notes, **more)
+
+    metric, near = found[first.name]["objective"], [one["nearest"] for one in found.values()]
+    sizes = [key for key in SHAPE if any(np.any(columns.get(key, 0)) for columns in near)]
+    shown = ("model", "standing", "cost_ratio", "nats", "dominating", "served_shapes", metric)
+    frames = [
+        made(
+            "designs",
+            "Published designs and the front",
+            "Last two columns: the one assumption that brings it nearest, and what is left then.",
+            shown=(*shown, "assumption", "cost_ratio.after"),
+        ),
+        made(
+            "nearest",
+            "The design and the nearest shapes of the front",
+            "design: as published; cheaper: the cheapest as good; better: the best at its price.",
+            shown=("which", *sizes, metric, QUALITY, "tpot_s"),
+            on_console=alone,
+        ),
+        made(
+            "variants",
+            "The same with one assumption changed",
+            shown=("with", "cost_ratio", "nats", "dominating"),
+            on_console=alone,
+        ),
+        made(
+            "causes",
+            "What each choice of the cheaper shape saves at equal quality",
+            "The factors of a case multiply to its cost at equal quality; below 1 a choice costs.",
+        ),
+        made("known", "What was known when it was designed", on_console=False),
+        made("front", "The shapes of the front", on_console=False),
+    ]
+    study = first.study
+    behind = sum((ratio or 0.0) > 1.0 + LEVEL for ratio in frames[0]["cost_ratio"])
+    title, asked = "Published designs and the front", f"{len(cases)} published designs"
+    said = [f"{behind} of {len(cases)} published designs cost more than 5% above the front."]
+    pictures = ()
+    if alone:
+        parts = found[first.name]
+        title, name = first.title, first.expert.name
+        asked = f"{title}: {name} against the front of {study.name}; prices: {study.price_basis}"
+        said = _lead(frames, metric, parts["extrapolated"])
+        own = {key: values[:1] for key, values in parts["nearest"].items() if key != "which"}
+        shows = "Each mark of the line is a shape of the front; lower is better in both."
+        both = frame("both", "", stacked("which", [("front", parts["front"]), (name, own)]))
+        drawn_as = f"{name} and the front"
+        pictures = (lines("front-plot", drawn_as, both, metric, QUALITY, "which", shows),)
+    law = LAWS[study.quality_law]
+    facts = [
+        {
+            "case": case.name,
+            "title": case.title,
+            "expert": case.expert.id,
+            "quality_law": case.study.quality_law,
+            "price_metric": metric,
+            "price_basis": case.study.price_basis,
+            "held": {axis: list(values) for axis, values in case.held.items()},
+            "why_held": case.why_held or None,
+        }
+        for case in cases
+    ]
+    return Answer(
+        question="compare",
+        title=title,
+        asked=asked,
+        headline=said[0],
+        sentences=said[1:],
+        blocks=(*pictures, *(one for one in frames if one.rows)),
+        rests=(f"Quality law: `{law.name}`, {law.title[0].lower()}{law.title[1:]}.",),
+        document=document({"answer": said, "cases": facts}, frames),
+        data=(frames[0], frames[-1]),
+        words=WORDS,
     )
 
 
-# Their number, those of a token and their width make up for each other.
-EXPERTS = ("experts", "experts per token", "expert width", "shared experts", "dense layers")
+def _against_rivals(case: Case, catalog: Catalog, progress: Progress) -> dict[str, Any]:
+    """Columns by frame: every shape of the case's space and the expert's own, each on its best
+    deployment, and the distance between them; `objective`, and how many shapes of the front lie
+    beyond what the law was fitted on, `extrapolated`."""
+    study = case.study
+    problem = pose(study, catalog)
+    if len(problem.machines.ids) > 1:
+        raise InputError(
+            f"{len(problem.machines.ids)} chips: {', '.join(problem.machines.ids)}",
+            file=str(study.path),
+            field="deployment.chip",
+            accepted="the chip of the design",
+        )
+    metric = price_metric(problem)
+    axes = tuple(axis.name for axis in study.model_axes)
+    own, adapt = axis_values(case.expert, study.model_axes), stored_as(case.expert)
+    served = best_deployments(
+        problem,
+        shapes_of(problem),
+        adapt=adapt,
+        progress=lambda done, total: progress(case.name, done, total),
+    )
+    # Budgets bind the rivals; the design is what it is.
+    limits = tuple(one for one in problem.limits if one.metric not in OF_SHAPES)
+    free = replace(problem, limits=limits)
+    design = best_deployments(free, own, adapt=adapt)
+    table = tabled(problem, joined(served, design), adapt, axes)
+    allowed = table.served.copy()  # and keep what the designers had settled on
+    for name, values in case.held.items():
+        allowed &= np.isin(table.values[name], values)
+    front, away = against_front(table, allowed)
+    rows = {"design": len(allowed) - 1, "cheaper": away.cheaper, "better": away.better}
+    rows = {which: row for which, row in rows.items() if row is not None}
+    saved: dict[str, float] = {}
+    if away.cheaper is not None:
+        end = {axis: table.values[axis][away.cheaper : away.cheaper + 1] for axis in axes}
+        saved = causes(free, own, end, exchange(front, float(table.loss[-1])), adapt)
+    variants = _variants(case, problem, table, allowed, adapt)
+    kindest = min(
+        (
+            one
+            for one in variants
+            if one["assumption"] != "free" and (one["cost_ratio"] or one["nats"]) is not None
+        ),
+        key=lambda one: one["cost_ratio"] or 0.0,
+        default={},
+    )
+    least = 0.0 if away.cost_ratio is None else away.cost_ratio * (1.0 - SMALL)
+    if (kindest.get("cost_ratio") or 0.0) >= least:
+        kindest = {}
+    metrics = metrics_of(problem, design.values, adapt)
+    low, high = interval(metric, metrics.values[metric], metrics.provenance, metrics.spread)
+    nearest = table.rows(list(rows.values()), metric)
+    servable = bool(table.served[-1])
+    designs = {
+        "model": case.expert.name,
+        "standing": standing(away, servable),
+        "cost_ratio": away.cost_ratio,
+        "nats": away.nats,
+        "dense_equivalent_ratio": away.equivalent_ratio,
+        "dominating": away.dominating,
+        "served_shapes": int((served.feasible & allowed[:-1]).sum()),
+        "shapes": len(served.price),
+        "front_size": len(front.rows),
+        metric: float(nearest[metric][0]),
+        f"{metric}.low": float(low[0]) if servable else None,
+        f"{metric}.high": float(high[0]) if servable else None,
+        "known": KINDS[metrics.provenance[0]],
+        "assumption": kindest.get("assumption"),
+        "cost_ratio.after": kindest.get("cost_ratio"),
+    }
+    return {
+        "objective": metric,
+        "extrapolated": _extrapolated(study.quality_law, table.columns, front.rows),
+        "designs": {key: [value] for key, value in designs.items()},
+        "nearest": {"which": list(rows), **nearest},
+        "variants": {key: [one[key] for one in variants] for key in variants[0]},
+        "causes": {"choice": list(saved), "factor": list(saved.values())},
+        "known": {
+            "what": [one.what for one in case.known],
+            "given": [one.value for one in case.known],
+            "kind": [one.kind for one in case.known],
+            "source": [one.source or one.note for one in case.known],
+            "date": [one.date for one in case.known],
+        },
+        "front": table.rows(front.rows.tolist(), metric),
+    }
+
+
+def against_front(
+    table: Shapes,
+    allowed: NDArray[np.bool_],
+    loss: Floats | None = None,
+    equivalent: Floats | None = None,
+) -> tuple[Front, Distance]:
+    """The expert, the last row, against the front of the other rows that are allowed. A column that
+    is given takes the place of the table's."""
+    loss = table.loss if loss is None else loss
+    equivalent = table.equivalent if equivalent is None else equivalent
+    rivals = allowed.copy()
+    rivals[-1] = False
+    front = front_of(loss, table.price, equivalent, rivals)
+    design = (float(loss[-1]), float(table.price[-1]), float(equivalent[-1]))
+    return front, distance(front, loss, table.price, rivals, design)
+
+
+def standing(away: Distance, served: bool) -> str:
+    """A few words for a distance."""
+    if not served:
+        return "not servable"
+    if away.cost_ratio is None or away.cost_ratio < 1.0 - LEVEL:
+        return "ahead of the front"
+    return "behind the front" if away.cost_ratio > 1.0 + LEVEL else "level with the front"
+
+
+def _variants(
+    case: Case,
+    problem: PhysicsProblem,
+    table: Shapes,
+    allowed: NDArray[np.bool_],
+    adapt: Adapt,
+) -> list[Columns]:
+    """A row for each assumption that is changed: `with` says what, `front_size` is 0 where no rival
+    is left."""
+    rows: list[Columns] = []
+
+    def add(key: str, words: str, mask: NDArray[np.bool_], **changed: Any) -> None:
+        """The front under a mask, the study differing in what is said of training: what serving
+        costs does not depend on that."""
+        columns: list[Floats] = []
+        if changed:
+            other = replace(problem, study=replace(problem.study, **changed))
+            values = metrics_of(other, table.values, adapt).values
+            columns = [values[QUALITY], values[DENSE]]
+        front, away = against_front(table, mask, *columns)
+        row = {"assumption": key, "with": words, "front_size": len(front.rows)}
+        row |= {"cost_ratio": away.cost_ratio, "nats": away.nats}
+        rows.append({**row, "dominating": away.dominating})
+
+    for law in LAWS:
+        if law != problem.study.quality_law:
+            add(f"law {law}", f"quality law `{law}`", allowed, quality_law=law)
+    # No shape farther than the expert in one term of the law, or poorer in what no law sees.
+    columns, values = table.columns, table.values
+    ratio, grain = columns["activation_ratio"], columns["granularity"]
+    if ratio[-1] < 1.0:
+        words = f"no shape sparser than the expert's ({ratio[-1]:.2%} of the experts used)"
+        add("sparsity", words, allowed & (ratio >= ratio[-1]))
+        words = f"no experts finer than the expert's (granularity {grain[-1]:.3g})"
+        add("granularity", words, allowed & (grain <= grain[-1]))
+    zeros = np.zeros(len(allowed))
+    size = np.maximum(values.get("head_dim", zeros), values.get("v_head_dim", zeros))
+    heads, cache = values["num_attention_heads"] * size, columns["kv_bytes_per_token"]
+    words = (
+        f"attention no smaller than the expert's ({values['num_attention_heads'][-1]:,.0f} query "
+        f"heads of its size, {cache[-1] / 1e3:.4g} kB of cache per token)"
+    )
+    add("attention", words, allowed & (heads >= heads[-1]) & (cache >= cache[-1]))
+    aspect = values["hidden_size"] / values["num_hidden_layers"]
+    words = f"hidden size over layers within 10% of the expert's ({aspect[-1]:.0f})"
+    add("depth", words, allowed & (np.abs(aspect / aspect[-1] - 1.0) <= 0.1))
+    if case.held:
+        words = f"{' and '.join(case.held)} free, not held at the expert's"
+        add("free", words, table.served)
+    tokens = problem.study.training_tokens
+    assert tokens is not None  # of every case
+    budget = 6.0 * tokens * float(columns["active_parameters"][-1])
+    words = f"no end to the corpus: every shape trained for the design's {budget:.2e} FLOP"
+    add("tokens", words, allowed, training_tokens=None, training_compute=budget)
+    return rows
+
+
+def _extrapolated(law: str, columns: Mapping[str, Floats], rows: NDArray[np.intp]) -> int:
+    """How many of some rows lie beyond what a law was fitted on."""
+    sparse = columns["activation_ratio"] < 1.0
+    beyond = np.zeros(len(rows), dtype=bool)
+    for name, known in LAWS[law].fit.items():
+        if name in columns:
+            of_experts = name in ("activation_ratio", "granularity", "total_parameters")
+            beyond |= (known.excludes(columns[name]) & (sparse if of_experts else True))[rows]
+    return int(beyond.sum())
+
+
+def _lead(frames: Sequence[Table], metric: str, extrapolated: int) -> list[str]:
+    """Where the one design stands, and which assumption and which choice put it there."""
+    designs, _, variants, causes_, *_ = frames
+    (row,) = designs.rows
+    name, ratio = row["model"], row["cost_ratio"]
+    if row["standing"] == "not servable":
+        return [f"{name} cannot be served within the limits on any deployment of the space."]
+    first = f"{name} is {row['standing']}: "
+    if ratio is None:
+        first += "no shape of the space within the same budgets reaches its predicted loss"
+    else:
+        first += f"it costs {times(ratio)} the front's price at equal predicted quality "
+        first += f"({priced(metric, row[metric])})"
+    if row["nats"] is not None:
+        better = "lower" if row["nats"] >= 0 else "higher"
+        first += f"; at equal cost the front's loss is {abs(row['nats']):.4f} nats {better}"
+    said = [f"{first}."]
+    if row["assumption"] is not None:
+        left = row["cost_ratio.after"]
+        now = "no rival is as good" if left is None else f"it costs {times(left)} the front's price"
+        words = dict(zip(variants["assumption"], variants["with"], strict=True))
+        said.append(f"One assumption does most of it: with {words[row['assumption']]}, {now}.")
+    elif ratio is not None and ratio > 1.0 + LEVEL:
+        said.append("No single assumption that we changed brings the design nearer.")
+    if causes_.rows:
+        dearest = causes_.rows[0]
+        said.append(
+            f"The choice that costs most is {dearest['choice']}: {times(dearest['factor'])}."
+        )
+    if extrapolated:
+        of = f"{extrapolated:,} of {row['front_size']:,} shapes of the front"
+        said.append(f"The quality law extrapolates for {of}.")
+    return said
 
 
 def causes(
@@ -136,20 +409,25 @@ def causes(
     """{choice: factor of cost at equal quality}, the dearest first; empty where the shapes, (1,) of
     every model axis, differ in more than MOST_CHOICES choices or no order can be served."""
     axes = tuple(axis.name for axis in problem.study.model_axes)
-    groups = differing(start, end, axes)
-    of_experts = [axis for name in EXPERTS for axis in groups.pop(name, [])]
-    if of_experts:
-        groups["experts"] = of_experts
+    known = {axis for named in CHOICES.values() for axis in named} | set(KINDS_OF)
+    every = {**CHOICES, **{axis: (axis,) for axis in axes if axis not in known}}
+    groups = {}
+    for name, named in every.items():
+        if differ := [axis for axis in named if axis in axes and start[axis] != end[axis]]:
+            groups[name] = differ
+    for kind, (name, choices) in KINDS_OF.items():
+        if kind in axes and start[kind] != end[kind]:
+            sizes = [groups.pop(choice, []) for choice in choices]
+            groups[name] = [kind, *chain.from_iterable(sizes)]
     names = list(groups)
     if not names or len(names) > MOST_CHOICES:
         return {}
-    sets = [{name for k, name in enumerate(names) if s >> k & 1} for s in range(1 << len(names))]
-    shapes = {name: np.repeat(start[name], len(sets)) for name in axes}
-    for i, swapped in enumerate(sets):
-        for axis in (axis for group in swapped for axis in groups[group]):
-            shapes[axis][i] = end[axis][0]
-    free = free_of_budgets(problem)
-    table = tabled(free, best_deployments(free, shapes, adapt=adapt), adapt, axes)
+    sets = np.arange(1 << len(names))
+    shapes = {axis: np.repeat(start[axis], len(sets)) for axis in axes}
+    for k, swapped in enumerate(groups.values()):
+        for axis in swapped:
+            shapes[axis] = np.where(sets >> k & 1, end[axis], shapes[axis])
+    table = tabled(problem, best_deployments(problem, shapes, adapt=adapt), adapt, axes)
     score = np.where(table.served, np.log(table.price) + worth * table.loss, np.inf)
     shares = shapley(score, len(names))
     if shares is None:
@@ -161,518 +439,197 @@ def causes(
 def shapley(score: NDArray[np.float64], n: int) -> NDArray[np.float64] | None:
     """(n,) mean fall of `score`, (2^n,) by set, when a member joins; infinite scores are no way."""
     orders = np.array(list(permutations(range(n))))
-    sets = np.concatenate(
-        [np.zeros((len(orders), 1), dtype=np.intp), np.cumsum(1 << orders, axis=1)], axis=1
-    )
-    along = score[sets]
+    sets = np.cumsum(1 << orders, axis=1)
+    along = score[np.pad(sets, ((0, 0), (1, 0)))]
     possible = np.isfinite(along).all(axis=1)
     if not possible.any():
         return None
-    along, joined = along[possible], orders[possible]
-    falls = along[:, :-1] - along[:, 1:]
-    return np.array([falls[joined == k].mean() for k in range(n)])
+    falls, joins = -np.diff(along[possible]), orders[possible]
+    return np.array([falls[joins == k].mean() for k in range(n)])
 
 
-@record
-class Rediscovery:
-    """What a comparison with a published design found. `shapes` were looked at, `served` can be
-    served within the limits. `price_interval` is the 80% interval of the design's price, and
-    `known_as` says how the kernel laws behind it are known. `causes` is what each choice of the
-    cheapest shape that is as good saves at equal quality, a factor of cost."""
-
-    case: Case
-    objective: str
-    shapes: int
-    served: int
-    places: list[Place]
-    price_interval: tuple[float, float]
-    known_as: str
-    table: Shapes
-    front: Front
-    distance: Distance
-    causes: dict[str, float]
-    variants: list[Variant]
-
-    @property
-    def expert(self) -> int:
-        """Its row in the table."""
-        return len(self.table.price) - 1
-
-    @property
-    def servable(self) -> bool:
-        """Whether the design can be served within the limits on any deployment of the space."""
-        return bool(self.table.served[self.expert])
+# One shape for several chips. Of k shapes and c chips p[i, j] is the least price of shape i on chip
+# j, over all deployments that keep the limits, and b[j] = min over i of p[i, j]:
+#
+#     regret[i, j] = p[i, j] / b[j] - 1        worst[i] = max over j        mean[i] = mean over j
+#
+# A price level of a chip cancels. Only shapes that every chip can serve have a regret; own bests
+# are those of all shapes. The space bounds the quality from below, or else each chip's own best
+# were the smallest shape.
 
 
-def rediscover(
-    case: Case, catalog: Catalog, progress: Progress = lambda what, done, total: None
-) -> Rediscovery:
-    """Every shape of the case's space and the expert's own, each on its best deployment; the
-    distance between them, and what it rests on.
+def basket_answer(
+    study: Study, catalog: Catalog, progress: Progress = lambda what, done, total: None
+) -> Answer:
+    """Every shape of the space on every chip of it.
 
-    Raises InputError for a space of several chips, one that cannot be enumerated and one whose axes
-    cannot say the design.
+    Raises InputError for a space of one chip, without a limit on quality, or too large to
+    enumerate, and NothingFeasible where no shape can be served on all chips.
     """
-    problem = pose(case.study, catalog)
-    if len(problem.machines.ids) > 1:
+    catalog = on_terms(catalog, study)
+    problem = pose(study, catalog)
+    metric, chips = price_metric(problem), problem.machines.ids
+    if len(chips) < 2:
         raise InputError(
-            f"{len(problem.machines.ids)} chips: {', '.join(problem.machines.ids)}",
-            file=str(case.study.path),
+            f"one chip: {', '.join(chips)}",
+            file=str(study.path),
             field="deployment.chip",
-            accepted="the chip of the design",
+            accepted="two chips or more",
         )
-    objective = price_metric(problem)
-    axes = tuple(axis.name for axis in case.study.model_axes)
-    own = axis_values(case.expert, case.study.model_axes)
-    adapt = stored_as(case.expert)
-    served = best_deployments(
-        problem,
-        shapes_of(problem),
-        adapt=adapt,
-        progress=lambda done, total: progress(case.name, done, total),
-    )
-    design = best_deployments(free_of_budgets(problem), own, adapt=adapt)
-    table = tabled(problem, joined(served, design), adapt, axes)
-    allowed = table.served.copy()  # and keep what the designers had settled on
-    for name, values in case.held.items():
-        allowed &= np.isin(table.values[name], values)
-    front, away = against_front(table, allowed)
-    own_metrics = metrics_of(problem, design.values, adapt)
-    low, high = interval(
-        objective, own_metrics.values[objective], own_metrics.provenance, own_metrics.spread
-    )
-    worth = exchange(front, float(table.loss[-1]))
-    saved: dict[str, float] = {}
-    if (row := away.cheaper) is not None:
-        end = {axis: table.values[axis][row : row + 1] for axis in axes}
-        saved = causes(problem, own, end, worth, adapt)
-    return Rediscovery(
-        case=case,
-        objective=objective,
-        shapes=len(served.price),
-        served=int((served.feasible & allowed[:-1]).sum()),
-        places=places(own, case.study.model_axes),
-        price_interval=(float(low[0]), float(high[0])),
-        known_as=KINDS[own_metrics.provenance[0]],
-        table=table,
-        front=front,
-        distance=away,
-        causes=saved,
-        variants=_variants(case, problem, table, front, allowed, worth, adapt),
-    )
-
-
-def _variants(
-    case: Case,
-    problem: PhysicsProblem,
-    table: Shapes,
-    front: Front,
-    allowed: NDArray[np.bool_],
-    worth: float,
-    adapt: Adapt,
-) -> list[Variant]:
-    found: list[Variant] = []
-
-    def uniform(batch: CandidateBatch, values: Mapping[str, NDArray]) -> CandidateBatch:
-        """Experts chosen equally often."""
-        return replace(adapt(batch, values), routing_skew=np.zeros(len(batch)))
-
-    def add(key: str, words: str, pair: tuple[Front, Distance]) -> None:
-        found.append(Variant(key, words, pair[1], len(pair[0].rows)))
-
-    for law in LAWS:
-        if law != problem.study.quality_law:
-            loss, equivalent = _relearned(problem, table, adapt, quality_law=law)
-            pair = against_front(table, allowed, loss=loss, equivalent=equivalent)
-            add(f"law {law}", f"quality law `{law}`", pair)
-    for key, (words, mask) in limits_on_shapes(table).items():
-        add(key, words, against_front(table, allowed & mask))
-    if table.columns["activation_ratio"][-1] < 1.0:
-        rows = nearest(table, front, allowed, worth)
-        shapes = {name: table.values[name][rows] for name in table.shape_axes}
-        again = best_deployments(free_of_budgets(problem), shapes, adapt=uniform)
-        near = replace(
-            table,
-            price=again.price,
-            columns={name: column[rows] for name, column in table.columns.items()},
+    if not any(limit.metric in (QUALITY, DENSE) for limit in study.constraints):
+        raise InputError(
+            "no limit on quality: each chip's own best would be the smallest shape",
+            file=str(study.path),
+            field="constraints",
+            accepted="such as dense_equivalent_parameters >= 80B",
         )
-        words = f"experts chosen equally often (the {len(rows) - 1} shapes nearest to the front)"
-        add("routing", words, against_front(near, again.feasible))
-    if case.held:
-        words = f"{' and '.join(case.held)} free, not held at the expert's"
-        add("free", words, against_front(table, table.served.copy()))
-    tokens = problem.study.training_tokens
-    assert tokens is not None  # of every case
-    budget = 6.0 * tokens * float(table.columns["active_parameters"][-1])
-    loss, equivalent = _relearned(
-        problem, table, adapt, training_tokens=None, training_compute=budget
-    )
-    words = f"no end to the corpus: every shape trained for the design's {budget:.2e} FLOP"
-    add("tokens", words, against_front(table, allowed, loss=loss, equivalent=equivalent))
-    return found
-
-
-def _relearned(
-    problem: PhysicsProblem, table: Shapes, adapt: Adapt, **changed: Any
-) -> tuple[Floats, Floats]:
-    """(loss, dense-equivalent parameters) of every row where the study differs in what is said of
-    training. What serving costs does not depend on it."""
-    other = replace(problem, study=replace(problem.study, **changed))
-    metrics = metrics_of(other, table.values, adapt)
-    return metrics.values["predicted_loss"], metrics.values["dense_equivalent_parameters"]
-
-
-@record
-class Variant:
-    """`words` say what is changed, so that they follow `with`. `front_size` is 0 where no rival is
-    left."""
-
-    key: str
-    words: str
-    distance: Distance
-    front_size: int
-
-    @property
-    def distance_known(self) -> bool:
-        return self.distance.cost_ratio is not None or self.distance.nats is not None
-
-
-def against_front(
-    table: Shapes,
-    allowed: NDArray[np.bool_],
-    *,
-    loss: Floats | None = None,
-    equivalent: Floats | None = None,
-) -> tuple[Front, Distance]:
-    """The expert, the last row, against the front of the other rows that are allowed. A column that
-    is given takes the place of the table's."""
-    loss = table.loss if loss is None else loss
-    price = table.price
-    equivalent = table.equivalent if equivalent is None else equivalent
-    rivals = allowed.copy()
-    rivals[-1] = False
-    front = front_of(loss, price, equivalent, rivals)
-    design = (float(loss[-1]), float(price[-1]), float(equivalent[-1]))
-    return front, distance(front, loss, price, rivals, design)
-
-
-def limits_on_shapes(table: Shapes) -> dict[str, tuple[str, NDArray[np.bool_]]]:
-    """Key -> (words, mask): shapes no farther than the expert in one term of the law, or at least
-    as rich in what no law sees."""
-    columns, values = table.columns, table.values
-    found = {}
-    ratio, grain = columns["activation_ratio"], columns["granularity"]
-    if ratio[-1] < 1.0:
-        found["sparsity"] = (
-            f"no shape sparser than the expert's ({ratio[-1]:.2%} of the experts used)",
-            ratio >= ratio[-1],
+    shapes = shapes_of(problem)
+    served = [
+        best_deployments(
+            problem,
+            shapes,
+            code,
+            progress=lambda done, total, chip=chip: progress(chip, done, total),
         )
-        found["granularity"] = (
-            f"no experts finer than the expert's (granularity {grain[-1]:.3g})",
-            grain <= grain[-1],
-        )
-    zeros = np.zeros(len(aspect_of(values)))
-    size = np.maximum(values.get("head_dim", zeros), values.get("v_head_dim", zeros))
-    heads = values["num_attention_heads"] * size
-    cache = columns["kv_bytes_per_token"]
-    found["attention"] = (
-        f"attention no smaller than the expert's ({values['num_attention_heads'][-1]:,.0f} query "
-        f"heads of its size, {cache[-1] / 1e3:.4g} kB of cache a token)",
-        (heads >= heads[-1]) & (cache >= cache[-1]),
-    )
-    aspect = aspect_of(values)
-    found["depth"] = (
-        f"hidden size over layers within 10% of the expert's ({aspect[-1]:.0f})",
-        np.abs(aspect / aspect[-1] - 1.0) <= 0.1,
-    )
-    words, every = "all of these at once", table.served.copy()
-    for _, mask in found.values():
-        every &= mask
-    return found | {"all": (words, every)}
-
-
-def aspect_of(values: Mapping[str, NDArray]) -> Floats:
-    """(n,) hidden size over layers."""
-    return values["hidden_size"] / values["num_hidden_layers"]
-
-
-def nearest(table: Shapes, front: Front, allowed: NDArray[np.bool_], worth: float) -> NDArray:
-    """Up to NEAR rows of the table closest to its front, those of the front and the expert's
-    included, by ln(price) + worth x loss."""
-    score = np.log(table.price) + worth * table.loss
-    score[~allowed] = np.inf
-    score[front.rows] = -np.inf
-    score[-1] = np.inf
-    order = np.argsort(score, kind="stable")[:NEAR]
-    return np.append(np.sort(order[np.isfinite(table.price[order])]), len(score) - 1)
-
-
-def standing(away: Distance, served: bool) -> str:
-    """A few words for a distance."""
-    if not served:
-        return "not servable"
-    if away.cost_ratio is None:
-        return "ahead of the front"
-    if away.cost_ratio > 1.0 + LEVEL:
-        return "behind the front"
-    return "level with the front" if away.cost_ratio >= 1.0 - LEVEL else "ahead of the front"
-
-
-def lead(found: Rediscovery) -> list[str]:
-    """Where the design stands, and which assumption puts it there."""
-    away, name = found.distance, found.case.expert.name
-    if not found.servable:
-        return [f"{name} cannot be served within the limits on any deployment of the space."]
-    first = f"{name} is {standing(away, served=True)}: "
-    if away.cost_ratio is None:
-        first += "no shape of the space within the same budgets reaches its predicted loss"
-    else:
-        price = dollars(float(found.table.price[found.expert]))
-        first += f"it costs {times(away.cost_ratio)} the front's price at equal predicted quality "
-        first += f"({price} per million tokens)"
-    if away.nats is not None:
-        better = "lower" if away.nats >= 0 else "higher"
-        first += f"; at equal cost the front's loss is {abs(away.nats):.4f} nats {better}"
-    said = [f"{first}."]
-    kindest, ratio = _kindest(found), away.cost_ratio
-    if kindest is not None:
-        left = kindest.distance.cost_ratio
-        now = "no rival is as good" if left is None else f"it costs {times(left)} the front's price"
-        said.append(f"One assumption does most of it: with {kindest.words}, {now}.")
-    elif ratio is not None and ratio > 1.0 + LEVEL:
-        said.append("No single assumption that we changed brings the design nearer.")
-    if found.causes:
-        dearest = next(iter(found.causes))
-        said.append(f"The choice that costs most is {dearest}: {times(found.causes[dearest])}.")
-    return [*said, *_memory(found), *_beyond(found)]
-
-
-def _kindest(found: Rediscovery) -> Variant | None:
-    """The single change of an assumption that brings the design nearest; None where none does."""
-    ratio = found.distance.cost_ratio
-    single = [v for v in found.variants if v.key not in ("all", "free") and v.distance_known]
-    kindest = min(single, key=lambda one: one.distance.cost_ratio or 0.0, default=None)
-    if ratio is None or kindest is None:
-        return None
-    return kindest if (kindest.distance.cost_ratio or 0.0) < ratio * (1.0 - SMALL) else None
-
-
-def _memory(found: Rediscovery) -> list[str]:
-    """Where the cheapest shape that is as good runs more requests on as many chips, because its
-    weights leave more of their memory."""
-    if (cheaper := found.distance.cheaper) is None or found.distance.cost_ratio is None:
-        return []
-    of, rows = found.table.columns, [found.expert, cheaper]
-    weights = of["memory_weights_bytes_per_chip"] / of["memory_capacity_bytes_per_chip"]
-    own, other = weights[rows]
-    few, many = (of["running_requests"] / of["chips"])[rows]
-    if own - other < LESS or many < MORE * few:
-        return []
-    return [
-        f"Part of that is memory, not speed: its weights take {own:.0%} of each chip's memory and "
-        f"{few:,.0f} requests run at once; with the cheapest as good, {other:.0%} and {many:,.0f}."
+        for code, chip in enumerate(chips)
     ]
-
-
-def _beyond(found: Rediscovery) -> list[str]:
-    """How much of the front lies beyond what the law was fitted on."""
-    columns, rows = found.table.columns, found.front.rows
-    sparse = columns["activation_ratio"] < 1.0
-    beyond = np.zeros(len(rows), dtype=bool)
-    for name, known in LAWS[found.case.study.quality_law].fit.items():
-        if name in columns:
-            of_experts = name in ("activation_ratio", "granularity", "total_parameters")
-            beyond |= (known.excludes(columns[name]) & (sparse if of_experts else True))[rows]
-    if not beyond.any():
-        return []
-    return [
-        f"The quality law extrapolates for {beyond.sum():,} of {len(rows):,} shapes of the front."
+    metrics = [metrics_of(problem, one.values) for one in served]
+    price = np.stack([one.price for one in served], axis=1)
+    ok = np.isfinite(price)
+    shared = ok.all(axis=1)
+    if not shared.any():
+        counts = ", ".join(f"{c} {n:,}" for c, n in zip(chips, ok.sum(axis=0), strict=True))
+        raise NothingFeasible(
+            f"none of {len(price):,} shapes can be served within the limits on all chips; served "
+            f"on {counts}"
+        )
+    own = np.argmin(price, axis=0)
+    regret = price / price[own, np.arange(len(own))] - 1.0
+    # A deployment may quantise: the loss of a shape is that on the chip where it is highest.
+    losses = np.where(ok, np.stack([one.values[QUALITY] for one in metrics], axis=1), np.inf)
+    loss = losses.max(axis=1)
+    worst, mean = (
+        np.where(shared, one, np.inf) for one in (regret.max(axis=1), regret.mean(axis=1))
+    )
+    best, least_mean = int(np.argmin(worst)), int(np.argmin(mean))
+    picked = [*own.tolist(), best, least_mean]
+    names = [*(f"best for {chip}" for chip in chips), "least worst", "least mean"]
+    sizes = [axis.name for axis in study.model_axes]
+    parts = []
+    for j, chip in enumerate(chips):
+        of, values = served[j].values, metrics[j].values
+        deployed = {name: of[name][picked] for name in DEPLOYED if name in of}
+        columns = {
+            "which": names,
+            **{name: shapes[name][picked] for name in sizes},
+            "regret": np.where(ok[picked, j], regret[picked, j], np.nan),
+            metric: np.where(ok[picked, j], price[picked, j], np.nan),
+            "tpot_s": values["tpot_s"][picked],
+            **deployed,
+            "weight_dtype": [DTYPES[int(code)] for code in of["weight_dtype"][picked]],
+            QUALITY: values[QUALITY][picked],
+            DENSE: values[DENSE][picked],
+        }
+        parts.append((chip, columns))
+    choices = frame(
+        "choices",
+        "Each chip's own best shape, and one for all, on every chip",
+        stacked("chip", parts),
+        shown=("which", "chip", "regret", metric, "tpot_s", "weight_dtype", "concurrency"),
+        first=("which", "chip", "regret"),
+    )
+    levels = frame(
+        "levels",
+        "The least worst regret where every chip's own best must be as good",
+        _levels(price, losses, loss, {name: shapes[name] for name in sizes}),
+        on_console=False,
+    )
+    picture = lines(
+        "levels-plot",
+        "The regret of one shape where better quality is asked",
+        levels,
+        "predicted_loss_at_most",
+        "worst_regret",
+        "which",
+        "The least regret of one shape for all, by how good each chip's own best must be.",
+    )
+    each = ", ".join(f"{c} {tenths(float(regret[best, j]), True)}" for j, c in enumerate(chips))
+    shape = ", ".join(
+        f"{quantity(axis.name).title} {shapes[axis.name][best]:,.0f}"
+        for axis in study.model_axes
+        if len(axis.values) > 1 and shapes[axis.name][best]
+    )
+    said = [
+        f"One shape for {listed(chips)} costs at most {tenths(float(worst[best]))} more than each "
+        f"chip's own best ({each}): {shape}."
     ]
-
-
-def designs_answer(answers: Sequence[Rediscovery]) -> Answer:
-    """Where each published design stands, what its choices cost, and what an assumption does."""
-    behind = sum((one.distance.cost_ratio or 0.0) > 1.0 + LEVEL for one in answers)
-    alone, first = len(answers) == 1, answers[0]
-    title, asked = "Published designs and the front", f"{len(answers)} published designs"
-    said = [f"{behind} of {len(answers)} published designs cost more than 5% above the front."]
-    if alone:
-        title, study = first.case.title, first.case.study
-        asked = f"{title}: {first.case.expert.name} against the front of {study.name}; prices: "
-        asked, said = f"{asked}{study.price_basis}", lead(first)
-    metric = first.objective
-    made = [
-        _designs(answers, metric),
-        _near(answers, metric, alone),
-        _variants_frame(answers, alone),
-        _causes(answers),
-        _grid(answers),
-        _known(answers),
-        _front(answers, metric),
+    for j, chip in enumerate(chips):
+        away = [
+            f"{tenths(float(regret[own[j], k]), True)} on {other}"
+            if ok[own[j], k]
+            else f"cannot be served on {other}"
+            for k, other in enumerate(chips)
+            if k != j
+        ]
+        said.append(f"The shape that is best for {chip} alone: {listed(away)}.")
+    terms = tuple(price_documents(catalog, chips, study.price_basis))
+    kinds = [KINDS[of.provenance[best]] for of in metrics]
+    rests = [
+        *(f"{chip}: kernel laws are {kind}" for chip, kind in zip(chips, kinds, strict=True)),
+        *prices_rest_on(catalog, chips, study.price_basis),
     ]
-    law = LAWS[first.case.study.quality_law]
+    limits = "; ".join(limit.text for limit in study.constraints)
+    loads = [one.row() for one in study.workloads]
+    load = mix_words(loads) if len(loads) > 1 else load_words(loads[0])
+    facts = {
+        "space": study.name,
+        "objective": metric,
+        "price_basis": study.price_basis,
+        **({"prices": list(terms)} if terms else {}),
+        "quality_law": study.quality_law,
+        "chips": list(chips),
+        "shapes": len(price),
+        "shared": int(shared.sum()),
+        "answer": said,
+        "assumed": rests,
+    }
     return Answer(
         question="compare",
-        title=title,
-        asked=asked,
+        title=study.title or study.name,
+        asked=f"{study.title or study.name}: {len(price):,} shapes on {len(chips)} chips, "
+        f"{shared.sum():,} served on all within the limits ({limits}); "
+        f"{load}; prices: {study.price_basis}",
         headline=said[0],
-        sentences=said[1:],
-        blocks=(*([_variant_figure(first)] if alone else []), *(one for one in made if one.rows)),
-        rests=(f"Quality law: `{law.name}`, {law.title[0].lower()}{law.title[1:]}.",),
-        document=document({"answer": said, "cases": [_facts(one) for one in answers]}, made),
-        data=(made[0], made[-1]),
-        words=WORDS,
+        sentences=[
+            *said[1:],
+            "Regret is what a shape costs on a chip over that chip's own cheapest shape, less 1; "
+            "each on its cheapest deployment within the limits.",
+        ],
+        blocks=(picture, choices, levels, *([price_parts(terms)] if terms else [])),
+        rests=rests,
+        document=document(facts, (choices, levels)),
+        data=(choices,),
     )
 
 
-def _facts(found: Rediscovery) -> dict[str, Any]:
-    case = found.case
+def _levels(
+    price: Floats, losses: Floats, loss: Floats, shapes: Mapping[str, NDArray]
+) -> dict[str, Any]:
+    """Columns by level of the loss at most: the best shape for all there and its worst regret, from
+    the loosest loss that a shape for all chips has to that which a tenth of these reach. `losses`
+    (k, c) are those of each chip's deployment, inf where it cannot serve the shape."""
+    reached = loss[np.isfinite(loss)]
+    levels = np.linspace(reached.max(), np.quantile(reached, 0.1), LEVELS)
+    rows, worst = [], []
+    for level in levels:
+        best = np.where(losses <= level, price, np.inf).min(axis=0)
+        regret = np.where(loss <= level, (price / best - 1.0).max(axis=1), np.inf)
+        rows.append(int(np.argmin(regret)))
+        worst.append(regret[rows[-1]])
     return {
-        "case": case.name,
-        "title": case.title,
-        "expert": case.expert.id,
-        "quality_law": case.study.quality_law,
-        "price_metric": found.objective,
-        "price_basis": case.study.price_basis,
-        "held": {name: list(values) for name, values in case.held.items()},
-        "why_held": case.why_held or None,
+        "which": "one shape for all",
+        "predicted_loss_at_most": levels,
+        "worst_regret": np.array(worst),
+        "changes": np.diff(rows, prepend=-1) != 0,
+        **{name: values[rows] for name, values in shapes.items()},
     }
-
-
-def _designs(answers: Sequence[Rediscovery], metric: str) -> Table:
-    kindest = [_kindest(one) for one in answers]
-    interval = [one.price_interval if one.servable else (math.nan, math.nan) for one in answers]
-    columns = {
-        "case": [one.case.name for one in answers],
-        "model": [one.case.expert.name for one in answers],
-        "standing": [standing(one.distance, one.servable) for one in answers],
-        "cost_ratio": [one.distance.cost_ratio for one in answers],
-        "nats": [one.distance.nats for one in answers],
-        "dense_equivalent_ratio": [one.distance.equivalent_ratio for one in answers],
-        "dominating": [one.distance.dominating for one in answers],
-        "served_shapes": [one.served for one in answers],
-        "shapes": [one.shapes for one in answers],
-        "front_size": [len(one.front.rows) for one in answers],
-        metric: [float(p) if np.isfinite(p := one.table.price[-1]) else None for one in answers],
-        f"{metric}.low": [low for low, _ in interval],
-        f"{metric}.high": [high for _, high in interval],
-        "known": [one.known_as for one in answers],
-        "assumption": [None if one is None else one.key for one in kindest],
-        "cost_ratio.after": [None if one is None else one.distance.cost_ratio for one in kindest],
-    }
-    shown = ("model", "standing", "cost_ratio", "nats", "dominating", "served_shapes", metric)
-    shown = (*shown, "assumption", "cost_ratio.after")
-    note = "Last two columns: the one assumption that brings it nearest, and what is left then."
-    return frame("designs", "Published designs and the front", columns, note, shown=shown)
-
-
-def _near(answers: Sequence[Rediscovery], metric: str, alone: bool) -> Table:
-    """The design, the cheapest shape that is as good and the best that costs no more."""
-    parts = []
-    for one in answers:
-        rows = {"design": one.expert, "cheaper": one.distance.cheaper}
-        rows |= {"better": one.distance.better}
-        there = {name: row for name, row in rows.items() if row is not None}
-        part = {"which": list(there), **one.table.rows(list(there.values()), metric)}
-        parts.append((one.case.name, part))
-    columns = stacked("case", parts)
-    shown = [key for key in SHAPE if key in columns and np.nansum(columns[key])]
-    shown = ["which", *shown, metric, "predicted_loss", "tpot_s"]
-    note = "design: as published; cheaper: the cheapest as good; better: the best at its price."
-    caption = "The design and the nearest shapes of the front"
-    return frame("nearest", caption, columns, note, shown=shown, on_console=alone)
-
-
-def _variants_frame(answers: Sequence[Rediscovery], alone: bool) -> Table:
-    parts = [
-        (
-            one.case.name,
-            {
-                "assumption": [v.key for v in one.variants],
-                "with": [v.words for v in one.variants],
-                "front_size": [v.front_size for v in one.variants],
-                "cost_ratio": [v.distance.cost_ratio for v in one.variants],
-                "nats": [v.distance.nats for v in one.variants],
-                "dominating": [v.distance.dominating for v in one.variants],
-            },
-        )
-        for one in answers
-    ]
-    shown = ("with", "cost_ratio", "nats", "dominating")
-    caption = "The same with one assumption changed"
-    return frame("variants", caption, stacked("case", parts), shown=shown, on_console=alone)
-
-
-def _causes(answers: Sequence[Rediscovery]) -> Table:
-    parts = [
-        (one.case.name, {"choice": list(one.causes), "factor": list(one.causes.values())})
-        for one in answers
-        if one.causes
-    ]
-    note = "The factors of a case multiply to its cost at equal quality; below 1 a choice costs."
-    caption = "What each choice of the cheaper shape saves at equal quality"
-    columns = stacked("case", parts) if parts else {"case": [], "choice": [], "factor": []}
-    return frame("causes", caption, columns, note, shown=("case", "choice", "factor"))
-
-
-def _grid(answers: Sequence[Rediscovery]) -> Table:
-    parts = [
-        (
-            one.case.name,
-            {
-                "axis": [place.axis for place in one.places],
-                "value": [place.value for place in one.places],
-                "on_grid": [place.on for place in one.places],
-                "inside": [place.inside for place in one.places],
-                "value.below": [place.below for place in one.places],
-                "value.above": [place.above for place in one.places],
-            },
-        )
-        for one in answers
-    ]
-    caption = "Where the design lies on the axes of the space"
-    return frame("grid", caption, stacked("case", parts), on_console=False)
-
-
-def _known(answers: Sequence[Rediscovery]) -> Table:
-    parts = [
-        (
-            one.case.name,
-            {
-                "what": [known.what for known in one.case.known],
-                "given": [known.value for known in one.case.known],
-                "kind": [known.kind for known in one.case.known],
-                "source": [known.source or known.note for known in one.case.known],
-                "date": [known.date for known in one.case.known],
-            },
-        )
-        for one in answers
-        if one.case.known
-    ]
-    columns = stacked("case", parts) if parts else {"case": [], "what": [], "given": []}
-    return frame("known", "What was known when it was designed", columns, on_console=False)
-
-
-def _front(answers: Sequence[Rediscovery], metric: str) -> Table:
-    parts = [(o.case.name, o.table.rows(o.front.rows.tolist(), metric)) for o in answers]
-    return frame("front", "The shapes of the front", stacked("case", parts), on_console=False)
-
-
-def _variant_figure(found: Rediscovery) -> Figure:
-    """What the design costs over the front, as the case says and with one assumption changed."""
-    known = [("as the case says", found.distance.cost_ratio)]
-    known += [(one.words, one.distance.cost_ratio) for one in found.variants if one.front_size]
-    ratios = {
-        words.partition(" (")[0].partition(":")[0].replace("`", ""): ratio
-        for words, ratio in known
-        if ratio is not None
-    }
-    title = "cost, times that of the front"
-    return bar_chart(
-        "variants-plot",
-        "What it costs over the front, with one assumption changed",
-        list(ratios),
-        {title: list(ratios.values())},
-        title,
-        "A bar for each assumption. At 1 it costs what the front does; below it, less.",
-    )
