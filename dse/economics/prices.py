@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
@@ -19,9 +18,9 @@ from typing import Any
 from dse.answer.answer import Column, Table
 from dse.answer.frames import of_rows
 from dse.answer.numbers import significant
-from dse.answer.sentences import Sources, listed
+from dse.answer.sentences import Sources
 from dse.catalog import Catalog
-from dse.economics.tco import owned, usd_per_chip_hour
+from dse.economics.tco import owned, price_by_parts
 from dse.schema.catalog import Source
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import Costs, capital_rows, lacks_for_owning, own_cost, owning
@@ -36,7 +35,7 @@ FAR_CAPITAL = 30.0  # times below or above what was published of the chip, and i
 OWNERS = ("owned_tco_neocloud", "owned_tco_hyperscaler")
 ONE, STALE, BELOW, FUTURE = "one source", "old", "below owning", "in the future"
 UNLIKELY = "unlikely"
-NAMED = 4  # chips of a sentence
+NAMED = 2  # chips that have a sentence
 ENOUGH = 3  # rows of a chip
 CHIPS = 2  # chips with as many, to pool
 ASSUMED = 0.15  # share either way, 80% interval
@@ -64,7 +63,7 @@ def evidence(catalog: Catalog, chip: str, basis: str, costs: Costs | None = None
     the user's own is empty."""
     costs = costs or catalog.costs
     own = owning(catalog, chip, costs) if not lacks_for_owning(catalog, chip, costs) else None
-    known = [] if own is None else [owned(chip, own, costs).usd_per_chip_hour]
+    known = [] if own is None else [owned(chip, own, costs)["usd_per_chip_hour"]]
     if basis == OWNED:
         assert own is not None
         paid, least, published = known[0], None, capital_rows(catalog, chip)
@@ -135,69 +134,40 @@ def evidence_rows(
 
 
 def evidence_words(rows: Sequence[Json]) -> list[str]:
-    """What is to be checked before the prices of `evidence_rows` are signed: a sentence, or
-    nothing."""
-    bases = {row["basis"] for row in rows}
-    says = {
-        ONE: "one source alone for",
-        STALE: f"older than {STALE_DAYS} days for",
-        BELOW: "below what owning costs for",
-        FUTURE: "dated in the future for",
-        UNLIKELY: "far from any known price for",
-    }
-    parts = []
-    for what, words in says.items():
-        found = [row for row in rows if what in row["warnings"]]
-        names = [_named(row, what, alone=len(bases) == 1) for row in found]
-        if len(names) > NAMED:
-            names = [*names[:NAMED], f"{len(names) - NAMED} more"]
-        if len(found) == len(rows) > 2 and what != BELOW:
-            names = [f"all {len(rows)}"]
-        dated = what in (STALE, FUTURE) and found
-        when = f" ({dates_of(row['newest'] for row in found)})" if dated else ""
-        parts += [f"{words} {listed(names)}{when}"] if found else []
-    basis = f" ({next(iter(bases))})" if len(bases) == 1 else ""
-    return [f"Before you sign, check the prices{basis}: {'; '.join(parts)}."] if parts else []
-
-
-def _named(row: Json, what: str, *, alone: bool) -> str:
-    """A chip of a warning, with what its price is held against."""
-    name = row["chip"] if alone else f"{row['chip']} on {row['basis']}"
-    usd = significant(row["usd_per_chip_hour"])
-    if what == BELOW:
-        return f"{name} (${usd} against ${significant(row['owning_usd_per_chip_hour'])})"
-    if what == UNLIKELY and row["basis"] == OWNED:
-        return f"{name} (${significant(row['low_usd'])} a chip)"
-    if what == UNLIKELY:
-        near = probably(row["usd_per_chip_hour"], *USD_PER_HOUR, lambda usd: f"{usd:.15g}")
-        said = near.removeprefix("; ")
-        return f"{name} (${said})" if said else name
-    return name
-
-
-@dataclass(frozen=True, slots=True)
-class PriceSpread:
-    """`sd` of the logarithm; `kind`: published, pooled, assumed or given."""
-
-    chip: str
-    usd_per_chip_hour: float
-    rows: int
-    sd: float
-    kind: str
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """80% interval, dollars per chip-hour."""
-        from dse.quality.own_runs import P90  # noqa: PLC0415 - NumPy, which few prices need
-
-        factor = math.exp(P90 * self.sd)
-        return self.usd_per_chip_hour / factor, self.usd_per_chip_hour * factor
+    """What is to be checked before the prices of `evidence_rows` are signed: a sentence for each
+    chip, those with most to check first, and how many more there are."""
+    doubtful = sorted(
+        (row for row in rows if row["warnings"]), key=lambda row: -len(row["warnings"])
+    )
+    said = []
+    for row in doubtful[:NAMED]:
+        price = f"${significant(row['usd_per_chip_hour'])} an hour"
+        if row["basis"] == OWNED:
+            price = f"${significant(row['low_usd'])} for one"
+        below = row["owning_usd_per_chip_hour"]
+        near = ""
+        if row["basis"] != OWNED:
+            near = probably(row["usd_per_chip_hour"], *USD_PER_HOUR, lambda usd: f"${usd:.15g}")
+        says = {
+            ONE: "one source",
+            STALE: f"{row['age_days']:,} days old",
+            BELOW: f"below owning at ${significant(below)}" if below else "",
+            FUTURE: f"dated in the future ({row['newest']})",
+            UNLIKELY: f"far from any known price{near}",
+        }
+        why = ", ".join(says[what] for what in row["warnings"])
+        said.append(f"Before you sign, check {price} of {row['chip']} ({row['basis']}): {why}.")
+    if more := len(doubtful) - len(said):
+        said.append(f"Check the prices of {more} more chips as well (dse catalog prices show).")
+    return said
 
 
 def price_spreads(
     prices: PriceTable, basis: str, chips: Sequence[str], given: float | None = None
-) -> tuple[PriceSpread, ...]:
-    """One for each chip. `given`: a share either way, as the 80% interval of every chip."""
+) -> list[dict[str, Any]]:
+    """A row for each chip: its price with the ends of the 80% interval, the published rows, the
+    standard deviation `sd` of the logarithm, and its `kind`: published, pooled, assumed, or given
+    as a share either way."""
     import numpy as np  # noqa: PLC0415 - which a list of prices does not need
 
     from dse.quality.own_runs import P90  # noqa: PLC0415
@@ -209,23 +179,28 @@ def price_spreads(
         if len(price.rows) >= ENOUGH
     }
     own = {chip: float(np.std(values, ddof=1)) for chip, values in logs.items()}
-    pooled = None
-    if len(own) >= CHIPS:
+    assumed = math.log1p(ASSUMED if given is None else given) / P90
+    others, kind = assumed, "assumed" if given is None else "given"
+    if given is None and len(own) >= CHIPS:
         freedom = {chip: len(values) - 1 for chip, values in logs.items()}
         squares = sum(freedom[chip] * own[chip] ** 2 for chip in own)
-        pooled = math.sqrt(squares / sum(freedom.values()))
-
-    def spread(chip: str) -> tuple[float, str]:
-        if given is not None:
-            return math.log1p(given) / P90, "given"
-        if chip in own:
-            return own[chip], "published"
-        return (math.log1p(ASSUMED) / P90, "assumed") if pooled is None else (pooled, "pooled")
-
-    return tuple(
-        PriceSpread(chip, table[chip].usd_per_chip_hour, len(table[chip].rows), *spread(chip))
-        for chip in chips
-    )
+        others, kind = math.sqrt(squares / sum(freedom.values())), "pooled"
+    rows = []
+    for chip in chips:
+        published = given is None and chip in own
+        sd, usd = own[chip] if published else others, table[chip].usd_per_chip_hour
+        rows.append(
+            {
+                "chip": chip,
+                "usd_per_chip_hour": usd,
+                "usd_per_chip_hour.low": usd / math.exp(P90 * sd),
+                "usd_per_chip_hour.high": usd * math.exp(P90 * sd),
+                "published_rows": len(table[chip].rows),
+                "kind": "published" if published else kind,
+                "sd": sd,
+            }
+        )
+    return rows
 
 
 # Titles of columns.
@@ -281,10 +256,9 @@ def price_assumptions(catalog: Catalog, chip: str, basis: str) -> list[str]:
     elif any(row.note.startswith(OWN) for row in prices[chip].rows):
         sentences.append(f"{chip}: price on basis {basis}: {'; '.join(prices[chip].notes)}")
     elif basis == OWNED:
-        found = usd_per_chip_hour(catalog, chip, OWNED)
-        inputs = (*found.facts, *found.inputs)
+        inputs = price_by_parts(catalog, chip, OWNED)["inputs"]
         for kind, said in (("assumed", "that are assumed"), ("given", "that were given")):
-            if names := ", ".join(one.name for one in inputs if one.kind == kind):
+            if names := ", ".join(one["name"] for one in inputs if one["kind"] == kind):
                 sentences.append(f"costs of owning {said}: {names}")
     sentences += as_of_words(own)
     mine = [row for row in catalog.prices.rows if row.note.startswith(OWN)]
@@ -304,19 +278,16 @@ def prices_rest_on(catalog: Catalog, chips: Iterable[str], basis: str) -> list[s
 
 
 def price_documents(catalog: Catalog, chips: Iterable[str], basis: str) -> list[dict[str, Any]]:
-    """The price of each owned chip by its parts (`Breakdown.as_json`); none on another basis, or of
-    a chip without a price."""
+    """`price_by_parts` of each owned chip; none on another basis, or of a chip without a price."""
     if basis != OWNED:
         return []
     priced = catalog.prices.select(basis)
-    return [usd_per_chip_hour(catalog, chip, basis).as_json() for chip in chips if chip in priced]
+    return [price_by_parts(catalog, chip, basis) for chip in chips if chip in priced]
 
 
-def price_parts(
-    prices: Sequence[Mapping[str, Any]], caption: str = "An owned chip-hour by its parts"
-) -> Table:
-    """A row for each chip with a column for each part of its price. `prices` are documents of
-    `Breakdown.as_json`, of one basis; `inputs_words` says what they rest on."""
+def price_parts(prices: Sequence[Json], caption: str = "An owned chip-hour by its parts") -> Table:
+    """A row for each chip with a column for each part of its price. `prices` are `price_by_parts`,
+    of one basis; `rests_on` says what they rest on."""
     names = [str(part["name"]) for part in prices[0]["parts"]]
     return Table(
         "parts",
@@ -335,46 +306,27 @@ def price_parts(
     )
 
 
-def inputs_words(prices: Sequence[Mapping[str, Any]], but: str = "") -> list[str]:
-    """What owned hours rest on: every cost but one, then price and power of each chip."""
-    lines = [
-        (one["of"], f"{price['chip']} " if one["of"] == "chip" else "", one)
-        for price in prices
-        for one in price["inputs"]
-        if one["name"] != but
-    ]
-    return list(
-        dict.fromkeys(
-            f"owning: {whose}{one['name'].replace('_', ' ')} {one['text']} "
-            f"({', '.join(filter(None, (one['kind'], one['date'])))}; {one['source']})"
-            for _, whose, one in sorted(lines, key=lambda line: line[0])
-        )
-    )
-
-
-def rests_on(priced: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What prices rest on: the figures of each chip, the costs that are the same for all, sources
-    by number."""
+def rests_on(priced: Sequence[Json], but: str = "") -> list[str]:
+    """What prices by their parts rest on, every cost but one: the figures of each chip, the costs
+    that are the same for all, sources by number."""
     sources = Sources()
-
-    def words(one: Mapping[str, Any]) -> str:
-        known = ", ".join(filter(None, (one["kind"], one["date"])))
-        return f"{one['name']} {one['text']} ({known}) {sources(one['source'])}"
-
-    of_chips = [
-        f"{each['chip']}: {', '.join(words(one) for one in each['inputs'] if one['of'] == 'chip')}"
-        for each in priced
-    ]
-    costs = dict.fromkeys(
-        words(one) for each in priced for one in each["inputs"] if one["of"] == "cost"
-    )
-    of_all = [f"Costs: {', '.join(costs)}"] if costs else []
-    return [*of_chips, *of_all, *sources]
+    words: dict[str, list[str]] = {}
+    for price in priced:
+        for one in price["inputs"]:
+            if one["name"] != but:
+                known = ", ".join(filter(None, (one["kind"], one["date"])))
+                whose = price["chip"] if one["of"] == "chip" else "Costs"
+                name = one["name"].replace("_", " ")
+                text = f"{name} {one['text']} ({known}) {sources(one['source'])}"
+                words.setdefault(whose, []).append(text)
+    words |= {"Costs": words.pop("Costs")} if "Costs" in words else {}
+    lines = [f"{whose}: {', '.join(dict.fromkeys(texts))}" for whose, texts in words.items()]
+    return [*lines, *sources]
 
 
-def price_tables(price: Mapping[str, Any]) -> list[Table]:
-    """One price (`Breakdown.as_json`) by its parts, each with its share and where it comes from;
-    and every input with its kind and date, sources by number."""
+def price_tables(price: Json) -> list[Table]:
+    """One `price_by_parts`, each part with its share and where it comes from; and every input with
+    its kind and date, sources by number."""
     total, sources = price["usd_per_chip_hour"], Sources()
     of, chip = f"{price['basis']} {price['chip']}", price["chip"]
     parts = [*price["parts"], {"name": "total", "usd_per_chip_hour": total, "rule": None}]

@@ -20,85 +20,18 @@ that carry the cost, `utilisation`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from dse.catalog import Catalog
 from dse.errors import InputError
-from dse.record import record
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import YEAR_HOURS, Cost, Costs, Owning, lacks_for_owning, owning
 from dse.schema.prices import PriceRow
 
 MONTH_HOURS = YEAR_HOURS / 12.0
 _YEAR_S = YEAR_HOURS * 3600.0
-
-
-@record
-class Part:
-    """One line of a price: dollars per chip-hour, and how it follows."""
-
-    name: str
-    usd_per_chip_hour: float
-    rule: str
-
-
-@record
-class Breakdown:
-    """A price of a chip by its parts, whose sum it is. `facts` are the chip's own figures that it
-    rests on, `inputs` the costs used (none where the chip is rented), `date` the newest price."""
-
-    chip: str
-    basis: str
-    parts: tuple[Part, ...]
-    facts: tuple[Cost, ...]
-    inputs: tuple[Cost, ...]
-    date: str
-
-    @property
-    def usd_per_chip_hour(self) -> float:
-        total = 0.0
-        for part in self.parts:
-            total += part.usd_per_chip_hour
-        return total
-
-    @property
-    def load_share(self) -> float:
-        """Share of the price that an idle chip saves: its load-dependent electricity."""
-        named = {one.name: one.value for one in self.inputs}
-        if not named:
-            return 0.0
-        depends, busy = named["load_share"], named["utilisation"]
-        share = depends * busy / (1.0 - depends + depends * busy)
-        drawn = next(p.usd_per_chip_hour for p in self.parts if p.name == "electricity")
-        return share * drawn / self.usd_per_chip_hour
-
-    def as_json(self) -> dict:
-        """The document: total, parts, and every input with its source."""
-        rows = [(one, "chip") for one in self.facts] + [(one, "cost") for one in self.inputs]
-        return {
-            "chip": self.chip,
-            "basis": self.basis,
-            "usd_per_chip_hour": self.usd_per_chip_hour,
-            "date": self.date,
-            "parts": [
-                {"name": p.name, "usd_per_chip_hour": p.usd_per_chip_hour, "rule": p.rule}
-                for p in self.parts
-            ],
-            "inputs": [
-                {
-                    "name": one.name,
-                    "of": of,
-                    "value": one.value,
-                    "text": one.text,
-                    "kind": one.kind,
-                    "source": one.source,
-                    "date": one.date,
-                    "note": one.note or None,
-                }
-                for one, of in rows
-            ],
-        }
 
 
 def recovery_factor(rate: float, years: float) -> float:
@@ -131,10 +64,13 @@ def book_and_worth(costs: Costs, years: float, age: float) -> tuple[float, float
     return owed, max(worth, resale)
 
 
-def usd_per_chip_hour(
+def price_by_parts(
     catalog: Catalog, chip: str, basis: str, costs: Costs | None = None
-) -> Breakdown:
-    """The price of a chip on a basis, by its parts. `costs` take the place of the catalog's.
+) -> dict[str, Any]:
+    """The price of a chip on a basis as a document: `usd_per_chip_hour`, the `parts` whose sum it
+    is, each with its rule, the `inputs` that they rest on (`of` the chip, or a cost of all chips;
+    none where the chip is rented), and the `date` of the newest price. `costs` take the place of
+    the catalog's.
 
     Raises InputError for an unknown chip or basis, and for a chip without a price on it.
     """
@@ -149,8 +85,45 @@ def usd_per_chip_hour(
             field="chip",
             accepted="a chip that has one, or --prices FILE with a row of yours",
         )
-    rent = Part("rent", price.usd_per_chip_hour, price.rule)
-    return Breakdown(chip, basis, (rent,), (), (), price.newest_date)
+    rent = [("rent", price.usd_per_chip_hour, price.rule)]
+    return _document(chip, basis, rent, [], price.newest_date)
+
+
+def _document(
+    chip: str,
+    basis: str,
+    parts: Sequence[tuple[str, float, str]],
+    inputs: Sequence[tuple[str, Cost]],
+    date: str,
+) -> dict[str, Any]:
+    names = ("name", "value", "text", "kind", "source", "date")
+    total = 0.0
+    for _, usd, _ in parts:  # `sum` rounds otherwise from Python 3.12 on
+        total += usd
+    return {
+        "chip": chip,
+        "basis": basis,
+        "usd_per_chip_hour": total,
+        "date": date,
+        "parts": [
+            {"name": name, "usd_per_chip_hour": usd, "rule": rule} for name, usd, rule in parts
+        ],
+        "inputs": [
+            {"of": of, **{name: getattr(one, name) for name in names}, "note": one.note or None}
+            for of, one in inputs
+        ],
+    }
+
+
+def load_share(price: Mapping[str, Any]) -> float:
+    """Share of a `price_by_parts` that an idle chip saves: its load-dependent electricity."""
+    named = {one["name"]: one["value"] for one in price["inputs"]}
+    if not named:
+        return 0.0
+    depends, busy = named["load_share"], named["utilisation"]
+    share = depends * busy / (1.0 - depends + depends * busy)
+    drawn = next(p["usd_per_chip_hour"] for p in price["parts"] if p["name"] == "electricity")
+    return share * drawn / price["usd_per_chip_hour"]
 
 
 def with_basis(catalog: Catalog, basis: str, costs: Costs | None = None) -> Catalog:
@@ -159,27 +132,27 @@ def with_basis(catalog: Catalog, basis: str, costs: Costs | None = None) -> Cata
     if basis != OWNED:
         return catalog
     costs = costs or catalog.costs
-    rows = tuple(
-        _price_row(owned(chip, owning(catalog, chip, costs), costs))
-        for chip in catalog.chips
-        if lacks_for_owning(catalog, chip, costs) is None
-    )
+    rows = []
+    for chip in catalog.chips:
+        if lacks_for_owning(catalog, chip, costs) is not None:
+            continue
+        price = owned(chip, owning(catalog, chip, costs), costs)
+        figures = [one["source"] for one in price["inputs"] if one["of"] == "chip"]
+        rows.append(
+            PriceRow(
+                chip=chip,
+                basis=OWNED,
+                usd_per_chip_hour=price["usd_per_chip_hour"],
+                provider=" + ".join(
+                    f"{part['name']} {part['usd_per_chip_hour']:.3g}" for part in price["parts"]
+                ),
+                date=price["date"],
+                source="; ".join(dict.fromkeys(figures)),
+            )
+        )
     others = tuple(row for row in catalog.prices.rows if row.basis != OWNED)
     prices = replace(catalog.prices, rows=(*others, *rows))
     return replace(catalog, prices=prices, costs=costs)
-
-
-def _price_row(found: Breakdown) -> PriceRow:
-    rule = " + ".join(f"{part.name} {part.usd_per_chip_hour:.3g}" for part in found.parts)
-    sources = "; ".join(dict.fromkeys(one.source for one in found.facts))
-    return PriceRow(
-        chip=found.chip,
-        basis=OWNED,
-        usd_per_chip_hour=found.usd_per_chip_hour,
-        provider=rule,
-        date=found.date,
-        source=sources,
-    )
 
 
 def upkeep_usd_per_hour(found: Owning, costs: Costs) -> dict[str, float]:
@@ -206,13 +179,12 @@ def life_years(costs: Costs) -> float:
     return costs.value("life") / _YEAR_S
 
 
-def owned(chip: str, found: Owning, costs: Costs) -> Breakdown:
-    """The price of an hour that a chip is owned, by its parts."""
-    get: Mapping[str, float] = {name: one.value for name, one in costs.inputs.items()}
+def owned(chip: str, found: Owning, costs: Costs) -> dict[str, Any]:
+    """The price of an hour that a chip is owned (`price_by_parts`)."""
+    get = {name: one.value for name, one in costs.inputs.items()}
     years, rate, busy = life_years(costs), get["cost_of_capital"], get["utilisation"]
     hours = YEAR_HOURS * busy
     depreciation, interest = yearly_capital(1.0, rate, years, get["resale"])
-    upkeep = {name: usd / busy for name, usd in upkeep_usd_per_hour(found, costs).items()}
     span = f"/ {years:.3g} years"
     whole = f"{found.capital_usd:,.0f} USD"
     rules = {
@@ -221,30 +193,21 @@ def owned(chip: str, found: Owning, costs: Costs) -> Breakdown:
         "space": f"{found.server_w:,.0f} W of server x {get['space']:g} USD/kW-month",
         **{name: rule for name, (_, rule) in found.lines.items()},
     }
-    parts = (
-        Part(
-            "server with chip",
-            found.server_usd * depreciation / hours,
-            f"{found.server_usd:,.0f} USD {span}",
-        ),
-        Part(
-            "network",
-            found.network_usd * depreciation / hours,
-            f"{found.network_usd:,.0f} USD {span}",
-        ),
-        Part(
-            "cost of capital", found.capital_usd * interest / hours, f"{rate:.3g} a year on {whole}"
-        ),
-        *(Part(name, upkeep[name], rule) for name, rule in rules.items()),
-        Part(
-            "electricity",
-            electricity_usd_per_hour(found, costs, busy) / busy,
-            f"{found.meter_w:,.0f} W at the meter x {get['electricity']:g} USD/kWh",
-        ),
-    )
+    drawn = electricity_usd_per_hour(found, costs, busy) / busy
+    power = f"{found.meter_w:,.0f} W at the meter x {get['electricity']:g} USD/kWh"
+    parts = [
+        (name, usd * depreciation / hours, f"{usd:,.0f} USD {span}")
+        for name, usd in (("server with chip", found.server_usd), ("network", found.network_usd))
+    ]
+    interest_usd = found.capital_usd * interest / hours
+    parts.append(("cost of capital", interest_usd, f"{rate:.3g} a year on {whole}"))
+    for name, usd in upkeep_usd_per_hour(found, costs).items():
+        parts.append((name, usd / busy, rules[name]))
+    parts.append(("electricity", drawn, power))
     unused = {"worth_after_3_years"}
     unused |= {"server_factor"} if found.price.name == "server_price" else set()
     unused |= {"server_power_factor"} if found.power.name != "tdp" else set()
-    inputs = [one for name, one in costs.inputs.items() if name not in unused]
-    inputs += costs.counted.values()
-    return Breakdown(chip, OWNED, parts, (found.price, found.power), (*inputs,), found.price.date)
+    inputs = [("chip", found.price), ("chip", found.power)]
+    inputs += [("cost", one) for name, one in costs.inputs.items() if name not in unused]
+    inputs += [("cost", one) for one in costs.counted.values()]
+    return _document(chip, OWNED, parts, inputs, found.price.date)

@@ -17,7 +17,7 @@ import numpy as np
 
 from dse.answer.numbers import number
 from dse.catalog import Catalog
-from dse.economics.tco import YEAR_HOURS, usd_per_chip_hour
+from dse.economics.tco import YEAR_HOURS, load_share, price_by_parts
 from dse.economics.tokens import Load, at_load, total_tokens_per_s
 from dse.errors import InputError
 from dse.problem.evaluate import Metrics
@@ -143,7 +143,7 @@ def with_power(problem: Demanded, catalog: Catalog) -> Demanded:
     def share(chip: str) -> float:
         if not owned or lacks_for_owning(catalog, chip, costs):
             return 0.0
-        return usd_per_chip_hour(catalog, chip, OWNED, costs).load_share
+        return load_share(price_by_parts(catalog, chip, OWNED, costs))
 
     def watts(chip: str) -> float:
         known = lacks_power(catalog, chip, costs) is None

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dse import __version__, units
 from dse.catalog import Catalog
 from dse.economics.prices import evidence_rows
-from dse.economics.tco import usd_per_chip_hour
+from dse.economics.tco import price_by_parts
 from dse.files import full_path
 from dse.pareto import REFERENCE, Scale, choose, hypervolume
 from dse.physics.workload import POISSON
@@ -311,7 +311,7 @@ def _at_average_load(
         return {}
     price = None
     if study.costs is not None:
-        price = usd_per_chip_hour(catalog, chip, study.price_basis, study.costs)
+        price = price_by_parts(catalog, chip, study.price_basis, study.costs)
     return {"at_average_load": average_load(study.demand, metrics, row, price).as_json()}
 
 
@@ -434,7 +434,7 @@ def price_parts(catalog: Catalog, problem: PhysicsProblem) -> list[dict[str, Any
     """The parts of each chip's price where chips are owned."""
     study = problem.study
     return [
-        usd_per_chip_hour(catalog, chip, study.price_basis, study.costs).as_json()
+        price_by_parts(catalog, chip, study.price_basis, study.costs)
         for chip in problem.machines.ids
     ]
 

@@ -102,7 +102,7 @@ class Errors:
             (one, _moved(one.metric, one.used(metrics), metrics, intervals))
             for one in problem.limits
         ]
-        sd = np.array([one.sd for one in spreads])
+        sd = np.array([row["sd"] for row in spreads])
         return cls(problem, index, problem.batch(index), sd, objectives, limits)
 
     def at(self, machine: Floats, price: Floats, quality: Floats) -> Drawn:

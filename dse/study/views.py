@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dse.answer.numbers import number
 from dse.catalog import Catalog
-from dse.economics.tco import usd_per_chip_hour
+from dse.economics.tco import price_by_parts
 from dse.errors import InputError
 from dse.problem.describe import describe_deployment
 from dse.problem.objective import PhysicsProblem
@@ -322,12 +322,15 @@ def _row(problem: PhysicsProblem, catalog: Catalog, chip: str) -> dict[str, Any]
 
     formats = [CODE[str(one)] for one in values("weight_dtype")]
     if study.costs is not None:
-        owned = usd_per_chip_hour(catalog, chip, study.price_basis, study.costs)
-        usd, facts = owned.usd_per_chip_hour, [one for one in owned.facts if "price" in one.name]
-        kind = next((one.kind for one in facts if one.kind in ("assumed", "estimated")), "claimed")
+        owned = price_by_parts(catalog, chip, study.price_basis, study.costs)
+        usd = owned["usd_per_chip_hour"]
+        facts = [one for one in owned["inputs"] if one["of"] == "chip" and "price" in one["name"]]
+        kinds = [one["kind"] for one in facts]
+        kind = next((one for one in kinds if one in ("assumed", "estimated")), "claimed")
+        notes = [f": {one['note']}" if one["note"] else "" for one in facts]
         price = "; ".join(
-            f"{one.text} ({one.kind}, {one.date}{': ' if one.note else ''}{one.note})"
-            for one in facts
+            f"{one['text']} ({one['kind']}, {one['date']}{note})"
+            for one, note in zip(facts, notes, strict=True)
         )
     else:
         one = catalog.prices.select(study.price_basis)[chip]

@@ -259,7 +259,7 @@ def test_prices_costs_and_dates_of_the_command(space: Callable[..., Path], tmp_p
     assert fits(said.out, 100)
     text = " ".join(said.out.split())
     assert "An owned chip-hour by its parts" in text
-    assert "owning: electricity 0.5 USD/kWh" in text
+    assert "electricity 0.5 USD/kWh (given" in text
 
 
 def test_a_study_is_asked_at_the_prices_that_it_was_made_with(

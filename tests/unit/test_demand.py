@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import dse
 from dse.catalog import load_catalog
-from dse.economics.tco import usd_per_chip_hour
+from dse.economics.tco import price_by_parts
 from dse.economics.tokens import at_load
 from dse.errors import InputError
 from dse.problem.demanded import TOTAL as COST
@@ -136,8 +136,10 @@ def brute_force(subject: Subject, ids: np.ndarray, average: float, peak: float) 
         for chip, chips in pools:
             usd = problem.machines.usd_per_chip_hour[problem.machines.ids.index(chip)]
             if problem.study.price_basis == "owned_tco":
-                price = usd_per_chip_hour(subject.catalog, chip, "owned_tco", problem.study.costs)
-                power = next(p.usd_per_chip_hour for p in price.parts if p.name == "electricity")
+                price = price_by_parts(subject.catalog, chip, "owned_tco", problem.study.costs)
+                power = next(
+                    p["usd_per_chip_hour"] for p in price["parts"] if p["name"] == "electricity"
+                )
                 usd -= power * costs.value("load_share") * idle
             paid += held * chips * usd
         found.append(paid / (average * 3600.0) * 1e6)

@@ -19,7 +19,7 @@ from dse.economics.fleet_cost import (
     end_usd,
     site_kwh,
 )
-from dse.economics.tco import usd_per_chip_hour
+from dse.economics.tco import price_by_parts
 from dse.questions.fleet.fleet import answer
 from dse.questions.fleet.solution import answer_of
 from dse.schema.costs import read_costs
@@ -113,7 +113,7 @@ def test_a_chip_bought_and_always_on_costs_its_owned_tco_price(name: str, tmp_pa
     counted = count(one, [option({name: server}, 4.0)], mix)
     assert not counted.broken
     hourly = counted.usd / (20 * QUARTER_HOURS * server)
-    assert hourly == pytest.approx(usd_per_chip_hour(catalog, name, "owned_tco").usd_per_chip_hour)
+    assert hourly == pytest.approx(price_by_parts(catalog, name, "owned_tco")["usd_per_chip_hour"])
     solved = solve(one, [option({name: server}, 4.0)])
     assert solved.usd == pytest.approx(counted.usd)
 

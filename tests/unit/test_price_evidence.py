@@ -20,7 +20,7 @@ from dse.economics.prices import (
     evidence_rows,
     evidence_words,
 )
-from dse.economics.tco import usd_per_chip_hour
+from dse.economics.tco import price_by_parts
 from dse.errors import InputError
 
 HEADER = "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
@@ -51,13 +51,13 @@ def test_the_default_basis_warns_of_what_a_buyer_could_not_sign() -> None:
     assert found["warnings"] == [ONE, STALE, BELOW]
     assert found["owning_usd_per_chip_hour"] == 1.69
     (said,) = evidence_words([found])
-    assert "older than 90 days for h100_sxm (2026-04-03)" in said
-    assert "($1.30 against $1.69)" in said
+    assert "$1.30 an hour of h100_sxm (rental_3yr): one source, " in said
+    assert said.endswith(f", {found['age_days']} days old, below owning at $1.69.")
 
 
 def test_owning_is_the_lower_of_the_parts_and_of_a_providers_figure() -> None:
     catalog = dse.load_catalog()
-    parts = usd_per_chip_hour(catalog, "mi300x", "owned_tco").usd_per_chip_hour
+    parts = price_by_parts(catalog, "mi300x", "owned_tco")["usd_per_chip_hour"]
     published = catalog.prices.select("owned_tco_neocloud")["mi300x"].usd_per_chip_hour
     found = evidence(catalog, "mi300x", "rental_3yr")
     assert found["owning_usd_per_chip_hour"] == min(parts, published) < found["usd_per_chip_hour"]
@@ -79,7 +79,7 @@ def test_dates_of_the_future_are_told_or_refused(tmp_path: Path) -> None:
     file = own(tmp_path, "h100_sxm,rental_3yr,2.5,me,2999-01,a forecast,")
     found = evidence(dse.load_catalog(prices=file), "h100_sxm", "rental_3yr")
     assert found["warnings"] == [FUTURE]
-    assert "dated in the future for h100_sxm (2999-01)" in evidence_words([found])[0]
+    assert "h100_sxm (rental_3yr): dated in the future (2999-01)." in evidence_words([found])[0]
     with pytest.raises(InputError, match="prices of the future are not known"):
         dse.load_catalog(as_of="2999")
     then = dse.load_catalog(as_of="2026-06")
@@ -87,14 +87,14 @@ def test_dates_of_the_future_are_told_or_refused(tmp_path: Path) -> None:
     assert evidence(then, "h100_sxm", "rental_3yr")["age_days"] == 88
 
 
-def test_several_prices_make_one_sentence() -> None:
+def test_those_with_most_to_check_have_a_sentence_each_and_the_others_are_counted() -> None:
     catalog = dse.load_catalog()
     chips = sorted(catalog.prices.select("rental_3yr"))
     rows = evidence_rows(catalog, [(chip, "rental_3yr") for chip in (*chips, "wse3")])
     assert [row["chip"] for row in rows] == chips  # wse3 has no such price
-    (said,) = evidence_words(rows)
-    assert f"one source alone for all {len(chips)}; " in said
-    assert "h100_sxm ($1.30 against $1.69)" in said
+    first, _, others = evidence_words(rows)
+    assert "below owning" in first
+    assert others.startswith(f"Check the prices of {len(chips) - 2} more chips")
     assert evidence_words([row | {"warnings": []} for row in rows]) == []
 
 

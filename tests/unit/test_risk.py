@@ -265,15 +265,19 @@ def row(chip: str, usd: float) -> PriceRow:
     )
 
 
+def ends(row: dict) -> tuple[float, float]:
+    return row["usd_per_chip_hour.low"], row["usd_per_chip_hour.high"]
+
+
 def test_price_intervals_are_of_the_price_and_the_quotes_that_the_evidence_names() -> None:
     catalog = load_catalog()
     for basis in ("rental_3yr", "on_demand", "market_index"):
         chips = sorted(catalog.prices.select(basis))
         for one in price_spreads(catalog.prices, basis, chips):
-            known = evidence(catalog, one.chip, basis)
-            assert one.usd_per_chip_hour == known["usd_per_chip_hour"]
-            assert one.rows == known["quotes"]
-            assert (one.kind == "published") == (known["quotes"] >= 3)
+            known = evidence(catalog, one["chip"], basis)
+            assert one["usd_per_chip_hour"] == known["usd_per_chip_hour"]
+            assert one["published_rows"] == known["quotes"]
+            assert (one["kind"] == "published") == (known["quotes"] >= 3)
 
 
 def test_price_intervals_come_from_the_rows_of_the_chip_or_of_the_others() -> None:
@@ -282,11 +286,11 @@ def test_price_intervals_come_from_the_rows_of_the_chip_or_of_the_others() -> No
     b = [row("b", math.exp(k)) for k in (-1.0, 0.0, 1.0)]
     table = PriceTable("prices.csv", (*a, *b, row("c", 4.0)))
     own, wide, none = price_spreads(table, "on_demand", ["a", "b", "c"])
-    assert (own.sd, own.kind) == (pytest.approx(0.1), "published")
-    assert (wide.sd, wide.kind) == (pytest.approx(1.0), "published")
-    assert (none.sd, none.kind) == (pytest.approx(math.sqrt((0.01 + 1.0) / 2)), "pooled")
+    assert (own["sd"], own["kind"]) == (pytest.approx(0.1), "published")
+    assert (wide["sd"], wide["kind"]) == (pytest.approx(1.0), "published")
+    assert (none["sd"], none["kind"]) == (pytest.approx(math.sqrt((0.01 + 1.0) / 2)), "pooled")
     alone = price_spreads(PriceTable("p", (row("c", 4.0),)), "on_demand", ["c"])[0]
-    assert alone.kind == "assumed"
-    assert alone.ends == pytest.approx((4.0 / (1 + ASSUMED), 4.0 * (1 + ASSUMED)))
+    assert alone["kind"] == "assumed"
+    assert ends(alone) == pytest.approx((4.0 / (1 + ASSUMED), 4.0 * (1 + ASSUMED)))
     given_ = price_spreads(table, "on_demand", ["a"], 0.5)[0]
-    assert given_.ends == pytest.approx((2.0 / 1.5, 3.0))
+    assert ends(given_) == pytest.approx((2.0 / 1.5, 3.0))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dse.catalog import load_catalog, with_own_chips
-from dse.economics.tco import recovery_factor, usd_per_chip_hour, with_basis, yearly_capital
+from dse.economics.tco import price_by_parts, recovery_factor, with_basis, yearly_capital
 from dse.economics.tokens import at_load
 from dse.errors import InputError, InputErrors
 from dse.problem.objective import on_terms, pose
@@ -44,7 +44,7 @@ def write(tmp_path: Path, text: str, name: str = "costs.yaml") -> Path:
 
 
 def hourly(costs: Costs, chip: str = "h100_sxm") -> float:
-    return usd_per_chip_hour(CATALOG, chip, "owned_tco", costs).usd_per_chip_hour
+    return price_by_parts(CATALOG, chip, "owned_tco", costs)["usd_per_chip_hour"]
 
 
 def test_level_payments_repay_the_capital() -> None:
@@ -90,11 +90,11 @@ def test_electricity_and_space_by_hand(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("chip", OWNED)
 def test_parts_add_up_to_the_price_that_estimates_use(chip: str) -> None:
-    found = usd_per_chip_hour(CATALOG, chip, "owned_tco")
-    assert sum(part.usd_per_chip_hour for part in found.parts) == pytest.approx(
+    found = price_by_parts(CATALOG, chip, "owned_tco")
+    assert sum(part["usd_per_chip_hour"] for part in found["parts"]) == pytest.approx(
         OWNED[chip].usd_per_chip_hour, rel=1e-12
     )
-    assert all(part.usd_per_chip_hour >= 0 for part in found.parts)
+    assert all(part["usd_per_chip_hour"] >= 0 for part in found["parts"])
 
 
 @given(name=st.sampled_from(sorted(RULES)), by=st.floats(1.05, 3.0))
@@ -184,15 +184,15 @@ def test_the_page_says_by_line_what_an_owned_hour_is() -> None:
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.count(" | ") == 9]
     assert len(rows[1:]) == 5
     for chip, *cells in rows[1:]:
-        found = usd_per_chip_hour(CATALOG, chip, "owned_tco")
-        part = {one.name: one.usd_per_chip_hour for one in found.parts}
+        found = price_by_parts(CATALOG, chip, "owned_tco")
+        part = {one["name"]: one["usd_per_chip_hour"] for one in found["parts"]}
         lines = (
             part["server with chip"] + part["network"],
             part["cost of capital"],
             part["maintenance"] + part["staff"],
             part["space"],
             part["electricity"],
-            found.usd_per_chip_hour,
+            found["usd_per_chip_hour"],
         )
         for cell, usd in zip(cells, lines, strict=False):
             assert float(cell) == pytest.approx(usd, abs=0.0051)
@@ -239,10 +239,9 @@ def test_a_line_of_ones_own_costs_what_it_says(
     mine = load_catalog(costs=write(tmp_path, f"lines:\n  {line}\n")).costs
     assert hourly(mine) - hourly(COSTS) == pytest.approx(usd_a_year / 8760.0, abs=1e-9)
     name = line.partition(":")[0]
-    part = {p.name: p for p in usd_per_chip_hour(CATALOG, "h100_sxm", "owned_tco", mine).parts}[
-        name
-    ]
-    assert part.usd_per_chip_hour == pytest.approx(usd_a_year / 8760.0)
+    parts = price_by_parts(CATALOG, "h100_sxm", "owned_tco", mine)["parts"]
+    part = next(one for one in parts if one["name"] == name)
+    assert part["usd_per_chip_hour"] == pytest.approx(usd_a_year / 8760.0)
     assert list(costs_of(mine.as_json()).counted) == [name]
     assert not COSTS.counted
 
@@ -286,17 +285,17 @@ def test_a_chip_without_a_price_says_what_to_write(tmp_path: Path) -> None:
     costs = load_costs(write(tmp_path, text), COSTS)
     assert hourly(costs, "trn2_16") > 0
     with pytest.raises(InputError, match="trn2_16 has no price"):
-        usd_per_chip_hour(CATALOG, "trn2_16", "owned_tco")
+        price_by_parts(CATALOG, "trn2_16", "owned_tco")
 
 
 def test_rent_is_one_part_and_bases_have_near_names() -> None:
-    rent = usd_per_chip_hour(CATALOG, "h100_sxm", "rental_3yr")
-    assert [part.name for part in rent.parts] == ["rent"]
+    rent = price_by_parts(CATALOG, "h100_sxm", "rental_3yr")
+    assert [part["name"] for part in rent["parts"]] == ["rent"]
     with pytest.raises(InputError, match="did you mean on_demand") as caught:
-        usd_per_chip_hour(CATALOG, "h100_sxm", "on_demnd")
+        price_by_parts(CATALOG, "h100_sxm", "on_demnd")
     assert "/" not in str(caught.value)  # no path of the shipped file
     with pytest.raises(InputError, match="owned_tco prices a chip that is bought"):
-        usd_per_chip_hour(CATALOG, "h100_sxm", "purchase")
+        price_by_parts(CATALOG, "h100_sxm", "purchase")
 
 
 def row(kind: str, usd: float, chip: str = "x") -> PurchaseRow:
@@ -322,13 +321,13 @@ def test_a_card_of_ones_own_carries_its_machine_and_its_idle_hours() -> None:
     study = load_study(shipped_spaces()["shape-for-edge"])
     assert study.costs is not None
     costs = study.costs.changed({"cost_of_capital": 0.0, "maintenance": 0.0})
-    hourly = usd_per_chip_hour(CATALOG, "rtx_pro_6000", "owned_tco", costs).usd_per_chip_hour
+    hourly = price_by_parts(CATALOG, "rtx_pro_6000", "owned_tco", costs)["usd_per_chip_hour"]
     by_hand = (8565 * 1.43 / 35_040 + 0.6 * 1.4 * 0.17 * (1 - 0.7 * 0.75)) / 0.25
     assert hourly == pytest.approx(by_hand, rel=1e-12)
     machines = pose(study, CATALOG).machines
     assert (machines.usd_per_chip_hour > 0.0).all()
-    spark = usd_per_chip_hour(CATALOG, "dgx_spark", "owned_tco", study.costs)
-    assert spark.parts[0].rule.startswith("4,699 USD")  # a whole machine needs no PC
+    spark = price_by_parts(CATALOG, "dgx_spark", "owned_tco", study.costs)
+    assert spark["parts"][0]["rule"].startswith("4,699 USD")  # a whole machine needs no PC
     assert "m4_max has no price that a buyer pays" in study.why_left_out["m4_max"]
     assert "no rated power" in study.why_left_out["m2_ultra"]
 
@@ -478,7 +477,7 @@ def test_a_derived_chip_costs_what_its_parent_costs(tmp_path: Path) -> None:
     own = derive(CATALOG, "h100_sxm", ["hbm_bandwidth=2x"])
     both = with_own_chips(CATALOG, [own])
     for terms in (COSTS, costs):
-        price = usd_per_chip_hour(both, own.chip.id, "owned_tco", terms).usd_per_chip_hour
+        price = price_by_parts(both, own.chip.id, "owned_tco", terms)["usd_per_chip_hour"]
         assert price == hourly(terms)
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from dse.catalog import load_catalog
-from dse.economics.tco import usd_per_chip_hour
+from dse.economics.tco import price_by_parts
 from dse.economics.tokens import LossLaw, lifetime
 from dse.errors import InputErrors
 from dse.problem.demanded import demanded
@@ -124,7 +124,7 @@ def test_training_may_be_owned_on_either_basis(tmp_path: Path, basis: str):
     posed = problem(tmp_path, price_basis=basis, training=terms)
     metrics = posed.metrics(posed.space.unrank(np.arange(4)))
     catalog = load_catalog()
-    owned = usd_per_chip_hour(catalog, "h100_sxm", "owned_tco").usd_per_chip_hour
+    owned = price_by_parts(catalog, "h100_sxm", "owned_tco")["usd_per_chip_hour"]
     hours = metrics.values["training_chip_hours"]
     assert metrics.values["training_usd"] == pytest.approx(hours * owned)
     if basis == "owned_tco":
@@ -132,7 +132,7 @@ def test_training_may_be_owned_on_either_basis(tmp_path: Path, basis: str):
         changes = changes_of({"costs.electricity": "2x"}, inputs_of(subject))
         dearer = apply(subject, changes).metrics(posed.space.unrank(np.arange(4)))
         costs = catalog.costs.changed({"electricity": 2 * catalog.costs.value("electricity")})
-        usd = usd_per_chip_hour(catalog, "h100_sxm", "owned_tco", costs).usd_per_chip_hour
+        usd = price_by_parts(catalog, "h100_sxm", "owned_tco", costs)["usd_per_chip_hour"]
         assert dearer.values["training_usd"] == pytest.approx(hours * usd)
 
 

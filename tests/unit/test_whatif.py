@@ -13,7 +13,7 @@ import yaml
 
 import dse
 from dse.catalog import Catalog, load_catalog, with_own_chips
-from dse.economics.tco import usd_per_chip_hour
+from dse.economics.tco import price_by_parts
 from dse.errors import InputError, NothingFeasible
 from dse.questions.whatif import solve
 from dse.schema.costs import RULES, power_at_meter
@@ -304,7 +304,7 @@ def test_requests_in_flight_say_who_is_cheapest_at_each(even):
 def owned_at(chip: str, use: float) -> float:
     """Dollars by the hour that it serves, as `dse catalog prices list` says of owned_tco."""
     costs = CATALOG.costs.changed({"utilisation": use})
-    return usd_per_chip_hour(CATALOG, chip, "owned_tco", costs).usd_per_chip_hour
+    return price_by_parts(CATALOG, chip, "owned_tco", costs)["usd_per_chip_hour"]
 
 
 @pytest.mark.parametrize("basis", ["rental_3yr", "owned_tco", "on_demand"])
@@ -327,10 +327,11 @@ def test_an_owned_chip_costs_its_rent_at_break_even_utilisation(basis: str):
         assert rent == (by_use and by_use.usd_per_chip_hour)
         committed = CATALOG.prices.select(basis)[chip].usd_per_chip_hour if "3yr" in basis else None
         assert row["committed_usd_per_hour"] == committed
-    said = [text for text in found["assumed"] if text.startswith("owning: ")]
-    for name in ("life 5 years", "electricity 0.0869 USD/kWh"):
-        assert any(text.startswith(f"owning: {name}") for text in said), name
-    assert all("; " in text for text in said)  # each with its source
+    (said,) = (text for text in found["assumed"] if text.startswith("Costs: "))
+    for name in ("life 5 years (", "electricity 0.0869 USD/kWh ("):
+        assert name in said
+    assert ("utilisation" in said) is (basis == "owned_tco")
+    assert any(text.startswith("[1] ") for text in found["assumed"])  # each with its source
 
 
 @pytest.mark.parametrize("kind", ["cost", "power", "chips"])

@@ -14,7 +14,7 @@ from dse.answer.numbers import number
 from dse.answer.sentences import Sources
 from dse.catalog import Catalog, load_catalog
 from dse.economics.prices import price_tables
-from dse.economics.tco import usd_per_chip_hour
+from dse.economics.tco import price_by_parts
 from dse.errors import InputError
 from dse.files import write_text
 from dse.options import Opt
@@ -222,7 +222,7 @@ def _document(catalog: Catalog, spec: Chip) -> dict[str, Any]:
             for row in catalog.purchases
             if row.chip == spec.id
         ],
-        "owned": None if lack else usd_per_chip_hour(catalog, spec.id, OWNED).as_json(),
+        "owned": None if lack else price_by_parts(catalog, spec.id, OWNED),
         "not_owned": lack,
         "assumed": [*spec.assumed, *system.assumed],
         "missing": [*spec.missing, *system.missing],

@@ -21,7 +21,7 @@ from dse.economics.prices import (
     price_tables,
     rests_on,
 )
-from dse.economics.tco import usd_per_chip_hour, with_basis
+from dse.economics.tco import price_by_parts, with_basis
 from dse.errors import InputError
 from dse.options import Opt
 from dse.schema.prices import COMPUTED, PRICE_TIERS, PriceRow, first_day, last_day
@@ -74,7 +74,7 @@ def list_prices(
     paid = _paid(catalog, named, basis)
     for one in paid:
         if one["basis"] in COMPUTED:
-            one["breakdown"] = usd_per_chip_hour(catalog, one["chip"], one["basis"]).as_json()
+            one["breakdown"] = price_by_parts(catalog, one["chip"], one["basis"])
     sources = Sources()
     published = [
         row | {"source": sources(row["source"]) + ("" if row["counted"] else " not counted")}

@@ -13,7 +13,7 @@ import numpy as np
 from dse.blocks.moe import ROUTING_SKEW
 from dse.catalog import Catalog
 from dse.economics.prices import evidence_rows, price_assumptions
-from dse.economics.tco import Breakdown, usd_per_chip_hour
+from dse.economics.tco import load_share, price_by_parts
 from dse.economics.tokens import Load, at_load, total_tokens_per_s
 from dse.errors import InputError
 from dse.physics.disaggregated import Disaggregated
@@ -76,7 +76,7 @@ class Estimate:
     assumed: tuple[str, ...]
     power_cap_w: float | None = None
     jitter: float | None = None
-    price: Breakdown | None = None
+    price: Mapping[str, Any] | None = None
     load: Load | None = None
     prefill: Estimate | None = None  # the prefill pool, where this is the decode pool alone
     held: float | None = None  # requests that a worker of it decodes at once, of a point of a study
@@ -88,7 +88,7 @@ class Estimate:
     @property
     def conditions(self) -> dict[str, Any]:
         """What the chips were held to, where something was asked."""
-        cap: dict[str, Any] = {} if self.price is None else {"price": self.price.as_json()}
+        cap: dict[str, Any] = {} if self.price is None else {"price": self.price}
         if self.load is not None:
             cap["at_average_load"] = self.load.as_json()
         if self.power_cap_w is not None:
@@ -187,9 +187,7 @@ def estimate(
     assumed += assumptions(catalog, model, described, mix, known, price_basis, rack, power_cap_w)
     assumed += () if trained is None else trained.assumed
     priced = chip in catalog.prices.select(price_basis)
-    price = (
-        usd_per_chip_hour(catalog, chip, price_basis) if price_basis == OWNED and priced else None
-    )
+    price = price_by_parts(catalog, chip, price_basis) if price_basis == OWNED and priced else None
     load = None if demand is None else average_load(demand, metrics, 0, price)
     return Estimate(
         model,
@@ -210,7 +208,9 @@ def estimate(
     )
 
 
-def average_load(demand: Demand, metrics: Metrics, row: int, price: Breakdown | None) -> Load:
+def average_load(
+    demand: Demand, metrics: Metrics, row: int, price: Mapping[str, Any] | None
+) -> Load:
     """The prices of candidate `row` at the average of a demand; `price` is its chip's by parts,
     None where the chip is rented. Raises InputError for a chip without a price, and where the
     deployment serves nothing."""
@@ -232,7 +232,7 @@ def average_load(demand: Demand, metrics: Metrics, row: int, price: Breakdown | 
         tokens_per_s=can,
         chips=chips,
         usd_per_chip_hour=usd,
-        load_share=0.0 if price is None else price.load_share,
+        load_share=0.0 if price is None else load_share(price),
         usd_per_million=(each[0], each[1], each[2]),
     )
 

@@ -34,7 +34,7 @@ from dse.answer.answer import Answer, Block, table_of
 from dse.answer.frames import bar_chart, of_rows
 from dse.answer.numbers import share
 from dse.catalog import Catalog
-from dse.economics.prices import inputs_words, price_assumptions, price_documents, price_parts
+from dse.economics.prices import price_assumptions, price_documents, price_parts, rests_on
 from dse.economics.tco import with_basis
 from dse.errors import InputError, NothingFeasible
 from dse.physics.serving import BOTTLENECKS
@@ -391,7 +391,7 @@ def _answer(found: Json) -> Answer:
         title=f"What {chip} needs to enter the front of {study}",
         headline=f"{chip} {said}.",
         blocks=blocks,
-        rests=[*_rests(found), *inputs_words(prices)],
+        rests=[*_rests(found), *rests_on(prices)],
         document=found,
         data=(table_of("data", found["requirements"] or [as_it_is]),),
     )

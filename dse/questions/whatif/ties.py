@@ -36,7 +36,7 @@ from dse.answer.numbers import dollars, number, priced, share, show, tenths
 from dse.answer.plots import scaled
 from dse.catalog import Catalog
 from dse.economics.prices import price_parts
-from dse.economics.tco import usd_per_chip_hour
+from dse.economics.tco import price_by_parts
 from dse.errors import InputError
 from dse.physics.workload import POISSON
 from dse.problem.demanded import TOTAL as COST
@@ -156,20 +156,22 @@ def owning(catalog: Catalog, chip: str, rent: float | None, costs: Costs) -> dic
     that it serves, `price` is the latter by its parts."""
     if lacks_for_owning(catalog, chip, costs) is not None:
         return None
-    price = usd_per_chip_hour(catalog, chip, BASIS, costs.changed({"utilisation": 1.0}))
-    power = next(part.usd_per_chip_hour for part in price.parts if part.name == "electricity")
-    held, by_load = price.usd_per_chip_hour - power, power * costs.value("load_share")
+    price = price_by_parts(catalog, chip, BASIS, costs.changed({"utilisation": 1.0}))
+    power = next(
+        part["usd_per_chip_hour"] for part in price["parts"] if part["name"] == "electricity"
+    )
+    held, by_load = price["usd_per_chip_hour"] - power, power * costs.value("load_share")
     idle = held + power - by_load
     even = idle / (rent - by_load) if rent is not None and rent > by_load else math.inf
     return {
         "chip": chip,
-        "price": price.as_json(),
+        "price": price,
         "held_usd_per_hour": held,
         "electricity_usd_per_hour": power,
         "electricity_load_share": costs.value("load_share"),
         "rent_usd_per_hour": rent,
         "utilisation": even if even <= 1.0 else None,
-        "owned_at_full_use": price.usd_per_chip_hour,
+        "owned_at_full_use": price["usd_per_chip_hour"],
         "curve": [
             {"utilisation": u, "owned": idle / u + by_load}
             for u in np.linspace(0.04, 1.0, CURVE_POINTS).tolist()

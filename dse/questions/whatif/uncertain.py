@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from dse.answer.answer import Answer, Block, Commands, Opening, Table, table_of
-from dse.answer.frames import bar_chart, frame, of_rows
+from dse.answer.frames import bar_chart, of_rows
 from dse.answer.numbers import number, percent, priced, share, tenths
 from dse.answer.plots import scaled
 from dse.catalog import Catalog
 from dse.economics.prices import (
-    PriceSpread,
     price_documents,
     price_parts,
     price_spreads,
@@ -76,11 +75,11 @@ def uncertain_answer(
     choices = joined(each) if len(each) > 1 else next(iter(each.values()))
     rate = None if demand is None else rate_of(demand, subject, choices)
     catalog, chips = on_terms(subject.catalog, study), [item.chip for item in choices.items]
-    prices: tuple[PriceSpread, ...] = ()
+    prices: list[dict[str, Any]] = []
     if choices.priced:
         known = list(dict.fromkeys(chips))
         prices = price_spreads(catalog.prices, study.price_basis, known, price_interval)
-    sd = {one.chip: one.sd for one in prices}
+    sd = {row["chip"]: row["sd"] for row in prices}
     kin_of = dict(zip(problem.machines.ids, problem.machines.kin, strict=True))
     price_sd = np.array([sd.get(chip, 0.0) for chip in chips])
     case = Uncertain(choices, price_sd, rate, tuple(kin_of[chip] for chip in chips))
@@ -96,17 +95,11 @@ def uncertain_answer(
     rests = _rests(subject, catalog, case, prices, shapes)
     none, not_sold = robust["share_without_answer"], unsold(catalog, chips)
     said = _sentences(metric, draws, rows, (take, now), learned, none, not_sold)
-    spreads = frame(
+    spreads = of_rows(
         "prices",
         f"Prices that were drawn, per chip-hour on basis {study.price_basis}",
-        {
-            "chip": [one.chip for one in prices],
-            "usd_per_chip_hour": [one.usd_per_chip_hour for one in prices],
-            "usd_per_chip_hour.low": [one.ends[0] for one in prices],
-            "usd_per_chip_hour.high": [one.ends[1] for one in prices],
-            "published_rows": [one.rows for one in prices],
-            "kind": [one.kind for one in prices],
-        },
+        prices,
+        "chip usd_per_chip_hour usd_per_chip_hour.low usd_per_chip_hour.high published_rows kind",
         on_console=False,
     )
     document = {
@@ -390,7 +383,7 @@ def _rests(
     subject: Subject,
     catalog: Catalog,
     case: Uncertain,
-    prices: Sequence[PriceSpread],
+    prices: Sequence[Json],
     shapes: Json,
 ) -> list[str]:
     """What is assumed, and how draws were made."""
@@ -416,7 +409,7 @@ def _rests(
         "the configuration of a chip stays the one predicted best; requests in flight are chosen "
         "again in every draw"
     )
-    kinds = {one.kind for one in prices}
+    kinds = {row["kind"] for row in prices}
     words += [f"price intervals: {text}" for kind, text in PRICED.items() if kind in kinds]
     if case.demand is not None:
         words.append("demand: 80% interval, log-normal; as many whole instances as the rate needs")

@@ -14,7 +14,7 @@ from dse.answer.answer import Answer, Table, long_table
 from dse.answer.frames import of_rows
 from dse.answer.numbers import dollars, number, percent, priced, show
 from dse.catalog import Catalog, load_catalog
-from dse.economics.prices import evidence_words, inputs_words, price_documents, price_parts
+from dse.economics.prices import evidence_words, price_documents, price_parts, rests_on
 from dse.errors import InputError, NothingFeasible
 from dse.options import CHIP, MODEL, Opt
 from dse.physics.workload import POISSON
@@ -302,9 +302,9 @@ def _answer(subject: Subject, given: Json, progress: Callable[[str], None]) -> A
     document["prices"] = price_documents(catalog, chips, study.price_basis)
     owned = [row["price"] for row in document.get("owning", ())]
     if document["prices"]:
-        document["assumed"] += inputs_words(document["prices"])
+        document["assumed"] += rests_on(document["prices"])
     elif owned:  # in which utilisation is an answer, no input
-        document["assumed"] += inputs_words(owned, but="utilisation")
+        document["assumed"] += rests_on(owned, but="utilisation")
     if given["sensitivities"] and given["chips"] and given["model"]:
         trained = {str(given["model"]): given.get("training_chips") or TRAINERS}
         more = _doubled(given, catalog, problem.machines.ids, trained)
