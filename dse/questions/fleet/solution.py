@@ -343,7 +343,7 @@ def _price_sd(plan: Plan, offer: Offer, catalog: Catalog) -> float:
         return math.log1p(ASSUMED) / P90
     if not offer.basis:
         return 0.0
-    return price_spreads(catalog.prices, offer.basis, [offer.chip])[0].sd
+    return price_spreads(catalog.prices, offer.basis, [offer.chip])[0]["sd"]
 
 
 def first_orders(mix: Mix) -> dict[str, int]:
