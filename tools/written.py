@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from dse.files import write_text
-
 DOCS = Path(__file__).parents[1] / "docs"
 END = "<!-- end of what it writes -->"
 
@@ -23,13 +21,6 @@ def filled(tool: str, parts: Mapping[str, str]) -> str:
     that is not there."""
     template = Path(tool).with_suffix(".md").read_text(encoding="utf-8")
     return re.sub(r"\{(\w+)\}", lambda found: parts[found[1]], template)
-
-
-def write_page(path: Path, text: str, pictures: Mapping[str, str]) -> None:
-    """The page, and its pictures by name beside it."""
-    for name, picture in pictures.items():
-        write_text(path.parent, name, picture)
-    write_text(path.parent, path.name, text)
 
 
 def write(page: str, command: str, text: str) -> None:

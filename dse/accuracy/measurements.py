@@ -1,5 +1,19 @@
 """Predicted against measured: tables of the measurement format, what is covered, and the scores.
 
+A scored table has, for each row, texts `metric`, `serving`, `model`, `chip`, `backend`, `group`
+(model|chip), and numbers `value` (measured), `predicted`, `predicted_low`, `predicted_high`.
+
+    error              |predicted / measured - 1|
+    bias               median of predicted / measured - 1 (above 0: predicted too large)
+    group_median_error median error of each group, averaged over the groups with 5 rows or more
+                       (over all groups where none has), so that a group of 700 rows weighs no more
+                       than one of 5
+    rank_correlation   Spearman's, predicted against measured; None below 3 rows
+    interval_coverage  share of measured values inside the 80% interval
+    interval_width     median of (high - low) / (2 predicted), comparable with an error
+
+All but `group_median_error` weigh each row equally. Errors are fractions of the measured value.
+
 Figures that claims rest on and no verb prints as one number: shipped rows, joules of an access
 against a multiply, measured pairs of chips.
 """
@@ -16,19 +30,11 @@ import numpy as np
 import pandas as pd
 
 from dse.accuracy.fits import cross_validate_training, pose
-from dse.accuracy.scores import (
-    ENOUGH_ROWS,
-    group_errors,
-    pairs_of,
-    rank_correlation,
-    score,
-    speed_up,
-    together,
-)
 from dse.accuracy.serving_points import estimate_disaggregated, estimate_rows
 from dse.accuracy.serving_rows import backend_of, serving_of
 from dse.accuracy.tables import (
     ADDED,
+    ENOUGH_ROWS,
     INFEASIBLE,
     is_disaggregated,
     not_covered,
@@ -42,12 +48,22 @@ from dse.data import hardware_dir
 from dse.errors import InputError
 from dse.files import write_text
 from dse.schema.dtypes import arithmetic
-from dse.schema.system import ON_PCIE
 from dse.units import LARGEST, SMALLEST
 
 TRAINING = "training.csv"
-WIDE = 4  # tensor-parallel cards from which the host's lanes carry the collectives
 SHIPPED = ("inference.csv", "disaggregated.csv", TRAINING)
+BY = ("chip", "model", "backend")
+POOLS = tuple(
+    f"{pool}_{name}"
+    for pool in ("prefill", "decode")
+    for name in ("workers", "tp", "pp", "dp", "ep")
+)
+# What two rows share that differ in the chip alone.
+SAME = (
+    "model", "n_chips", "tp", "pp", "ep", "dp", "weight_dtype", "kv_dtype", "prompt_tokens",
+    "output_tokens", "concurrency", "backend", "serving", "metric", *POOLS,
+)  # fmt: skip
+RATES_END = "_per_s"  # a metric whose larger value is the faster one
 
 
 def shipped() -> list[pd.DataFrame]:
@@ -147,33 +163,7 @@ def accuracy(answer: pd.DataFrame) -> dict[str, Any]:
         "infeasible": infeasible(answer),
         "not_covered": not_covered(answer),
         "scores": score(scored),
-    } | across(scored)
-
-
-def across(scored: pd.DataFrame) -> dict[str, Any]:
-    """The scores that join several metrics or chips, of serving alone."""
-    scored = scored[~training_rows(scored)]
-    tpot = scored[scored["metric"] == "tpot_s"]
-    catalog = load_catalog()
-    chips = catalog.chips
-    cdna3 = tpot["chip"].isin([chip.id for chip in chips.values() if chip.family == "cdna3"])
-    wide = pd.to_numeric(text_column(scored, "tp"), errors="coerce") >= WIDE
-    systems = catalog.systems
-    joined = [c.id for c in chips.values() if systems[c.system].levels[0].topology in ON_PCIE]
-    cards = wide & scored["chip"].isin(joined) & ~scored["metric"].isin(("ttft_s", "e2e_s"))
-    caps = text_column(scored, "max_running_requests")
-    capped = (scored["serving"] == "offline") & (caps.str.strip() != "")
-    return {
-        "static_all": together(scored[scored["serving"] == "static"], "static"),
-        "cdna3": together(tpot[cdna3]),
-        "pcie": together(scored[cards]),
-        "capped": together(scored[capped], "offline"),
-        "rank_correlation": {
-            "metric": "tpot_s",
-            "rows": len(tpot),
-            "value": rank_correlation(tpot["predicted"].to_numpy(), tpot["value"].to_numpy()),
-        },
-        "speed_up": speed_up(scored),
+        "speed_up": speed_up(scored[~training_rows(scored)]),
     }
 
 
@@ -184,8 +174,8 @@ def cross_validated(
     own: bool,
     catalog: Catalog | None = None,
 ) -> dict[str, Any]:
-    """`held_out` of the covered rows of `answer`. Rows of the user's `own` enter no fit: theirs are
-    to the shipped rows, without those that share the row's group, chip or model."""
+    """The scores of the covered rows of `answer` by kind of fold. Rows of the user's `own` enter no
+    fit: theirs are to the shipped rows, without those that share the row's group, chip or model."""
     rows = covered(answer).drop(columns=list(ADDED))
     training = training_rows(rows)
     folds = []
@@ -196,7 +186,8 @@ def cross_validated(
         trained = rows[training].reset_index(drop=True)
         fitted = scored_rows(read(hardware_dir() / MEASUREMENTS / TRAINING)) if own else None
         folds.append(cross_validate_training(trained, fitted, progress, catalog))
-    return held_out({by: pd.concat([fold[by] for fold in folds]) for by in folds[0]})
+    together = {by: pd.concat([fold[by] for fold in folds]) for by in folds[0]}
+    return {by: score(covered(ready(table))) for by, table in together.items()}
 
 
 def _served_folds(
@@ -218,23 +209,6 @@ def _served_folds(
     return answers
 
 
-def held_out(folds: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
-    """The scores of each kind of fold; under `across`, what `across` says of each; under `worst`,
-    for each metric and serving, the largest `group_median_error` of them."""
-    scored = {name: covered(ready(table)) for name, table in folds.items()}
-    document: dict[str, Any] = {name: score(rows) for name, rows in scored.items()}
-    worst: dict[tuple[str, str], dict[str, Any]] = {}
-    for name, scores in document.items():
-        for item in scores:
-            key, error = (item["metric"], item["serving"]), item["group_median_error"]
-            larger = key not in worst or error > worst[key]["group_median_error"]
-            if item["by"] == "all" and larger:
-                of = {"metric": key[0], "serving": key[1]}
-                worst[key] = of | {"fold": name, "group_median_error": error}
-    joined = {name: across(rows) for name, rows in scored.items()}
-    return document | {"across": joined, "worst": list(worst.values())}
-
-
 def worst_groups(answer: pd.DataFrame) -> list[dict[str, Any]]:
     """`metric, serving, group, rows, median_error, bias` of groups with 5 rows or more, the largest
     error first."""
@@ -245,6 +219,99 @@ def worst_groups(answer: pd.DataFrame) -> list[dict[str, Any]]:
         of = {"metric": metric, "serving": serving}
         found += [of | row for row in groups.to_dict("records")]
     return sorted(found, key=lambda row: -row["median_error"])
+
+
+def score(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """A score for each metric and serving, over all its rows and by chip, model and backend."""
+    scores = []
+    for (metric, serving), part in table.groupby(["metric", "serving"]):
+        of = {"metric": metric, "serving": serving}
+        scores.append(of | {"by": "all", "key": "all"} | measures(part))
+        for by in BY:
+            scores += [of | {"by": by, "key": key} | measures(p) for key, p in part.groupby(by)]
+    return scores
+
+
+def measures(part: pd.DataFrame) -> dict[str, Any]:
+    """The figures of one score, over all rows of `part`."""
+    measured, predicted = part["value"].to_numpy(), part["predicted"].to_numpy()
+    low, high = part["predicted_low"].to_numpy(), part["predicted_high"].to_numpy()
+    error = np.abs(predicted / measured - 1.0)
+    groups = group_errors(part)
+    large = groups[groups["rows"] >= ENOUGH_ROWS]
+    counted = large if len(large) else groups
+    return {
+        "groups": len(groups),
+        "rows": len(part),
+        "group_median_error": float(counted["median_error"].mean()),
+        "median_error": float(np.median(error)),
+        "p90_error": float(np.quantile(error, 0.9)),
+        "bias": float(np.median(predicted / measured - 1.0)),
+        "rank_correlation": rank_correlation(predicted, measured),
+        "interval_coverage": float(np.mean((low <= measured) & (measured <= high))),
+        "interval_width": float(np.median((high - low) / (2.0 * predicted))),
+    }
+
+
+def group_errors(part: pd.DataFrame) -> pd.DataFrame:
+    """`group`, `rows`, `median_error`, `bias` of each group, in the order of names."""
+    ratio = part["predicted"] / part["value"] - 1.0
+    frame = pd.DataFrame({"group": part["group"], "error": ratio.abs(), "ratio": ratio})
+    grouped = frame.groupby("group")
+    return pd.DataFrame(
+        {
+            "rows": grouped.size(),
+            "median_error": grouped["error"].median(),
+            "bias": grouped["ratio"].median(),
+        }
+    ).reset_index()
+
+
+def rank_correlation(predicted: np.ndarray, measured: np.ndarray) -> float | None:
+    """Spearman's: Pearson's of the ranks, ties at their mean rank. None below 3 rows, and where
+    all values of one side are equal."""
+    ranks = [pd.Series(values).rank().to_numpy() for values in (predicted, measured)]
+    if len(predicted) < 3 or any(np.ptp(rank) == 0.0 for rank in ranks):
+        return None
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+
+
+def pairs_of(table: pd.DataFrame) -> pd.DataFrame:
+    """Every two rows that share SAME, each pair both ways: `chip`, `value` and `predicted` of one
+    end in _a, of the other in _b."""
+    shared = table.reindex(columns=[*SAME, "chip", "value", "predicted"])
+    shared[list(SAME)] = shared[list(SAME)].astype(object).fillna("").astype(str)
+    return shared.merge(shared, on=list(SAME), suffixes=("_a", "_b"))
+
+
+def speed_up(table: pd.DataFrame) -> dict[str, Any]:
+    """How well the speed of one chip over another is predicted.
+
+    A pair is two rows that share every column of SAME and differ in the chip (`chip_a` before
+    `chip_b`); its error is |(predicted_a / predicted_b) / (measured_a / measured_b) - 1|.
+    `measured` and `predicted` are median speeds of a over b: above 1, a is the faster.
+    """
+    pairs = pairs_of(table)
+    pairs = pairs[pairs["chip_a"] < pairs["chip_b"]]
+    measured = pairs["value_a"] / pairs["value_b"]
+    predicted = pairs["predicted_a"] / pairs["predicted_b"]
+    rate = pairs["metric"].str.endswith(RATES_END)
+    pairs["error"] = (predicted / measured - 1.0).abs()
+    pairs["measured"] = measured.where(rate, 1.0 / measured)
+    pairs["predicted"] = predicted.where(rate, 1.0 / predicted)
+
+    def medians(keys: list[str], **columns: str) -> list[dict[str, Any]]:
+        found = {"pairs": ("error", "size"), "median_error": ("error", "median")}
+        found |= {name: (column, "median") for name, column in columns.items()}
+        table = pairs.groupby(keys).agg(**found).reset_index()
+        return [{str(name): cell for name, cell in row.items()} for row in table.to_dict("records")]
+
+    return {
+        "pairs": len(pairs),
+        "median_error": float(pairs["error"].median()) if len(pairs) else None,
+        "chips": medians(["chip_a", "chip_b"], measured="measured", predicted="predicted"),
+        "metrics": medians(["metric", "serving"]),
+    }
 
 
 def energy(*, catalog: Catalog) -> dict[str, dict[str, float]]:

@@ -38,6 +38,7 @@ TRAINING_METRICS = (
     "chip_hours",
 )  # fmt: skip
 INFEASIBLE = "infeasible: "  # before the rules that a row breaks, in its status
+ENOUGH_ROWS = 5  # of a group that counts in full
 ADDED = ("predicted", "predicted_low", "predicted_high", "floor", "status", "assumed")
 _OF_POOL = ("workers", "tp", "pp", "dp", "ep", "max_running_requests", "redundant_experts")
 # Of the measurement format (hardware/measurements/README.md): what is read, and what is kept.

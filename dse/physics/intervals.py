@@ -106,7 +106,7 @@ def interval(
 
 
 # Correlation of the shared error of two chips of a kin, the part that one model's rows on a chip
-# have in common. Measured on held-out serving rows (`python -m tools.fits.residuals kin`): 0.49
+# have in common. Measured on held-out serving rows (`python -m tools.fits.serving kin`): 0.49
 # over 25 pairs of chips of one family that served one model, 0.13 over 44 pairs of unlike families,
 # which is taken for 0.
 COMMON = 0.5

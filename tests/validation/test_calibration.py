@@ -13,11 +13,14 @@ from dse.accuracy import measurements
 from dse.accuracy.fits import (
     PARAMETERS,
     Problem,
+    SpreadTable,
     as_factors,
+    linearise,
     pose,
     row_weights,
+    spread_table,
+    weighted_quantile,
 )
-from dse.accuracy.saturating_fit import SpreadTable, linearise, spread_table, weighted_quantile
 from dse.catalog import load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError
@@ -27,7 +30,6 @@ from dse.physics.machines import Machines, calibrated_machines, compile_machines
 from dse.schema.calibration import FILE, KINDS, NONE, Calibration
 from dse.schema.dtypes import CODE, arithmetic
 from tools.fits import serving
-from tools.fits.residuals import correlations
 
 CHIPS = ("h100_sxm", "b200_sxm", "mi300x", "trn1", "gaudi2")
 SHIPPED = hardware_dir() / "efficiency" / FILE
@@ -393,6 +395,8 @@ def test_the_correlation_of_two_chips_comes_back(truth: float) -> None:
         for _ in range(5)
     ]
     table = pd.DataFrame(rows)
-    found = correlations(table, np.exp(table["log"].to_numpy()), {"a": "x", "b": "x", "c": "y"})
+    found = serving.correlations(
+        table, np.exp(table["log"].to_numpy()), {"a": "x", "b": "x", "c": "y"}
+    )
     assert found["same"] == (400, pytest.approx(truth, abs=0.15))
     assert found["other"] == (800, pytest.approx(0.0, abs=0.15))

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from dse.accuracy import measurements
-from dse.accuracy.scores import rank_correlation, score, speed_up, together
+from dse.accuracy.measurements import rank_correlation, score, speed_up
 from dse.accuracy.serving_points import SERVED, predict_rows
 from dse.accuracy.tables import machines_of, with_predictions
 from dse.catalog import load_catalog
@@ -48,7 +48,6 @@ def test_groups_weigh_the_same_whatever_their_rows() -> None:
 def test_all_groups_count_where_none_is_large() -> None:
     item = overall(score(table({"a|x": [0.1], "b|x": [-0.3, 0.3]})))
     assert item["group_median_error"] == pytest.approx(0.2)
-    assert together(table({"a|x": [0.1], "b|x": [-0.3] * 9}), "continuous") is not None
 
 
 def test_interval_coverage_and_width() -> None:
@@ -134,18 +133,6 @@ def test_shipped_rows_keep_source_and_licence() -> None:
     inference, pools, training = measurements.shipped()
     assert (len(inference), len(pools), len(training)) == (6051, 312, 604)
     assert len(measurements.scored_rows(inference)) == 6051 - 65 - 80 - 315
-
-
-def test_worst_of_the_folds() -> None:
-    folds = {
-        name: table({"a|x": [error] * 5}, status="ok")
-        for name, error in (("group", 0.1), ("chip", 0.3), ("model", 0.2))
-    }
-    held = measurements.held_out(folds)
-    assert [len(held[name]) for name in folds] == [4, 4, 4]
-    (worst,) = held["worst"]
-    assert worst["fold"] == "chip"
-    assert worst["group_median_error"] == pytest.approx(0.3)
 
 
 def test_a_value_that_is_no_number_is_not_covered() -> None:

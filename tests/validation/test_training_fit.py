@@ -18,8 +18,7 @@ from dse.accuracy.fits import (
     moved_stacks,
     one_row_a_run,
 )
-from dse.accuracy.measurements import TRAINING, covered, ready
-from dse.accuracy.scores import measures
+from dse.accuracy.measurements import TRAINING, covered, measures, ready
 from dse.accuracy.training_rows import runs_of, with_training
 from dse.catalog import MEASUREMENTS
 from dse.data import hardware_dir

@@ -3,7 +3,7 @@
     python -m tools.fits.kernels FOLDER OUT   kernel laws, hardware/efficiency/*.yaml
     python -m tools.fits.serving              hardware/efficiency/serving/calibration.yaml
     python -m tools.fits.training             hardware/training/*.yaml and its calibration
-    python -m tools.fits.residuals kin        how far the errors of two chips agree; dates: a year
+    python -m tools.fits.serving kin          how far the errors of two chips agree
     python -m tools.fits.published            three published training runs; energy: power, energy
 
 The files that a fit wrote name their writer as a module of `dse.accuracy`, where the fits stood

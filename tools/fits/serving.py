@@ -1,4 +1,5 @@
-"""Fits the calibration and writes it: `python -m tools.fits.serving [FILE]`.
+"""Fits the calibration and writes it: `python -m tools.fits.serving [FILE]`; with `kin` as FILE it
+prints how far the errors of two chips agree that serve one model.
 
 FILE is `hardware/efficiency/serving/calibration.yaml` unless named. The data is the project's own
 copy of the measurements. The same data and versions write the same bytes.
@@ -9,15 +10,15 @@ from __future__ import annotations
 import hashlib
 import math
 import sys
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from dse.accuracy.fits import as_factors, pose
-from dse.accuracy.saturating_fit import linearise
-from dse.accuracy.tables import read_table
-from dse.catalog import MEASUREMENTS
+from dse.accuracy.fits import as_factors, linearise, pose
+from dse.accuracy.tables import ENOUGH_ROWS, read_table
+from dse.catalog import MEASUREMENTS, load_catalog
 from dse.data import hardware_dir
 from dse.schema.calibration import FILE
 from dse.space.candidates import Floats
@@ -79,6 +80,51 @@ def shared_variance(table: pd.DataFrame, ratio: Floats) -> float:
     return between / (between + float(within.median()) ** 2)
 
 
+SLOW = ("tpot_s", "decode_step_s")  # log ratio above 0 on a machine slower than predicted
+FAST = ("output_tokens_per_s",)
+
+
+def correlations(
+    table: pd.DataFrame, ratio: Floats, family: dict[str, str]
+) -> dict[str, tuple[int, float]]:
+    """(pairs, correlation) of chips of the `same` family and of `other` ones; `ratio` (n,) is
+    measured / predicted of the rows of `table`, which a fit had not seen. First tokens are left
+    out, for their queue differs from server to server.
+
+    Robust, as `shared_variance` is: with d the difference of two groups (model and chip) and x a
+    group less the median of all, of equal variance v, E d^2 = 2 v (1 - correlation); both second
+    moments are those of the median absolute value.
+    """
+    sign = table["metric"].map({**dict.fromkeys(SLOW, 1.0), **dict.fromkeys(FAST, -1.0)})
+    frame = table[["metric", "serving", "model", "chip"]].assign(log=sign * np.log(ratio))
+    keys = ["metric", "serving", "model", "chip"]
+    groups = frame.dropna().groupby(keys)["log"].agg(["median", "size"]).reset_index()
+    groups = groups[groups["size"] >= ENOUGH_ROWS]
+    groups["median"] -= groups["median"].median()
+    found: dict[str, list[tuple[float, float]]] = {"same": [], "other": []}
+    for _, rows in groups.groupby(["metric", "serving", "model"]):
+        for (a, x), (b, y) in combinations(zip(rows["chip"], rows["median"], strict=True), 2):
+            found["same" if family[a] == family[b] else "other"].append((x, y))
+    return {name: (len(pairs), _robust(np.array(pairs))) for name, pairs in found.items()}
+
+
+def _robust(pairs: Floats) -> float:
+    """Correlation of pairs (n, 2) about 0."""
+    apart = float(np.median(np.abs(pairs[:, 0] - pairs[:, 1])))
+    return 1.0 - apart**2 / (2.0 * float(np.median(np.abs(pairs))) ** 2)
+
+
+def print_kin() -> None:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        problem = pose(read_table(hardware_dir() / MEASUREMENTS / DATA))
+        numbers = problem.held_out(print)["group"]
+    used = problem.weight > 0.0
+    family = {chip.id: chip.family for chip in load_catalog().chips.values()}
+    ratio = problem.measured[used] / numbers[used, 0]
+    for name, (count, value) in correlations(problem.table[used], ratio, family).items():
+        print(f"{name} family: {value:.2f} over {count} pairs")
+
+
 def _round(value: float) -> float:
     """Three significant digits."""
     return round(value, 2 - math.floor(math.log10(abs(value))))
@@ -92,4 +138,7 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    if sys.argv[1:] == ["kin"]:
+        print_kin()
+    else:
+        main(sys.argv[1:])
