@@ -8,7 +8,6 @@ command = verb(
     fields=SETTINGS,
     examples=(
         "dse train llama-3.1-405b --chip h100_sxm --chips 16384 --tokens 15.6T",
-        "dse train llama-3-70b --chip h200_sxm --chips 512 --memory",
         "dse train deepseek-v3 --chip h800_sxm --chips 2048 --precision fp8_block",
         "dse train llama-3-70b --chip h100_sxm --chips 2048 --observed-mfu 11%",
         "dse train llama-3-70b --chip h100_sxm --chips 1024 --set optimizer=adam_8bit",

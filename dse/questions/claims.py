@@ -100,7 +100,7 @@ VERBS = {
     "fewest_chips": "estimate --fit",
     "rack_bounds": "catalog racks show",
 }
-FLAGS = {"only_memory": "--memory", "settings": "--set"}
+FLAGS = {"settings": "--set"}
 POSITIONAL = {
     "train": "model",
     "check": "model",

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +21,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from dse import units
-from dse.answer.answer import Answer, Block
+from dse.answer.answer import Answer
 from dse.answer.frames import document, frame, memory_parts, of_rows, share_bars
 from dse.answer.numbers import bytes_, large, plain, share, show, time
 from dse.catalog import Catalog, load_catalog, with_own_chips
@@ -54,6 +55,7 @@ from dse.schema.dtypes import DTYPES
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_model
 from dse.schema.plausible import unusual
+from dse.schema.prices import PRICE_TIERS
 from dse.schema.reader import Field, Raw, Table
 from dse.schema.training import MOST_CHIPS, TRAINING, TrainingTerms, training_terms
 
@@ -72,7 +74,7 @@ MFU = (
     "6 FLOP a parameter and token, the input table left out, and attention over the tokens that "
     "the mask lets it see; over the dense peak of the precision"
 )
-DAY, HOUR = 86_400.0, 3600.0
+DAY, HOUR, QUARTER_DAYS = 86_400.0, 3600.0, 91.25
 SHOWN_PLANS = 5
 LEAST_SHARE = 0.0005  # of a step, below which a loss is not shown
 LARGE_BUBBLE = 0.1  # of a step, worth a sentence
@@ -135,9 +137,6 @@ def train(
     price_basis: Annotated[
         str, Opt("Price basis: one of hardware/prices.csv, or owned_tco.")
     ] = "rental_3yr",
-    only_memory: Annotated[
-        bool, Opt("Only the memory of the whole model and of a chip.", flag="memory")
-    ] = False,
     observed_mfu: Annotated[
         str | None, Opt("MFU that a run reached, such as 11%: its likely causes.")
     ] = None,
@@ -168,7 +167,7 @@ def train(
     catalog, chip = (catalog or load_catalog()).with_chip(str(chip))
     catalog = with_basis(catalog, price_basis)
     found = load_model(model)
-    amount = 1.0 if only_memory else found.training_tokens
+    amount = found.training_tokens
     if tokens is not None:
         amount = units.parse(tokens, "tokens", field="--tokens")
         units.check_training_tokens(amount, tokens, field="--tokens")
@@ -199,13 +198,52 @@ def train(
             error.message, file=error.file, field=field, accepted=error.accepted
         ) from None
     facts = run.document(catalog)
-    if tokens is None and not only_memory:
+    if tokens is None:
         said = f"{amount:.4g} tokens, those that {found.name} was trained on: none were given"
         facts["assumed"] = [said, *facts["assumed"]]
-    sentences, blocks = _step_and_plans(run, facts)
-    if only_memory:
-        sentences, blocks = _memory(facts)
-    elif observed_mfu is not None:
+    plans = [run.plan(k) for k in range(len(run.plans.batch))]
+    ways = of_rows(
+        "plans",
+        "The best ways to divide it",
+        [{"plan": plan_words(one["parallelism"]), **one["parallelism"], **one} for one in plans],
+        f"plan step_s training_mfu=mfu training_days=days memory_bytes_per_chip goodput "
+        f"{' '.join(DEGREES)} expert_parallel",
+        shown=("plan", "step_s", "training_mfu", "training_days", "memory_bytes_per_chip"),
+    )
+    parts = facts["memory_bytes_per_chip_parts"]
+    parts = parts | {"all of it": facts["memory_bytes_per_chip"]}
+    whole = facts["memory_unsharded_bytes"]["total"]
+    notes = [f"Not divided over chips, weights, gradients and optimizer take {bytes_(whole)}."]
+    if host := facts["host_memory_bytes_per_chip"]:
+        notes.append(f"Host memory for each chip: {bytes_(host)}.")
+    memory = memory_parts(
+        {name: size for name, size in parts.items() if size > 0.0},
+        facts["memory_capacity_bytes_per_chip"],
+        "Memory of the fullest chip",
+        "part",
+        notes,
+    )
+    if not run.feasible:
+        sentences, blocks = _misses(facts), [memory]
+    else:
+        shares = facts["loss_shares"]
+        shown = [name for name in LOSSES if shares[name] >= LEAST_SHARE]
+        columns = {
+            "cause": [LOSSES[name] for name in shown],
+            "seconds": [facts["losses_s"][name] for name in shown],
+            "step_share": [shares[name] for name in shown],
+        }
+        bars = dict(zip(columns["cause"], columns["step_share"], strict=True))
+        sentences = _sentences(run, facts)
+        facts |= document({}, [ways])
+        blocks = [
+            share_bars("step", "Where a step goes", "the step", bars),
+            frame("step", "Where a step goes", columns),
+            memory,
+            ways,
+            *(price_tables(facts["price"]) if "price" in facts else ()),
+        ]
+    if observed_mfu is not None:
         why = facts["observed"] = observed(run, facts, catalog, _mfu(observed_mfu))
         sentences = [_observed_words(why), *sentences[:3]]
         causes = of_rows(
@@ -438,17 +476,15 @@ def plan_words(plan: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
-def _step_and_plans(run: Run, facts: dict[str, Any]) -> tuple[list[str], list[Block]]:
-    """The answer, then what it is made of; of a run that does not fit, why."""
-    if not run.feasible:
-        return _misses(facts), [_chip_memory(facts)]
-    days, (low, high) = (show("training_days", facts["days"]), facts["intervals"]["days"])
+def _sentences(run: Run, facts: Mapping[str, Any]) -> list[str]:
+    """The answer of a run that fits."""
+    days, (low, high) = facts["days"], facts["intervals"]["days"]
     money = "no price" if facts["usd"] is None else show("training_usd", facts["usd"])
     energy = "no power figure" if facts["kwh"] is None else show("training_kwh", facts["kwh"])
     sentences = [
-        f"{days} ({show('training_days', low)} to {show('training_days', high)}, "
-        f"{facts['interval_kind']}), {large(round(facts['chip_hours']), 4)} chip-hours, {money}, "
-        f"{energy}.",
+        f"{show('training_days', days)} ({show('training_days', low)} to "
+        f"{show('training_days', high)}, {facts['interval_kind']}), "
+        f"{large(round(facts['chip_hours']), 4)} chip-hours, {money}, {energy}.",
         f"Best of {run.count:,} plans, {run.fitting:,} of which fit: "
         f"{plan_words(facts['parallelism'])}.",
     ]
@@ -461,10 +497,13 @@ def _step_and_plans(run: Run, facts: dict[str, Any]) -> tuple[list[str], list[Bl
             f"{least:.2f} to {most:.2f} times the hours of their best plan, "
             f"{usual['over_best']:.2f} times on average."
         )
+    gone = facts["goodput_parts"]
     sentences.append(
         f"Step {time(facts['step_s'])} at {share(facts['mfu'])} MFU, "
-        f"{plain(facts['tokens_per_s_per_chip'])} tokens/s per chip; checkpoints and interruptions "
-        f"leave {share(facts['goodput'])} of the time (goodput)."
+        f"{plain(facts['tokens_per_s_per_chip'])} tokens/s per chip. Goodput "
+        f"{share(facts['goodput'])}: of the time, {share(gone['writing_checkpoints'])} writes "
+        f"checkpoints, {share(gone['lost_work'])} is work lost to interruptions and "
+        f"{share(gone['restarting'])} restarts."
     )
     if (bubble := facts["loss_shares"]["bubble"]) >= LARGE_BUBBLE:
         sentences.append(
@@ -472,66 +511,13 @@ def _step_and_plans(run: Run, facts: dict[str, Any]) -> tuple[list[str], list[Bl
             f"{large(facts['global_batch_tokens'])} tokens: more tokens per step "
             "(--global-batch-tokens) or another schedule (--set schedule=...) shorten that."
         )
-    shares = facts["loss_shares"]
-    shown = [name for name in LOSSES if shares[name] >= LEAST_SHARE]
-    names = [LOSSES[name] for name in shown]
-    columns = {
-        "cause": names,
-        "seconds": [facts["losses_s"][name] for name in shown],
-        "step_share": [shares[name] for name in shown],
-    }
-    bars = dict(zip(names, columns["step_share"], strict=True))
-    found = [run.plan(i) for i in range(len(run.plans.batch))]
-    rows = [{"plan": plan_words(one["parallelism"]), **one["parallelism"], **one} for one in found]
-    plans = of_rows(
-        "plans",
-        "The best ways to divide it",
-        rows,
-        f"plan step_s training_mfu=mfu training_days=days memory_bytes_per_chip goodput "
-        f"{' '.join(DEGREES)} expert_parallel",
-        shown=("plan", "step_s", "training_mfu", "training_days", "memory_bytes_per_chip"),
-    )
-    facts |= document({}, [plans])
-    blocks: list[Block] = [
-        share_bars("step", "Where a step goes", "the step", bars),
-        frame("step", "Where a step goes", columns),
-        _chip_memory(facts),
-        plans,
-        *(price_tables(facts["price"]) if "price" in facts else ()),
-    ]
-    return [*sentences, *_host(facts)], blocks
-
-
-def _chip_memory(facts: Mapping[str, Any]) -> Block:
-    parts = facts["memory_bytes_per_chip_parts"]
-    parts = parts | {"all of it": facts["memory_bytes_per_chip"]}
-    return memory_parts(
-        {name: size for name, size in parts.items() if size > 0.0},
-        facts["memory_capacity_bytes_per_chip"],
-        "Memory of the fullest chip",
-        "memory of the fullest chip",
-    )
-
-
-def _memory(facts: Mapping[str, Any]) -> tuple[list[str], list[Block]]:
-    """The answer of `--memory`."""
-    whole = facts["memory_unsharded_bytes"]
-    sentences = [
-        f"{facts['model']}, {large(facts['total_parameters'])} parameters: 16-bit weights and "
-        f"gradients and the states of {facts['optimizer']} take {bytes_(whole['total'])}, not "
-        "divided over chips.",
-        *([] if facts["feasible"] else _misses(facts)[:1]),
-        *_host(facts),
-    ]
-    names = [name.replace("master_copy", "FP32 master copy, beside it") for name in whole]
-    columns = {"part": names, "bytes": list(whole.values())}
-    caption = "The whole model, not divided over chips"
-    return sentences, [frame("whole model", caption, columns), _chip_memory(facts)]
-
-
-def _host(facts: Mapping[str, Any]) -> list[str]:
-    held = facts["host_memory_bytes_per_chip"]
-    return [f"Host memory for each chip: {bytes_(held)}."] if held else []
+    tier = PRICE_TIERS.get(run.price_basis)
+    if facts["usd"] is not None and tier and (tier.quarters or 0) * QUARTER_DAYS > days:
+        sentences.append(
+            f"{run.price_basis} is the price of a contract longer than the run: --price-basis "
+            "on_demand prices the run alone."
+        )
+    return sentences
 
 
 def _misses(facts: Mapping[str, Any]) -> list[str]:
@@ -554,7 +540,7 @@ def _misses(facts: Mapping[str, Any]) -> list[str]:
             f"{bytes_(facts['memory_bytes_per_chip'])} on a chip of "
             f"{bytes_(facts['memory_capacity_bytes_per_chip'])}."
         )
-    return [*lines, *_host(facts)]
+    return lines
 
 
 SMALLER = (4.0, 16.0)
@@ -609,43 +595,33 @@ def _causes(run: Run, catalog: Catalog, best: float, mfu: float) -> dict[str, fl
     causes: dict[str, float | None] = {
         f"the input delivers {needed / 1e6:.3g}M tokens/s of {rate / 1e6:.3g}M": mfu
     }
-    late = _late(lambda straggler: reached(straggler=straggler), mfu)
-    if late is not None:
-        causes[f"ranks are late by {late:.0%} of a step in the mean"] = mfu
-    for part in SMALLER:
-        smaller = reached(global_batch_tokens=int(batch / part))
-        causes[f"batches of {batch / part / 1e6:.3g}M tokens"] = smaller
-    causes["all layers are recomputed"] = reached(recompute="full")
-    causes["weights are sharded over all chips (ZeRO 3)"] = reached(zero=3)
-    # Degrees that no one should choose.
+    low, high = 0.0, MOST_LATE
+    if (reached(straggler=high) or 0.0) <= mfu:
+        for _ in range(STEPS):
+            late = (low + high) / 2.0
+            low, high = (late, high) if (reached(straggler=late) or 0.0) > mfu else (low, late)
+        causes[f"ranks are late by {(low + high) / 2.0:.0%} of a step in the mean"] = mfu
+    # Batches and degrees that no one should choose among them.
     stages = 2 ** int(math.log2(max(1, min(32, sum(b.count for b in run.model.blocks) // 2))))
-    careless = {
-        f"{stages} stages without virtual ones": {"pipeline_parallel": stages, "virtual_stages": 1}
+    changes: dict[str, dict[str, Any]] = {
+        f"batches of {batch / part / 1e6:.3g}M tokens": {"global_batch_tokens": int(batch / part)}
+        for part in SMALLER
     }
+    changes["all layers are recomputed"] = {"recompute": "full"}
+    changes["weights are sharded over all chips (ZeRO 3)"] = {"zero": 3}
+    degrees = run.terms.degrees | {"pipeline_parallel": stages, "virtual_stages": 1}
+    changes[f"{stages} stages without virtual ones"] = {"degrees": degrees}
     domain = catalog.systems[catalog.chip(run.terms.chip).system].levels[0].size
     if domain and math.isfinite(domain):
         wide = 2 * int(domain)
-        careless[f"tensor parallelism over servers ({wide})"] = {"tensor_parallel": wide}
-    for cause, degrees in careless.items():
-        causes[cause] = reached(degrees={**run.terms.degrees, **degrees})
-    try:
+        degrees = run.terms.degrees | {"tensor_parallel": wide}
+        changes[f"tensor parallelism over servers ({wide})"] = {"degrees": degrees}
+    causes |= {cause: reached(**changed) for cause, changed in changes.items()}
+    with suppress(InputError):
         slow = derive(catalog, run.terms.chip, [f"network_bandwidth={1.0 / SLOWER}x"])
-    except InputError:
-        return causes
-    own = with_own_chips(catalog, [slow])
-    causes[f"the network gives 1/{SLOWER:g} of its rate"] = reached(own, chip=slow.chip.id)
+        own = with_own_chips(catalog, [slow])
+        causes[f"the network gives 1/{SLOWER:g} of its rate"] = reached(own, chip=slow.chip.id)
     return causes
-
-
-def _late(reached: Callable[[float], float | None], mfu: float) -> float | None:
-    """The mean delay of a rank, as a share of a step, that leaves `mfu`, by bisection."""
-    low, high = 0.0, MOST_LATE
-    if (reached(high) or 0.0) > mfu:
-        return None
-    for _ in range(STEPS):
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if (reached(middle) or 0.0) > mfu else (low, middle)
-    return (low + high) / 2.0
 
 
 def _observed_words(why: Mapping[str, Any]) -> str:
