@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.temptations.published import Measured, alike, bands, measure, outside
-from dse.schema.own_config import model_of
+from dse.schema.model import model_of
 from dse.study.result import Study
 
 Row = dict[str, Any]

@@ -19,8 +19,7 @@ from dse.questions.export import STACKS, export_command
 from dse.rules.case import stack_of
 from dse.rules.registry import judge, row, row_words
 from dse.schema.dtypes import DTYPES
-from dse.schema.model import Model
-from dse.schema.own_config import model_of
+from dse.schema.model import Model, model_of
 from dse.space.batches import batch_of
 from dse.study.result import Study
 

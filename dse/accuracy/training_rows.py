@@ -41,7 +41,7 @@ from dse.accuracy.tables import (
     machines_of,
     with_predictions,
 )
-from dse.blocks import KINDS
+from dse.blocks import FEED_FORWARD, KINDS
 from dse.blocks.kind import State
 from dse.catalog import MEASUREMENTS, Catalog, load_catalog
 from dse.data import hardware_dir
@@ -60,7 +60,6 @@ from dse.physics.training.plan import (
     TrainingBatch,
     TrainingMetrics,
 )
-from dse.schema.blocks import FEED_FORWARD
 from dse.schema.dtypes import CODE
 from dse.schema.model import BlockSpec, Model
 from dse.schema.training import TrainingStack, training_stacks

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.blocks import KINDS
+from dse.blocks import KINDS, MIXERS
 from dse.blocks.operators import ACTIVATION_BYTES, Product, Role
 from dse.physics.deployed import Deployed, launched_early
 from dse.physics.energy import clock, waited_s
@@ -35,7 +35,6 @@ from dse.physics.queueing import Rank, together_share
 from dse.physics.step import Seconds, Step, Work
 from dse.physics.workload import Speculation, Workload
 from dse.record import record
-from dse.schema.blocks import MIXERS
 from dse.space.alike import Alike
 from dse.space.candidates import Block, CandidateBatch, Floats
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.blocks import KINDS
+from dse.blocks import KINDS, MIXERS
 from dse.blocks.moe import ROUTING_SKEW
 from dse.blocks.operators import ACTIVATION_BYTES, Exchange, Experts, Mixing, Product, Role
 from dse.physics.alignment import Fit
@@ -21,7 +21,6 @@ from dse.physics.collectives import Cost
 from dse.physics.deployed import Deployed, Law
 from dse.physics.ledger import NONE, Hidden, Ledger
 from dse.record import record
-from dse.schema.blocks import MIXERS
 from dse.space.candidates import Block, Floats
 
 TILE_ROWS = 128.0

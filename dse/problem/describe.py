@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dse.answer.numbers import number
+from dse.blocks import WEIGHT_PARTS
 from dse.errors import InputError
 from dse.physics.intervals import (
     CLASS,
@@ -33,7 +34,6 @@ from dse.problem.training import OF_LIFE, OF_TRAINING, study_intervals
 from dse.quality import quantisation
 from dse.rules.case import Case
 from dse.rules.registry import MEANINGS, row
-from dse.schema.blocks import WEIGHT_PARTS
 from dse.schema.calibration import KINDS
 from dse.schema.dtypes import DTYPES
 from dse.schema.metrics import Limit

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.blocks import BLOCK_SIZES, WEIGHT_PARTS
 from dse.errors import InputError
 from dse.pareto import non_dominated
 from dse.physics.intervals import CLASS
@@ -34,7 +35,6 @@ from dse.problem.objective import PhysicsProblem
 from dse.quality import depth_factor
 from dse.record import record
 from dse.schema.axes import AXES, Axis
-from dse.schema.blocks import BLOCK_SIZES, WEIGHT_PARTS
 from dse.schema.dtypes import CODE, DTYPES
 from dse.schema.metrics import METRICS
 from dse.schema.model import BlockSpec, Model

@@ -17,8 +17,7 @@ from dse.record import record
 from dse.rules.registry import row_words
 from dse.schema.dtypes import BITS
 from dse.schema.metrics import EVERY
-from dse.schema.model import Model
-from dse.schema.own_config import layers_in_short, layers_in_words
+from dse.schema.model import Model, layers_in_short, layers_in_words
 from dse.schema.tiers import offload_words
 from dse.schema.workloads import load_words, mix_words
 

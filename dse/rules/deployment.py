@@ -24,12 +24,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from dse.blocks import WEIGHT_PARTS
 from dse.physics.alignment import MX_BLOCK
 from dse.physics.racks import BOUNDS
 from dse.physics.training.plan import SCHEDULES
 from dse.rules.case import Case, Training, Width, servers_on
 from dse.rules.kinds import SERVERS, Found, Part, Rule, rule, rule_of, said, uneven, whole
-from dse.schema.blocks import WEIGHT_PARTS
 from dse.schema.chip import GENERIC
 from dse.schema.dtypes import BITS, CODE, DTYPES
 from dse.space.candidates import Floats

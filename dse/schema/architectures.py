@@ -12,12 +12,11 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import fields
 
+from dse.blocks import WORDS
 from dse.errors import InputError
 from dse.record import record
-from dse.schema.blocks import WORDS
 from dse.schema.families import FAMILIES
 from dse.schema.families.config import Cannot, Config, Shape, merged
-from dse.schema.families.engine import Prediction
 from dse.schema.huggingface import classes_of, formats, from_config
 from dse.schema.model import Model
 
@@ -101,7 +100,9 @@ def published_class(model: Model) -> str | None:
 def find_architecture(name: str) -> str:
     """The class of a name or model type, in any case. Raises InputError with a near name."""
     known = {item.lower(): item for item in ARCHITECTURES}
-    known |= {_model_type(family): item for item, family in ARCHITECTURES.items()}
+    for item, family in ARCHITECTURES.items():
+        export = FAMILIES[family].export
+        known[(export and export.model_type) or family] = item
     if name.lower() in known:
         return known[name.lower()]
     near = difflib.get_close_matches(name.lower(), known, n=1)
@@ -118,73 +119,81 @@ def note_of(name: str) -> str:
 
 
 def config_of_family(name: str, model: Model, context: int | None = None) -> Config:
-    """The configuration of a model as one of a family, exported or not. Raises Cannot where the
+    """The configuration of a model as one of a family that is written. Raises Cannot where the
     family has no keys for the shape, InputError where nothing has its formats."""
     family, shape = FAMILIES[name], Shape(model)
-    sizes, modules = family.write(shape), model.prediction_layers
-    prediction = family.prediction or Prediction("num_nextn_predict_layers")
+    assert family.export is not None
+    sizes, modules = family.write(shape, family.export), model.prediction_layers
+    prediction = family.prediction or "num_nextn_predict_layers"
     return {
         "architectures": [family.class_name],
-        "model_type": _model_type(name),
+        "model_type": family.export.model_type or name,
         "hidden_size": shape.hidden,
         # Classes whose layers are listed count feed-forward layers as layers of their own.
         "num_hidden_layers": len(sizes.get("layers_block_type", ())) or shape.layers,
         "vocab_size": model.vocab_size,
         "tie_word_embeddings": model.tied_embeddings,
         **({} if context is None else {"max_position_embeddings": context}),
-        **({} if modules is None else {prediction.key: modules}),
+        **({} if modules is None else {prediction: modules}),
         **sizes,
         **formats(shape),
         **_NO_TOKENS,
     }
 
 
-def _model_type(name: str) -> str:
-    export = FAMILIES[name].export
-    return name if export is None else export.model_type or name
-
-
 def _candidates(
     model: Model, asked: str | None, context: int | None
 ) -> tuple[list[tuple[Config, Mapping[str, int]]], list[str]]:
-    """Every class that has the shape, with its parameters beyond; and why others do not."""
+    """Every class that has the shape, with its parameters beyond; and why others do not: those
+    that read fewest sizes otherwise."""
     shape = Shape(model)
     formats(shape)  # Formats that no class holds are refused before shapes are.
     found: list[tuple[Config, Mapping[str, int]]] = []
-    why: dict[str, list[str]] = {}
+    why: dict[tuple[str, ...], list[str]] = {}
     for name in ARCHITECTURES if asked is None else [find_architecture(asked)]:
         try:
             config = config_of_family(ARCHITECTURES[name], model, context)
+            differs = _differences(model, config)
+            if not differs:
+                found.append((config, FAMILIES[ARCHITECTURES[name]].beyond(shape)))
         except Cannot as reason:
-            if reason.near or asked is not None:
-                why.setdefault(str(reason), []).append(name)
-            continue
-        if differs := _difference(model, config):
+            if not (reason.near or asked is not None):
+                continue
+            differs = (str(reason),)
+        if differs:
             why.setdefault(differs, []).append(name)
-        else:
-            found.append((config, FAMILIES[ARCHITECTURES[name]].beyond(shape)))
     kinds = " and ".join(dict.fromkeys(WORDS[block.kind] for block in shape.blocks))
+    fewest = min(map(len, why), default=0)
     reasons = [
-        f"{', '.join(names) if len(names) <= 3 else f'{len(names)} classes'}: {reason}"
+        f"{', '.join(names) if len(names) <= 3 else f'{len(names)} classes'}: {', '.join(reason)}"
         for reason, names in why.items()
+        if len(reason) == fewest
     ]
     return found, reasons or [f"none has {kinds}"]
 
 
-def _difference(model: Model, config: Config) -> str | None:
-    """What reading the configuration back would change, in words; None where nothing does."""
+def _differences(model: Model, config: Config) -> tuple[str, ...]:
+    """What reading the configuration back would change, in words."""
     try:
         again = from_config(config, model.name, "the configuration")
     except InputError as error:
-        return f"it is not read back: {error}"
-    for name in (field.name for field in fields(Model)):
-        read, own = getattr(again, name), getattr(model, name)
-        if name not in _NOT_WRITTEN and read != own:
-            return f"{name} would read {read!r}, not {own!r}"
-    if again.unknown_keys:
-        return f"keys that are not read: {', '.join(again.unknown_keys)}"
+        return (f"it is not read back: {error}",)
+    names = [field.name for field in fields(Model) if field.name not in _NOT_WRITTEN]
+    found = {name: (getattr(again, name), getattr(model, name)) for name in names}
+    found |= dict.fromkeys(again.unknown_keys, ("it is not read", "a key"))
     read, own = (
         sorted((b.kind, b.count, sorted(b.sizes.items())) for b in merged(either))
         for either in (again, model)
     )
-    return None if read == own else "its layers read back otherwise"
+    if [block[:2] for block in read] != [block[:2] for block in own]:
+        return ("its layers would be read back as others",)
+    for (kind, _, there), (*_, here) in zip(read, own, strict=True):
+        sizes = dict(here), dict(there)
+        for size in sorted({*sizes[0], *sizes[1]}):
+            words = f"{size.replace('_', ' ')} of {WORDS[kind]}"
+            found[words] = (sizes[1].get(size, 0), sizes[0].get(size, 0))
+    return tuple(
+        f"{name} would read {read!r}, not {own!r}"
+        for name, (read, own) in found.items()
+        if read != own
+    )

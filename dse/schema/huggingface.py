@@ -13,13 +13,12 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from dse.blocks import FEED_FORWARD, MIXERS, WEIGHT_PARTS
 from dse.errors import InputError
 from dse.files import full_path, read_bytes, text_of
-from dse.schema.blocks import FEED_FORWARD, MIXERS, WEIGHT_PARTS
 from dse.schema.families import CLASSES, FAMILIES, MODEL_TYPES, PASSED_OVER, Family
 from dse.schema.families.config import Config, ConfigReader, Shape
-from dse.schema.model import BlockSpec, Model, check
-from dse.schema.own_config import MODEL_TYPE, model_of
+from dse.schema.model import MODEL_TYPE, BlockSpec, Model, check, model_of
 
 METHODS = ("fp8", "mxfp4", "compressed-tensors", "modelopt", "awq", "gptq")
 SIXTEEN_BITS = ("bfloat16", "float16")
@@ -291,7 +290,7 @@ def load_config(path: str | Path) -> Model:
 
 def from_config(config: Mapping[str, object], name: str, source: str) -> Model:
     """The model of a parsed configuration; `source` is the file that messages name. One of this
-    project's own (`dse.schema.own_config`) is read as well.
+    project's own (`dse.schema.model`) is read as well.
 
     Raises InputError for an architecture that is not covered and for every value that is no size.
     """

@@ -16,13 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dse.blocks import WEIGHT_PARTS
 from dse.errors import InputError
 from dse.record import record
-from dse.schema.blocks import WEIGHT_PARTS
 from dse.schema.loader import csv_rows, did_you_mean
-from dse.schema.model import Model
+from dse.schema.model import Model, config_of, model_of
 from dse.schema.model_catalog import model_of_row, resolve_model
-from dse.schema.own_config import config_of, model_of
 from dse.schema.reader import (
     TRAINING_TOKENS,
     Field,

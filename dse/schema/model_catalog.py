@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from dse.blocks import BLOCK_SIZES, WEIGHT_PARTS
 from dse.data import search_spaces_dir
 from dse.errors import InputError
 from dse.record import record
-from dse.schema.blocks import BLOCK_SIZES, WEIGHT_PARTS
 from dse.schema.loader import Lazy
 from dse.schema.model import BlockSpec, Model, check
 from dse.schema.reader import number

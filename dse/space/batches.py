@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.blocks import BLOCK_SIZES, OPTIONAL_GROUPS, WEIGHT_PARTS
 from dse.schema.axes import AXES
-from dse.schema.blocks import BLOCK_SIZES, OPTIONAL_GROUPS, WEIGHT_PARTS
 from dse.schema.dtypes import BITS, CODE, DTYPES, GGUF
 from dse.schema.model import Model
 from dse.schema.tiers import TIERS
@@ -58,7 +58,7 @@ class _Shape:
 
 
 def blocks_of(values: Mapping[str, NDArray], n: int) -> tuple[Block, ...]:
-    """The blocks of n shapes, in the order of `dse.schema.blocks.BLOCK_SIZES`."""
+    """The blocks of n shapes, in the order of `dse.blocks.BLOCK_SIZES`."""
     shape = _Shape(values, n)
     layers = shape["num_hidden_layers"]
     attention = shape.every(layers, "full_attention_interval")

@@ -10,7 +10,7 @@ layer count and sizes, so that hybrids, sliding windows and dense first layers a
     moe  experts, experts_per_token, expert_intermediate_size, shared_intermediate_size, matrices
 
 Other kinds (linear attention, state space, compressed caches) and sizes that only some models have
-are in `dse.schema.blocks`; a block carries an optional size where a model of the batch has it.
+are in `dse.blocks`; a block carries an optional size where a model of the batch has it.
 A block of count 0 costs nothing, so one batch can hold dense and sparse models.
 """
 
@@ -23,9 +23,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.blocks import MIXERS
 from dse.blocks.operators import Block, Floats
 from dse.record import record
-from dse.schema.blocks import MIXERS
 from dse.schema.dtypes import BITS
 
 Codes = NDArray[np.intp]

@@ -29,7 +29,7 @@ from dse.record import record
 from dse.schema.calibration import KINDS
 from dse.schema.derive import derive
 from dse.schema.metrics import METRICS, Limit
-from dse.schema.own_config import model_of
+from dse.schema.model import model_of
 from dse.space.batches import OFFLOAD_AXES, OPTIONAL_AXES
 from dse.space.candidates import CandidateBatch, Floats
 from dse.space.studied import deployments

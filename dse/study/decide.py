@@ -30,9 +30,8 @@ from dse.pareto import Scale
 from dse.problem.describe import describe_deployment, number
 from dse.problem.objective import PhysicsProblem
 from dse.problem.protocol import Objective
-from dse.schema.model import Model
+from dse.schema.model import Model, config_of
 from dse.schema.model_catalog import load_models
-from dse.schema.own_config import config_of
 from dse.schema.space_sections import Wish
 from dse.schema.study import Study
 from dse.space.candidates import Floats

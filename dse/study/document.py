@@ -47,8 +47,7 @@ from dse.schema.catalog import LAWS as EFFICIENCY_FILES
 from dse.schema.catalog import PRICES
 from dse.schema.dtypes import CODE, DTYPES
 from dse.schema.metrics import METRICS
-from dse.schema.model import Model
-from dse.schema.own_config import config_of
+from dse.schema.model import Model, config_of
 from dse.schema.space_sections import COSTS
 from dse.schema.study import load_study
 from dse.search.evaluator import Batch

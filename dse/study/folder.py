@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dse.blocks import BLOCK_SIZES
 from dse.errors import InputError, StorageError
 from dse.files import MOST_TABLE_BYTES, read_bytes, text_of
-from dse.schema.blocks import BLOCK_SIZES
 from dse.schema.dtypes import DTYPES
 from dse.schema.metrics import METRICS
-from dse.schema.own_config import layers_in_short
+from dse.schema.model import layers_in_short
 
 STUDY, FRONT, FRONT_TABLE, FLEET = "study.json", "front.json", "front.csv", "fleet.json"
 JOURNAL, CHECKPOINT = "journal.log", "checkpoint.npz"

@@ -23,7 +23,7 @@ from dse.problem.shapes import model_at
 from dse.problem.words import short_deployment, short_shape
 from dse.quality.laws import LAWS
 from dse.schema.axes import Axis
-from dse.schema.own_config import config_of
+from dse.schema.model import config_of
 from dse.search.engine import ENUMERATE, Progress
 from dse.search.parallel import Executor
 from dse.search.run import search

@@ -28,7 +28,7 @@ from dse.problem.words import short_deployment, short_shape
 from dse.quality.laws import LAWS
 from dse.schema.calibration import KINDS
 from dse.schema.dtypes import CODE
-from dse.schema.own_config import config_of
+from dse.schema.model import config_of
 from dse.schema.space_sections import COSTS, QUALITY, View
 from dse.search.engine import ENUMERATE, Progress
 from dse.search.parallel import Executor

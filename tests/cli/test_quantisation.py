@@ -26,8 +26,8 @@ from dse.quality.quantisation import (
     quantisation_penalty,
 )
 from dse.schema.dtypes import BITS, CODE, DTYPES, TRAINABLE
+from dse.schema.model import config_of
 from dse.schema.model_catalog import resolve_model
-from dse.schema.own_config import config_of
 from dse.space.batches import whole_training
 from tests.cli.conftest import dse
 from tools.fits import quantisation as fits

@@ -13,7 +13,7 @@ import pytest
 
 import dse
 from dse import blocks
-from dse.blocks import KINDS
+from dse.blocks import FEED_FORWARD, KINDS, MIXERS, OPTIONAL_SIZES
 from dse.errors import InputError
 from dse.physics import gemms
 from dse.physics.deployed import Deployed
@@ -25,10 +25,8 @@ from dse.physics.training.passes import Pass, TrainingDeployed, elements_of
 from dse.physics.training.plan import TrainingBatch
 from dse.problem.evaluate import worst_kind
 from dse.questions.export import export_arguments, export_config
-from dse.schema.blocks import FEED_FORWARD, MIXERS, OPTIONAL_SIZES
 from dse.schema.calibration import KINDS as PROVENANCE
-from dse.schema.model import BlockSpec, Model
-from dse.schema.own_config import config_of, layers_in_short, layers_in_words
+from dse.schema.model import BlockSpec, Model, config_of, layers_in_short, layers_in_words
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
 from dse.space.candidates import Block, CandidateBatch
 from tests.helpers import CHIPS, machines
@@ -164,7 +162,7 @@ def test_every_kind_is_sampled_and_every_file_is_a_kind():
     assert {sampled.block.kind for sampled in SAMPLES.values()} == set(KINDS)
     names = {module.name for module in pkgutil.iter_modules(blocks.__path__)}
     with_kind = {n for n in names if hasattr(import_module(f"dse.blocks.{n}"), "KIND")}
-    assert with_kind == set(KINDS), "a kind needs its sizes in dse.schema.blocks"
+    assert with_kind == set(KINDS), "a kind needs its sizes in dse.blocks"
 
 
 def test_samples_name_every_optional_size():

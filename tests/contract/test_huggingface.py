@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dse.blocks import WEIGHT_PARTS
 from dse.errors import InputError
 from dse.physics.parameters import parameters
-from dse.schema.blocks import WEIGHT_PARTS
 from dse.schema.families import FAMILIES
 from dse.schema.huggingface import from_config, load_config
 from dse.schema.model import Model, check

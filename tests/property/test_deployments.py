@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.schema.blocks import BLOCK_SIZES
+from dse.blocks import BLOCK_SIZES
 from dse.schema.model import BlockSpec, Model
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
 from dse.space.deployments import (

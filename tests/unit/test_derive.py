@@ -18,9 +18,9 @@ from dse.problem.objective import pose
 from dse.problem.protocol import Evaluation
 from dse.questions.estimate.point import estimate
 from dse.schema.derive import as_yaml, derive
+from dse.schema.model import model_of
 from dse.schema.model_catalog import resolve_model
 from dse.schema.own_chip import read_own_chip
-from dse.schema.own_config import model_of
 from dse.schema.study import load_study, resolve_space
 from dse.space.studied import deployments
 from dse.study.choices import Trials, entering

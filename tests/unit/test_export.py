@@ -13,9 +13,8 @@ from dse.errors import InputError
 from dse.questions.export import STACKS, export_arguments, export_config
 from dse.schema.architectures import ARCHITECTURES, published_class, write_config
 from dse.schema.huggingface import from_config
-from dse.schema.model import Model
+from dse.schema.model import Model, config_of, model_of
 from dse.schema.model_catalog import load_models, resolve_model
-from dse.schema.own_config import config_of, model_of
 from tests.helpers_export import DEGREES, MOE, SERVERS, answer, export, flags, read_by_a_shell
 
 

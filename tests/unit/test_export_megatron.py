@@ -131,7 +131,7 @@ def test_the_vocabulary_is_padded_for_tensor_parallelism():
         ("mixtral-8x7b", {"expert": 3, "data": 3}, "8 experts over 3 ranks"),
         ("mixtral-8x7b", {"expert": 4}, "expert parallelism 4 in a group of 1"),
         ("jamba-v0.1", {}, "no Mamba layers"),
-        ("llama-4-scout", {}, "no chunked attention"),
+        ("llama-4-scout", {}, "no chunk of grouped-query attention"),
         ("gpt-2-xl", {}, "no learned positions beyond 1024"),
     ],
 )

@@ -21,7 +21,7 @@ from dse.problem.models import ASKED
 from dse.problem.shapes import model_at
 from dse.schema.axes import AXES
 from dse.schema.metrics import parse_constraint
-from dse.schema.own_config import config_of, model_of
+from dse.schema.model import config_of, model_of
 from dse.schema.study import Study, load_study
 from dse.space.batches import DEPLOYMENT_AXES, batch_of, batch_of_values
 from dse.space.candidates import CandidateBatch

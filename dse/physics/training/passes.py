@@ -27,7 +27,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dse.blocks import KINDS
+from dse.blocks import KINDS, WEIGHT_PARTS
 from dse.blocks.operators import ACTIVATION_BYTES, Exchange, Experts, Mixing, Product, Role
 from dse.physics.collectives import Cost, Group
 from dse.physics.deployed import Deployed, Law
@@ -36,7 +36,6 @@ from dse.physics.machines import Machines
 from dse.physics.step import computed_rows
 from dse.physics.training.plan import PRECISIONS, TASKS, TrainingBatch
 from dse.record import record
-from dse.schema.blocks import WEIGHT_PARTS
 from dse.schema.training import TrainingStack
 from dse.space.candidates import Block, Floats
 

@@ -36,10 +36,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.blocks import WEIGHT_PARTS
 from dse.physics.energy import Work
 from dse.physics.parameters import Parameters
 from dse.record import record
-from dse.schema.blocks import WEIGHT_PARTS
 from dse.schema.dtypes import CODE
 from dse.space.candidates import CandidateBatch, Codes, Floats, Rows
 from dse.space.deployments import Deployments, divides, divisors, powers_of_two

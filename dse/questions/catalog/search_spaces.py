@@ -15,6 +15,7 @@ from dse import units
 from dse.answer.answer import Answer
 from dse.answer.frames import of_rows
 from dse.answer.numbers import bytes_, count, number, show
+from dse.blocks import FEED_FORWARD, MIXERS, WORDS
 from dse.catalog import Catalog, load_catalog
 from dse.options import Opt
 from dse.physics.parameters import (
@@ -27,11 +28,9 @@ from dse.problem.models import shape_quality_of
 from dse.problem.quality import describe_overtraining, overtraining_words
 from dse.quality.laws import DEFAULT
 from dse.schema.axes import Axis, points
-from dse.schema.blocks import FEED_FORWARD, MIXERS, WORDS
 from dse.schema.costs import Costs
-from dse.schema.model import Model
+from dse.schema.model import Model, config_of
 from dse.schema.model_catalog import load_models, resolve_model
-from dse.schema.own_config import config_of
 from dse.schema.study import load_study, shipped_spaces
 from dse.schema.workloads import mix_words
 from dse.space.batches import DEPLOYMENT_AXES, batch_of

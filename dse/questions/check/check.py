@@ -12,6 +12,7 @@ from dse.answer.answer import Answer, Figure
 from dse.answer.frames import document, frame, share_bars
 from dse.answer.numbers import tenths
 from dse.answer.sentences import listed
+from dse.blocks import WEIGHT_PARTS
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError
 from dse.options import CHIP, Opt, Tokens
@@ -25,11 +26,9 @@ from dse.rules.kinds import SEVERITIES, Finding, message
 from dse.rules.registry import findings, judge
 from dse.rules.waste import Steps, added_share, misaligned_share, unmeasured_alignment, wastes
 from dse.schema.backend import find_backend
-from dse.schema.blocks import WEIGHT_PARTS
 from dse.schema.dtypes import CODE, DTYPES, known_dtypes
-from dse.schema.model import Model, trained_on
+from dse.schema.model import Model, model_of, trained_on
 from dse.schema.model_catalog import load_model
-from dse.schema.own_config import model_of
 from dse.study.folder import FRONT, item_of, read_study
 
 SEEN = 5e-4  # shares below it are none

@@ -20,14 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from dse.blocks import KINDS
+from dse.blocks import FEED_FORWARD, KINDS, MIXERS
 from dse.physics.parameters import parameters
 from dse.questions.check.subject import Subject
 from dse.rules.case import Case, expert_shards
 from dse.rules.divide import HEADS, KV_HEADS
 from dse.rules.registry import findings
 from dse.rules.waste import added_share, misaligned_share
-from dse.schema.blocks import FEED_FORWARD, MIXERS
 from dse.space.candidates import Block, CandidateBatch
 from dse.space.deployments import Deployments, stacked
 

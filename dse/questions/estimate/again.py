@@ -34,7 +34,7 @@ from dse.schema.costs import costs_of
 from dse.schema.dtypes import CODE, DTYPES
 from dse.schema.loss_runs import runs_again
 from dse.schema.metrics import Limit
-from dse.schema.own_config import config_of, model_of
+from dse.schema.model import config_of, model_of
 from dse.schema.system import load_rack, resolve_rack
 from dse.schema.traffic import Demand
 from dse.space.candidates import Floats

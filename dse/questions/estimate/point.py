@@ -39,8 +39,7 @@ from dse.schema.chip import GENERIC, Chip
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.efficiency import NOISY, Efficiency
 from dse.schema.metrics import Limit
-from dse.schema.model import Model
-from dse.schema.own_config import config_of, layers_in_words
+from dse.schema.model import Model, config_of, layers_in_words
 from dse.schema.tiers import tiers_of
 from dse.schema.traffic import Demand, check_idle_once
 from dse.space.batches import (

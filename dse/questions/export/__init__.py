@@ -49,9 +49,8 @@ from dse.rules.case import Case
 from dse.rules.kinds import MEGATRON
 from dse.rules.registry import broken_rows, judge
 from dse.schema.architectures import TRANSFORMERS, Written, write_config
-from dse.schema.model import Model
+from dse.schema.model import Model, model_of
 from dse.schema.model_catalog import load_model
-from dse.schema.own_config import model_of
 from dse.schema.reader import Field, Text
 from dse.schema.reader import Table as Fields
 from dse.space.batches import DEPLOYMENT_AXES, batch_of

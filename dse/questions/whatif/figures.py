@@ -49,8 +49,8 @@ from dse.rules.registry import STRUCTURAL
 from dse.schema.catalog import with_own_chips
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.derive import derive
+from dse.schema.model import config_of, model_of
 from dse.schema.model_catalog import load_model
-from dse.schema.own_config import config_of, model_of
 from dse.space.studied import count_deployments, deployments
 from dse.study.choices import Trials, Tried, gap
 from dse.study.definition import reopened

@@ -32,7 +32,7 @@ from dse.questions.whatif.inputs import Change, Subject, apply
 from dse.record import record
 from dse.rules.registry import STRUCTURAL
 from dse.schema.calibration import KINDS
-from dse.schema.own_config import config_of
+from dse.schema.model import config_of
 from dse.search.engine import ENUMERATE
 from dse.search.parallel import threaded
 from dse.space.candidates import CandidateBatch

@@ -3,12 +3,12 @@ did not say, and a model's shape as it is written."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Any
 
+from dse.blocks import BLOCK_SIZES, OPTIONAL_SIZES, WORDS
 from dse.errors import InputError
-from dse.schema.blocks import BLOCK_SIZES, OPTIONAL_SIZES, WORDS
 from dse.schema.model import LARGEST_LAYERS, LARGEST_SIZE, BlockSpec, Model
 
 
@@ -86,15 +86,6 @@ class ConfigReader:
             raise self.refuse(key, f"{value!r}", "true or false")
         return value
 
-    def whole_list(self, key: str) -> list[int]:
-        """A list of layer numbers; absent or null is an empty one."""
-        value = self.value(key)
-        if value is None:
-            return []
-        if not isinstance(value, list) or not all(type(item) is int for item in value):
-            raise self.refuse(key, f"{value!r}", "a list of layer numbers")
-        return value
-
     def collapse(self, key: str) -> None:
         """Takes a list of equal values, one a layer, as that one value."""
         value = self._config.get(key)
@@ -105,28 +96,26 @@ class ConfigReader:
     def hidden(self) -> int:
         return self.integer("hidden_size")
 
-    def flags(self, key: str) -> list[bool] | None:
-        """One 0 or 1 (or false or true) a layer; None where the key is absent or null."""
+    def listed(
+        self, key: str, accepted: str, allowed: Collection[Any] | None = None, *, layers: bool
+    ) -> list[Any] | None:
+        """A list of allowed items (of whole numbers, unless said), one a layer where `layers`; None
+        where the key is absent or null."""
         value = self.value(key)
         if value is None:
             return None
-        if not isinstance(value, list) or len(value) < self.layers:
-            raise self.refuse(key, f"{value!r}", f"a list of {self.layers} flags")
-        if any(type(item) not in (int, bool) or item not in (0, 1) for item in value):
-            raise self.refuse(key, f"{value!r}", "0 or 1 a layer")
-        return [bool(item) for item in value[: self.layers]]
+        if not isinstance(value, list) or (layers and len(value) < self.layers):
+            raise self.refuse(
+                key, f"{value!r:.60}", f"a list of {self.layers}" * layers or accepted
+            )
+        for item in value:
+            if type(item) is not int if allowed is None else item not in tuple(allowed):
+                raise self.refuse(key, f"{item!r} is not covered", accepted)
+        return value[: self.layers] if layers else value
 
-    def names(self, key: str, accepted: tuple[str, ...]) -> list[str] | None:
-        """One of the accepted names a layer; None where the key is absent or null."""
-        value = self.value(key)
-        if value is None:
-            return None
-        if not isinstance(value, list) or len(value) != self.layers:
-            raise self.refuse(key, "no list of num_hidden_layers names", f"{self.layers}")
-        for name in value:
-            if name not in accepted:
-                raise self.refuse(key, f"{name!r} is not covered", ", ".join(accepted))
-        return value
+    def numbers(self, key: str) -> list[int]:
+        """A list of layer numbers; absent or null is an empty one."""
+        return self.listed(key, "a list of layer numbers", layers=False) or []
 
 
 # What a writer of configurations asks of a model: its layers, and where they lie.
@@ -135,20 +124,6 @@ GATED, PLAIN = 3, 2
 FULL, SLIDING = "full_attention", "sliding_attention"
 Sizes = Mapping[str, int]
 Config = dict[str, Any]
-
-OPTIONAL_WORDS = {
-    "chunk": "chunked attention",
-    "output_gate": "output gate",
-    "values_from_keys": "values that are keys",
-    "reuses_kv": "layers that reuse the keys and values of others",
-    "relative_positions": "relative positions",
-    "bidirectional": "attention that looks both ways",
-    "index_heads": "indexer",
-    "index_head_dim": "indexer",
-    "index_topk": "indexer",
-    "expert_hidden_size": "experts on a latent",
-    "expert_bias": "biases of experts",
-}
 
 
 class Cannot(Exception):
@@ -189,7 +164,7 @@ class Shape:
                 raise Cannot(f"it has no {WORDS[block.kind]}", near=False)
         for block in self.blocks:
             for name in sorted(set(block.sizes) - set(BLOCK_SIZES[block.kind]) - set(optional)):
-                raise Cannot(f"it has no {OPTIONAL_WORDS.get(name, name)}")
+                raise Cannot(f"it has no {name.replace('_', ' ')} of {WORDS[block.kind]}")
 
     def heads(self) -> tuple[Sizes, int, list[str]]:
         """(sizes, window, layer types) of grouped-query layers that differ by their window

@@ -3,7 +3,7 @@ them and back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 
 from dse.record import record
@@ -20,7 +20,6 @@ from dse.schema.families.config import (
 )
 
 Read = Callable[[ConfigReader, Sizes], int]
-Write = Callable[[int, Sizes, Shape], Config]
 Keys = Mapping[str, object]
 
 
@@ -37,11 +36,12 @@ class Size:
 
     A `flag` is a size of 0 or 1 under a key that is true or false; `only` are those that the class
     may be written with. Without a key, every layer of the class has the `value`, or `multiple`
-    times the `same` other size. `own` names the functions of OWN_SIZES that read and write `keys`.
+    times the `same` other size. `own` names the function of OWN_SIZES that reads `keys`, and that
+    of OWN_WRITTEN, where there is one, that writes them.
 
-    Writing raises Cannot where the class has no keys for a size: with `why` in general (a `value`
-    without it is never refused), with `needs` for a size of 0, with `unwritten` for any but 0, of a
-    key that some files have and the class has not. `near` as in Cannot.
+    A class that has no layers without the size is marked `needed`; a key that some files have and
+    the class has not is not `written`. What a class cannot say otherwise is read back as another
+    size (`dse.schema.architectures`).
     """
 
     key: str = ""
@@ -60,24 +60,22 @@ class Size:
     same: str = ""
     multiple: int = 1
     own: str = ""
-    own_keys: Keys = field(default_factory=dict)
-    why: str = ""
-    needs: str = ""
-    unwritten: str = ""
-    near: bool = True
+    keys: Keys = field(default_factory=dict)
+    needed: bool = False
+    written: bool = True
 
     @property
-    def keys(self) -> Keys:
+    def known(self) -> Keys:
         """The keys that are read, each with the value that an absent one has."""
         if not self.key:
-            return self.own_keys
+            return self.keys
         unit = {self.unit: self.unit_default} if self.unit else {}
         return {**dict.fromkeys(self.also), self.key: self.default, **unit}
 
     def read(self, reader: ConfigReader, sizes: Sizes) -> int:
         """The size; `sizes` are those of the same layer that are read already."""
         if self.own:
-            return OWN_SIZES[self.own][0](reader, sizes)
+            return OWN_SIZES[self.own](reader, sizes)
         if self.value is not None:
             return self.value
         if self.same:
@@ -109,51 +107,30 @@ class Size:
 
     def write(self, value: int, sizes: Sizes, shape: Shape) -> Config:
         """The keys that say the size; `sizes` are all of the same layer."""
-        if self.unwritten:
-            if value:
-                raise Cannot(self.unwritten)
-            return {}
-        if self.own:
-            return OWN_SIZES[self.own][1](value, sizes, shape)
-        if self.needs and not value:
-            raise Cannot(self.needs)
-        others = {"hidden_size": shape.hidden, **sizes}
-        if self.value is not None or self.same:
-            meant = self.value if self.value is not None else self.multiple * others[self.same]
-            if self.why and value != meant:
-                raise Cannot(self.why, near=self.near)
+        if (self.needed and not value) or (self.flag and value not in self.only):
+            raise Cannot(f"it is not built with {self.key or self.own} {value}")
+        if self.own in OWN_WRITTEN:
+            return OWN_WRITTEN[self.own](value, sizes, shape)
+        if not (self.key and self.written):
             return {}
         if self.flag:
-            if value not in self.only:
-                raise Cannot(self.why)
             return {self.key: bool(value)}
-        unit = others[self.times] if self.times else self.unit_default
-        number, rest = divmod(value - self.plus, unit)
-        if rest:
-            units = "its {key} counts in units of {unit}"
-            raise Cannot((self.why or units).format(key=self.key, unit=unit, value=value))
-        if self.plus and number < 1:
-            raise Cannot(self.why)
+        unit = self.unit_default
+        if self.times:
+            unit = shape.hidden if self.times == "hidden_size" else sizes[self.times]
+        number = (value - self.plus) // unit
         null = self.if_null is not None and not self.times and not number
         written = dict.fromkeys((self.key, *self.also), None if null else number)
         return {self.unit: unit, **written} if self.unit else written
 
-    @property
-    def lacking(self) -> bool:
-        """Whether the class lacks what another size would be: a kind of layer is refused first."""
-        return bool(self.unwritten) or (self.value is not None and not self.near)
-
     def fits(self, value: int) -> bool:
         """Whether a layer with this size may be one of these."""
-        if self.unwritten:
-            return not value
-        if self.own or self.same or self.times or self.unit or self.plus:
-            return True
         if self.value is not None:
-            return not self.why or value == self.value
-        if self.flag:
-            return value in self.only
-        return value >= self.least or self.if_null is not None
+            return value == self.value
+        if not self.written:
+            return not value
+        derived = self.own or self.same or self.times or self.unit or self.plus or self.flag
+        return bool(derived) or value >= self.least or self.if_null is not None
 
 
 def _divided(reader: ConfigReader, sizes: Sizes) -> int:
@@ -170,24 +147,16 @@ def _noted_head_dim(reader: ConfigReader, sizes: Sizes) -> int:
     return found
 
 
-def _full_head_dim(reader: ConfigReader, sizes: Sizes) -> int:
-    found = reader.optional_integer("head_dim")
-    return found or reader.hidden // reader.integer("num_attention_heads")
-
-
 # What null means, by the word of families.yaml.
 NULLS: Mapping[str, Read] = {
     "heads": lambda reader, sizes: sizes["heads"],
     "hidden_size / heads": _noted_head_dim,
     "4 hidden_size": lambda reader, sizes: 4 * reader.hidden,
-    "head_dim of full layers": _full_head_dim,
+    "head_dim of full layers": lambda reader, sizes: (
+        reader.optional_integer("head_dim")
+        or reader.hidden // reader.integer("num_attention_heads")
+    ),
 }
-
-
-def _whole(value: int, sizes: Sizes, shape: Shape) -> Config:
-    if value * sizes["heads"] != shape.hidden:
-        raise Cannot("its heads together are as wide as the hidden size")
-    return {}
 
 
 def _read_head_dim(reader: ConfigReader, sizes: Sizes) -> int:
@@ -201,53 +170,22 @@ def _falcon_heads(reader: ConfigReader, sizes: Sizes) -> int:
     return 1 if reader.boolean("multi_query") else sizes["heads"]
 
 
-def _falcon_written(value: int, sizes: Sizes, shape: Shape) -> Config:
-    if value in (1, sizes["heads"]):
-        return {"new_decoder_architecture": False, "multi_query": value == 1}
-    return {"new_decoder_architecture": True, "num_kv_heads": value}
-
-
 def _residual(reader: ConfigReader, sizes: Sizes) -> int:
     """A dense feed-forward beside the experts, as wide as the hidden size."""
     beside = reader.boolean("use_residual") or reader.boolean("parallel_attn_mlp_res")
     return reader.hidden if beside else 0
 
 
-def _residual_written(value: int, sizes: Sizes, shape: Shape) -> Config:
-    if value not in (0, shape.hidden):
-        raise Cannot("the feed-forward beside its experts is as wide as the hidden size")
-    return {"use_residual": bool(value), "parallel_attn_mlp_res": False}
-
-
-_FULL_RANK = "linear_attn_config.use_full_rank_gate"
-
-
 def _kimi_rank(reader: ConfigReader, sizes: Sizes) -> int:
-    return 0 if reader.boolean(_FULL_RANK) else sizes["key_head_dim"]
+    full = reader.boolean("linear_attn_config.use_full_rank_gate")
+    return 0 if full else sizes["key_head_dim"]
 
 
-def _gate_of_rank(*, full: bool) -> Write:
-    """Kimi Linear has no key for a gate of `full` rank in transformers."""
-
-    def write(value: int, sizes: Sizes, shape: Shape) -> Config:
-        if value != sizes["key_head_dim"] and not (full and not value):
-            raise Cannot("its linear attention is Kimi delta attention, of ranks as wide as a head")
-        return {_FULL_RANK: not value} if full else {}
-
-    return write
-
-
-def _granite_read(reader: ConfigReader, sizes: Sizes) -> int:
+def _granite_inner(reader: ConfigReader, sizes: Sizes) -> int:
     inner, size = reader.integer("mamba_expand") * reader.hidden, reader.value("mamba_d_head")
     if size not in (None, "auto") and reader.integer("mamba_d_head") * sizes["heads"] != inner:
         raise reader.refuse("mamba_d_head", f"{size} of {sizes['heads']} heads is not {inner}")
     return inner
-
-
-def _granite_written(value: int, sizes: Sizes, shape: Shape) -> Config:
-    if value % shape.hidden or value % sizes["heads"]:
-        raise Cannot("its inner size is a multiple of the hidden size and of its heads")
-    return {"mamba_expand": value // shape.hidden, "mamba_d_head": value // sizes["heads"]}
 
 
 def _time_step(reader: ConfigReader, sizes: Sizes) -> int:
@@ -263,25 +201,26 @@ def _global_heads(reader: ConfigReader, sizes: Sizes) -> int:
     return reader.optional_integer("num_global_key_value_heads") or own
 
 
-def _global_written(value: int, sizes: Sizes, shape: Shape) -> Config:
-    if sizes["values_from_keys"]:
-        return {"num_global_key_value_heads": value}
-    if any(block.sizes["kv_heads"] != value for block in shape.of("gqa")):
-        raise Cannot("its full layers have KV heads of their own only where values are keys")
-    return {"num_global_key_value_heads": None}
-
-
 # Sizes that no key says alone, by their name in families.yaml.
-OWN_SIZES: Mapping[str, tuple[Read, Write]] = {
-    "hidden_size / heads": (_divided, _whole),
-    "head_dim, as wide as the hidden size": (_read_head_dim, _whole),
-    "falcon_kv_heads": (_falcon_heads, _falcon_written),
-    "arctic_residual": (_residual, _residual_written),
-    "low-rank gate": (_kimi_rank, _gate_of_rank(full=False)),
-    "gate of any rank": (_kimi_rank, _gate_of_rank(full=True)),
-    "granite_inner_size": (_granite_read, _granite_written),
-    "jamba_time_step": (_time_step, lambda value, sizes, shape: {"mamba_dt_rank": value}),
-    "gemma4_kv_heads": (_global_heads, _global_written),
+OWN_SIZES: Mapping[str, Read] = {
+    "hidden_size / heads": _divided,
+    "head_dim, as wide as the hidden size": _read_head_dim,
+    "falcon_kv_heads": _falcon_heads,
+    "arctic_residual": _residual,
+    "low-rank gate": _kimi_rank,
+    "granite_inner_size": _granite_inner,
+    "jamba_time_step": _time_step,
+    "gemma4_kv_heads": _global_heads,
+}
+OWN_WRITTEN: Mapping[str, Callable[[int, Sizes, Shape], Config]] = {
+    "granite_inner_size": lambda value, sizes, shape: {
+        "mamba_expand": value // shape.hidden,
+        "mamba_d_head": value // sizes["heads"],
+    },
+    "jamba_time_step": lambda value, sizes, shape: {"mamba_dt_rank": value},
+    "gemma4_kv_heads": lambda value, sizes, shape: {
+        "num_global_key_value_heads": value if sizes["values_from_keys"] else None
+    },
 }
 
 
@@ -292,7 +231,6 @@ CHUNKED, LINEAR = "chunked_attention", "linear_attention"
 SPARSE_LATENT = "deepseek_sparse_attention"
 CSA, HCA = "compressed_sparse_attention", "heavily_compressed_attention"
 
-Counts = Mapping[str, int]
 Names = list[str]
 
 
@@ -305,16 +243,15 @@ class Pattern:
     sort); `members` one of the numbers of the layers. Else the layers from `first` on, up to `last`
     (-1: the last of all) or below `before`, if the `switch` is true, the key `given` is no null and
     that of `count` above 0: all of them or those i with i % every == offset (without an offset,
-    every n-th), turned around with `inverse`, and not those of the list `except`. Each is a key or
-    a number. `own` names a reader of OWN_PATTERNS instead.
+    every n-th), turned around with `inverse`, and not those of the list `excepted`. Each is a key
+    or a number. `own` names a reader of OWN_PATTERNS instead.
 
     `layer_types`: the file's own list of names goes before all that; those that it may hold, or the
     sort that each stands for. `unless_listed`: with such a list, no other key is read. `once`: it
     is no layer, and there is one of it.
 
     Written are the keys `write`, and those of `some` or `none` as there are layers of the second
-    sort or not; a value may be one of WRITTEN. `needs` and `never` are the reasons why a shape
-    without or with layers of a sort cannot be written, `never_both` of one with two sorts.
+    sort or not; a value may be one of WRITTEN. A class has no model without layers of `needs`.
     """
 
     sorts: tuple[str, ...]
@@ -339,9 +276,7 @@ class Pattern:
     write: Config = field(default_factory=dict)
     some: Config = field(default_factory=dict)
     none: Config = field(default_factory=dict)
-    needs: Mapping[str, str] = field(default_factory=dict)
-    never: Mapping[str, str] = field(default_factory=dict)
-    never_both: str = ""
+    needs: Sequence[str] = ()
 
     def read(self, reader: ConfigReader) -> Names:
         """The sort of each layer."""
@@ -361,9 +296,10 @@ class Pattern:
         none = [False] * (1 if self.once else reader.layers)
         if len(self.sorts) == 1:
             return none
-        if self.flags and (flags := reader.flags(self.flags)) is not None:
+        flags = self.flags and reader.listed(self.flags, "0 or 1 a layer", (0, 1), layers=True)
+        if flags:
             return [flag == (self.flags_mark == "second") for flag in flags]
-        if self.members and (listed := reader.whole_list(self.members)):
+        if self.members and (listed := reader.numbers(self.members)):
             return [i in listed for i in range(reader.layers)]
         if self.switch and not reader.boolean(self.switch):
             return none
@@ -382,30 +318,22 @@ class Pattern:
             end = reader.integer(self.last) + 1
         every = number(self.every, least=1)
         offset = every - 1 if self.offset is None else number(self.offset)
-        excepted = reader.whole_list(self.excepted) if self.excepted else ()
+        excepted = reader.numbers(self.excepted) if self.excepted else ()
         return [
             first <= i < end and (i % every == offset) != self.inverse and i not in excepted
             for i in range(reader.layers)
         ]
 
-    def written(self, counts: Counts) -> Config:
+    def written(self, counts: Mapping[str, int]) -> Config:
         """The keys that say so many layers of each sort. Raises Cannot with the reason."""
-        for sort, reason in self.needs.items():
+        for sort in self.needs:
             if not counts[sort]:
-                raise Cannot(reason)
-        for sort, reason in self.never.items():
-            if counts[sort]:
-                raise Cannot(reason)
-        if self.own in OWN_WRITTEN:
-            return OWN_WRITTEN[self.own](counts)
+                raise Cannot(f"every model of it has layers of {sort.replace('_', ' ')}")
         if len(self.sorts) == 1:
             return {}
-        one, other = (counts[sort] for sort in self.sorts[:2])
-        if self.never_both and one and other:
-            raise Cannot(self.never_both)
-        config = {**self.write, **(self.some if other else self.none)}
+        config = {**self.write, **(self.some if counts[self.sorts[1]] else self.none)}
         return {
-            key: WRITTEN[value](self, one, other)
+            key: WRITTEN[value](self, counts)
             if isinstance(value, str) and value in WRITTEN
             else value
             for key, value in config.items()
@@ -414,57 +342,39 @@ class Pattern:
 
 def layer_types(reader: ConfigReader, otherwise: Names, accepted: tuple[str, ...]) -> Names:
     """The file's own list of layer types, else what the family would build."""
-    listed = reader.value("layer_types")
-    if listed is None:
-        if len(set(otherwise)) > 1:
-            words = {SLIDING: "slide", CHUNKED: "attend in chunks", LINEAR: "are linear"}
-            kind = next(name for name in otherwise if name in words)
-            reader.assume(
-                f"layer_types absent: {otherwise.count(kind)} of {reader.layers} layers "
-                f"{words[kind]}, the family's rule"
-            )
-        return otherwise
-    if not isinstance(listed, list) or len(listed) < reader.layers:
-        raise reader.refuse("layer_types", "no list of num_hidden_layers names", f"{reader.layers}")
-    for name in listed:
-        if name not in accepted:
-            raise reader.refuse("layer_types", f"{name!r} is not covered", ", ".join(accepted))
-    return listed[: reader.layers]
+    listed = reader.listed("layer_types", ", ".join(accepted), accepted, layers=True)
+    if listed is not None:
+        return listed
+    if len(set(otherwise)) > 1:
+        words = {SLIDING: "slide", CHUNKED: "attend in chunks", LINEAR: "are linear"}
+        kind = next(name for name in otherwise if name in words)
+        reader.assume(
+            f"layer_types absent: {otherwise.count(kind)} of {reader.layers} layers "
+            f"{words[kind]}, the family's rule"
+        )
+    return otherwise
 
 
-# Writing: what stands for a value, given the layers of the first and of the second sort.
+# Writing: what stands for a value, given how many layers there are of each sort.
+
+Counts = Mapping[str, int]
 
 
-def _evenly(pattern: Pattern, one: int, other: int) -> Names:
+def _evenly(pattern: Pattern, counts: Counts) -> Names:
+    one, other = (counts[sort] for sort in pattern.sorts[:2])
     return spread(one + other, one, *pattern.sorts[:2])
 
 
-def _last_full(pattern: Pattern, one: int, other: int) -> Names:
-    types = _evenly(pattern, one, other)
+def _last_full(pattern: Pattern, counts: Counts) -> Names:
+    types = _evenly(pattern, counts)
     if types[-1] != pattern.sorts[0]:
         raise Cannot("its last layer has full attention")
     return types
 
 
-def _step(pattern: Pattern, one: int, other: int) -> int:
-    """Every n-th layer is of the second sort."""
-    for step in range(1, one + other + 2):
-        if (one + other) // step == other:
-            return step
-    raise Cannot("every n-th of its layers has experts")
-
-
-def _group(pattern: Pattern, one: int, other: int) -> int:
-    """One layer of every group of so many is of the first sort."""
-    for size in range(2, one + other + 1):
-        if -(-(one + other) // size) == one:
-            return size
-    raise Cannot("the layers that share keys and values are groups of one size")
-
-
-def _period(pattern: Pattern, one: int, other: int) -> tuple[int, int]:
+def _period(pattern: Pattern, counts: Counts) -> tuple[int, int]:
     """(period, offset) of the layers that the rule counts, in the middle of the period."""
-    counted, layers = one if pattern.inverse else other, one + other
+    counted, layers = counts[pattern.sorts[not pattern.inverse]], sum(counts.values())
     for period in range(1, layers + 1):
         for offset in sorted(range(period), key=lambda i: abs(i - period // 2)):
             if len(range(offset, layers, period)) == counted:
@@ -472,34 +382,43 @@ def _period(pattern: Pattern, one: int, other: int) -> tuple[int, int]:
     raise Cannot(f"no period places {counted} of {layers} layers")
 
 
-def _places(pattern: Pattern, one: int, other: int, sort: int) -> list[int]:
+def _places(pattern: Pattern, counts: Counts, sort: int) -> list[int]:
     """The places, from 1, of the layers of a sort."""
-    types = _evenly(pattern, one, other)
-    return [i + 1 for i, name in enumerate(types) if name == pattern.sorts[sort]]
+    types = _evenly(pattern, counts)
+    return [i for i, name in enumerate(types, start=1) if name == pattern.sorts[sort]]
 
 
-def _numbers(pattern: Pattern, one: int, other: int) -> list[int]:
+def _numbers(pattern: Pattern, counts: Counts) -> list[int]:
+    one, other = (counts[sort] for sort in pattern.sorts)
     types = spread(one + other, other, "second", "first")
     return [i for i, name in enumerate(types) if name == "second"]
 
 
-WRITTEN: Mapping[str, Callable[[Pattern, int, int], object]] = {
+def _nemotron_written(pattern: Pattern, counts: Counts) -> Names:
+    """A layer of each kind in turn, each kind spread evenly: Mamba and attention first."""
+    names = {LINEAR: LINEAR, FULL: FULL, "sparse": "moe", "dense": "mlp"}
+    placed = [
+        ((i + 0.5) / counts[sort], order, name)
+        for order, (sort, name) in enumerate(names.items())
+        for i in range(counts[sort])
+    ]
+    return [name for _, _, name in sorted(placed)]
+
+
+WRITTEN: Mapping[str, Callable[[Pattern, Counts], object]] = {
     "evenly": _evenly,
     "evenly, the last full": _last_full,
-    "evenly from the last": lambda p, *counts: _evenly(p, *counts)[::-1],
-    "flags evenly": lambda p, *counts: [int(name == p.sorts[1]) for name in _evenly(p, *counts)],
-    "flags in order": lambda pattern, one, other: [0] * one + [1] * other,
-    "places of first": lambda p, one, other: _places(p, one, other, 0),
-    "places of second": lambda p, one, other: _places(p, one, other, 1),
-    "numbers of first": lambda pattern, one, other: list(range(one)),
+    "evenly from the last": lambda pattern, counts: _evenly(pattern, counts)[::-1],
+    "flags evenly": lambda p, counts: [int(name == p.sorts[1]) for name in _evenly(p, counts)],
+    "places of first": lambda pattern, counts: _places(pattern, counts, 0),
+    "places of second": lambda pattern, counts: _places(pattern, counts, 1),
+    "numbers of first": lambda pattern, counts: list(range(counts[pattern.sorts[0]])),
     "numbers of second": _numbers,
-    "text of the last": lambda pattern, one, other: ",".join(map(str, range(one, one + other))),
-    "count of first": lambda pattern, one, other: one,
-    "beyond the last": lambda pattern, one, other: one + 1,
-    "step": _step,
-    "size of groups": _group,
-    "period": lambda *args: _period(*args)[0],
-    "offset": lambda *args: _period(*args)[1],
+    "count of first": lambda pattern, counts: counts[pattern.sorts[0]],
+    "beyond the last": lambda pattern, counts: counts[pattern.sorts[0]] + 1,
+    "period": lambda pattern, counts: _period(pattern, counts)[0],
+    "offset": lambda pattern, counts: _period(pattern, counts)[1],
+    "nemotron": _nemotron_written,
 }
 
 
@@ -519,7 +438,8 @@ def _text(reader: ConfigReader) -> Names:
 
 def _indexers(reader: ConfigReader) -> Names:
     layer_types(reader, [SPARSE_LATENT] * reader.layers, (FULL, SPARSE_LATENT))
-    return reader.names("indexer_types", ("full", "shared")) or ["full"] * reader.layers
+    listed = reader.listed("indexer_types", "full, shared", ("full", "shared"), layers=True)
+    return listed or ["full"] * reader.layers
 
 
 def _gemma4(reader: ConfigReader) -> Names:
@@ -538,10 +458,10 @@ def _hunyuan(reader: ConfigReader) -> Names:
 
 
 def _kimi(reader: ConfigReader) -> Names:
-    listed = reader.whole_list("linear_attn_config.full_attn_layers")
+    listed = reader.numbers("linear_attn_config.full_attn_layers")
     full = len({layer for layer in listed if 1 <= layer <= reader.layers}) or reader.layers // 4
     key = "linear_attn_config.kda_layers"
-    linear = set(reader.whole_list(key))
+    linear = set(reader.numbers(key))
     if linear and len(linear) != reader.layers - full:
         raise reader.refuse(key, f"{len(linear)} of {reader.layers} layers, {full} full")
     return [FULL] * full + [LINEAR] * (reader.layers - full)
@@ -572,40 +492,16 @@ def _nemotron(reader: ConfigReader) -> Names:
     return [table[name] for name in listed]
 
 
-def _nemotron_written(counts: Counts) -> Config:
-    """A layer of each kind in turn, each kind spread evenly: Mamba and attention first."""
-    names = {LINEAR: LINEAR, FULL: FULL, "sparse": "moe", "dense": "mlp"}
-    placed = [
-        ((i + 0.5) / counts[sort], order, name)
-        for order, (sort, name) in enumerate(names.items())
-        for i in range(counts[sort])
-    ]
-    return {"layers_block_type": [name for _, _, name in sorted(placed)]}
-
-
 _RATIOS = {0: SLIDING, 4: CSA, 128: HCA}
 
 
 def _compressed(reader: ConfigReader) -> Names:
-    ratios = reader.value("compress_ratios")
-    if ratios is None:
-        otherwise = [HCA] * 2 + [CSA if i % 2 else HCA for i in range(reader.layers - 2)]
-        otherwise = otherwise[: reader.layers]
-    elif not isinstance(ratios, list) or len(ratios) < reader.layers:
-        raise reader.refuse("compress_ratios", f"{ratios!r}", f"a list of {reader.layers}")
-    elif any(type(ratio) is not int or ratio not in _RATIOS for ratio in ratios):
-        raise reader.refuse("compress_ratios", f"{ratios!r}", "4, 128 or 0 a layer")
-    else:
-        otherwise = [_RATIOS[ratio] for ratio in ratios[: reader.layers]]
+    ratios = reader.listed("compress_ratios", "4, 128 or 0 a layer", _RATIOS, layers=True)
+    otherwise = [HCA] * 2 + [CSA if i % 2 else HCA for i in range(reader.layers - 2)]
+    otherwise = [_RATIOS[ratio] for ratio in ratios or ()] or otherwise[: reader.layers]
     if reader.value("layer_types") is None:
         return otherwise
     return layer_types(reader, otherwise, (SLIDING, CSA, HCA))
-
-
-def _compressed_written(counts: Counts) -> Config:
-    return {
-        "compress_ratios": [ratio for ratio, name in _RATIOS.items() for _ in range(counts[name])]
-    }
 
 
 OWN_PATTERNS: Mapping[str, Callable[[ConfigReader], Names]] = {
@@ -616,8 +512,4 @@ OWN_PATTERNS: Mapping[str, Callable[[ConfigReader], Names]] = {
     "kimi": _kimi,
     "nemotron": _nemotron,
     "compressed": _compressed,
-}
-OWN_WRITTEN: Mapping[str, Callable[[Counts], Config]] = {
-    "nemotron": _nemotron_written,
-    "compressed": _compressed_written,
 }
