@@ -51,18 +51,16 @@ FORMATS = ("json", "csv", "xlsx", "md", "html")
 @record
 class Column:
     """One column: `key` names it in CSV and in the rows, `title` on paper. `kind` is a metric or a
-    key of `numbers.KINDS`; empty: words. `right` aligns it; None: where it has a kind. `bar`: a
-    page draws its shares as bars behind the numbers. `of` takes the value from an item of
-    `Table.of`; None: its attribute or entry `key`. Those that are `first` stand beside the picture
-    of the first screen, of a table that has no room there. `code`: what a command takes, as it is
-    typed."""
+    key of `numbers.KINDS`; empty: words. `right` aligns it; None: where it has a kind. `of` takes
+    the value from an item of `Table.of`; None: its attribute or entry `key`. Those that are `first`
+    stand beside the picture of the first screen, of a table that has no room there. `code`: what a
+    command takes, as it is typed."""
 
     key: str
     title: str
     kind: str = ""
     right: bool | None = None
     explain: str = ""
-    bar: bool = False
     of: Callable[[Any], Cell] | None = None
     first: bool = False
     code: bool = False
@@ -97,9 +95,7 @@ class Column:
 
 @record
 class Table:
-    """Raw values under `columns`. `name` is that of its CSV file and sheet; `notes` explain it. Of
-    a `shaded` table a page colours the numbers, the strongest nearest to the least, and frames
-    the least."""
+    """Raw values under `columns`. `name` is that of its CSV file and sheet; `notes` explain it."""
 
     name: str
     caption: str
@@ -107,7 +103,6 @@ class Table:
     rows: Sequence[Mapping[str, Cell]]
     notes: Sequence[str] = ()
     on_console: bool = True
-    shaded: bool = False
     shown: Sequence[str] = ()
 
     def __getitem__(self, key: str) -> list[Any]:
@@ -136,11 +131,10 @@ class Table:
         notes: Sequence[str] = (),
         *,
         on_console: bool = True,
-        shaded: bool = False,
     ) -> Table:
         """One row for each of `items`, whose columns say how their values follow from it."""
         rows = [{column.key: column.value(item) for column in columns} for item in items]
-        return cls(name, caption, columns, rows, notes, on_console, shaded)
+        return cls(name, caption, columns, rows, notes, on_console)
 
     @property
     def beside(self) -> Table | None:

@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from dse.answer.answer import Answer, Block, Column, Section, Table
+from dse.answer.answer import Answer, Block, Column, Section
 from dse.answer.labels import GLOSSARY
 from dse.answer.numbers import kind_of
 from dse.answer.plots import plain
@@ -23,8 +23,6 @@ from dse.schema.loader import Lazy
 
 # The bundle of plotly.js that draws scatters and bars, as published, without maps and surfaces.
 PLOTLY = "plotly-basic.min.js"
-# A number of a shaded table is colourless from this many times the least on.
-PALE_AT, STRONGEST = 3.0, 60.0
 # A notebook's cell says the answer itself, so the page of its picture does not.
 PICTURE_ALONE = "<style>header, #answer { display: none }</style>"
 UNITS = {
@@ -40,7 +38,7 @@ UNITS = {
 }
 # Elements whose text is no prose: it is copied, clicked or already an explanation.
 UNEXPLAINED = ("a", "abbr", "b", "button", "code", "h1", "select", "summary")
-SILENT = re.compile('class="(glossary|bar)"')
+SILENT = re.compile('class="glossary"')
 
 
 def answer_html(answer: Answer) -> str:
@@ -146,18 +144,6 @@ def _runs(blocks: Sequence[Block]) -> list[tuple[str, list[Block]]]:
     return [(kind, list(run)) for kind, run in groupby(blocks, lambda one: type(one).__name__)]
 
 
-def _coloured(value: float, column: Column, table: Table) -> Markup:
-    """The attributes of a number's cell: its bar, or its shade in a shaded table."""
-    if column.bar:
-        return Markup(' style="--bar: {:.2f}%"').format(100.0 * min(max(value, 0.0), 1.0))
-    if not (table.shaded and column.kind):
-        return Markup("")
-    least = min(v for row in table.values() for v in row if isinstance(v, float))
-    strength = STRONGEST * max(0.0, (PALE_AT - value / least) / (PALE_AT - 1.0))
-    best = Markup(' data-least="1"') if value == least else Markup("")
-    return Markup(' style="--shade: {:.0f}%"').format(strength) + best
-
-
 def _unit(column: Column) -> str:
     """The unit of the raw values of a column, for who copies them; empty for words and counts."""
     return UNITS.get(kind_of(column.kind), "") if column.kind else ""
@@ -175,7 +161,6 @@ def environment() -> Environment:
     made.filters["source"] = linked
     made.filters["of_kind"] = _of_kind
     made.filters["runs"] = _runs
-    made.filters["coloured"] = _coloured
     made.filters["unit"] = _unit
     return made
 

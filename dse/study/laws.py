@@ -24,29 +24,17 @@ from dse.problem.words import short_deployment, short_shape
 from dse.quality.laws import LAWS
 from dse.schema.axes import Axis
 from dse.schema.model import config_of
-from dse.search.engine import ENUMERATE, Progress
+from dse.search.engine import Progress
 from dse.search.parallel import Executor
 from dse.search.run import search
 from dse.space.candidates import Floats
-from dse.study.drawn import DRAWS, draws
+from dse.study.drawn import FRONT_DRAWS, draws
 
 # Metrics that a law decides.
 OF_LAW = ("predicted_loss", "dense_equivalent_parameters")
 # Engines that a front is searched with again; samplers make way for these.
 AGAIN = ("exhaustive", "pareto-local")
 ROBUST = "robust"
-DEFINITIONS = (
-    "Each law's front is scaled to 0 at the best and 1 at the worst value of each objective on it, "
-    "cost and times in logarithm, so that losses of different laws need no common unit.",
-    "Regret under a law: the mean of a design's scaled objectives less that of the design with the "
-    "least, which is that law's own compromise (its knee). 0.1 is a tenth of the front's range "
-    "given away in each objective.",
-    f"It is averaged over {DRAWS} draws of the errors of times and prices from their 80% "
-    "intervals; losses and limits are held as predicted.",
-    "The robust choice is the point of this front whose regret under its worst law is least.",
-    "Beaten by: how much all objectives of a design would have to improve, in units of that scale, "
-    "for no design of that law's front to be better in all of them; 0 on the front.",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,74 +72,51 @@ def compare_laws(
             "depends": False,
             "why": "no objective and no limit of this study reads a predicted loss",
         }
-    names = list(LAWS)
-    posed = {name: _under_law(problem, name) for name in names}
+    posed = {
+        name: replace(problem, study=replace(problem.study, quality_law=name)) for name in LAWS
+    }
     again = engine if engine in AGAIN else "auto"
     fronts, evaluations = {problem.study.quality_law: front}, 0
-    for name in names:
+    for name in LAWS:
         if name not in fronts:
             found = search(posed[name], again, seed=seed, executor=executor, progress=progress)
             fronts[name] = found.front.index
             evaluations += found.evaluations
-    index = _union(problem, front, [fronts[name] for name in names])
-    found = {name: _evaluate(posed[name], index) for name in names}
-    under = {name: one for name, one in found.items() if one is not None}
-    n = len(front)
+    n, mine = len(front), problem.space.rank(front)
+    others = np.concatenate([problem.space.rank(one) for one in fronts.values()])
+    index = np.concatenate([front, problem.space.unrank(np.setdiff1d(others, mine))])
+    known = {name: _evaluate(posed[name], index) for name in LAWS}
+    under = {name: one for name, one in known.items() if one is not None}
     regret = _regret(problem, under, index, seed)
-    beaten = {name: _beaten(one, n) for name, one in under.items()}
-    worst = np.max(np.stack([regret[name][:n] for name in names]), axis=0)
+    worst = np.max([regret[name][:n] for name in LAWS], axis=0)
     for i, item in enumerate(items):
         item["laws"] = {
             "on_fronts": [name for name, one in under.items() if one.on_front[i]],
-            "regret": {name: number(regret[name][i]) for name in names},
-            "beaten_by": {name: number(value[i]) for name, value in beaten.items()},
+            "regret": {name: number(regret[name][i]) for name in LAWS},
         }
         item["worst_regret"] = number(worst[i])
-    everywhere = np.all(np.stack([one.on_front[:n] for one in under.values()]), axis=0)
-    robust = int(np.argmin(worst))
-    picked = dict(chosen)
+    everywhere = np.all([one.on_front[:n] for one in under.values()], axis=0)
+    robust, picked = int(np.argmin(worst)), dict(chosen)
     if np.isfinite(worst[robust]):
         picked[ROBUST] = robust
         items[robust]["names"].append(ROBUST)
     return {
         "depends": True,
-        "searched": (
-            f"each law's front by {again if again != 'auto' else _auto(problem)}, seed {seed}; "
-            f"then all {len(index):,} points of these fronts under every law"
-        ),
         "evaluations": evaluations,
-        "definitions": list(DEFINITIONS),
         "on_every_front": int(everywhere.sum()),
-        "compared": [_row(problem, posed[name], under.get(name), index, n) for name in names],
+        "compared": [_row(posed[name], under.get(name), index, n) for name in LAWS],
         "robust": robust + 1 if ROBUST in picked else None,
         "chosen": [
             {
                 "name": name,
                 "point": row + 1,
                 "worst_regret": number(worst[row]),
-                "worst_law": max(names, key=lambda name: regret[name][row]),
+                "worst_law": max(LAWS, key=lambda name: regret[name][row]),
                 **items[row]["laws"],
             }
             for name, row in picked.items()
         ],
     }
-
-
-def _under_law(problem: PhysicsProblem, name: str) -> PhysicsProblem:
-    return replace(problem, study=replace(problem.study, quality_law=name))
-
-
-def _auto(problem: PhysicsProblem) -> str:
-    return "exhaustive" if problem.space.size <= ENUMERATE else "pareto-local"
-
-
-def _union(
-    problem: PhysicsProblem, front: NDArray[np.int64], others: list[NDArray[np.int64]]
-) -> NDArray[np.int64]:
-    """(u, d) the front in its order, then what the others add, by rank."""
-    mine = problem.space.rank(front)
-    ids = np.setdiff1d(np.concatenate([problem.space.rank(one) for one in others]), mine)
-    return np.concatenate([front, problem.space.unrank(ids)])
 
 
 def _evaluate(problem: PhysicsProblem, index: NDArray[np.int64]) -> _Under | None:
@@ -170,8 +135,9 @@ def _evaluate(problem: PhysicsProblem, index: NDArray[np.int64]) -> _Under | Non
 def _regret(
     problem: PhysicsProblem, under: Mapping[str, _Under], index: NDArray[np.int64], seed: int
 ) -> dict[str, Floats]:
-    """{law: (u,)} mean regret over the draws, of every law; infinite where a point is not feasible
-    under it."""
+    """{law: (u,)} mean regret over the draws of time errors, of every law; infinite where a point
+    is not feasible under it. The regret of a design is the mean of its objectives, each scaled from
+    0 at the best to 1 at the worst of the law's front, less that of the design with the least."""
     ours = [j for j, o in enumerate(problem.objectives) if o.metric in OF_LAW]
     total = {name: np.full(len(index), 0.0 if name in under else np.inf) for name in LAWS}
     rng = np.random.default_rng((seed, len(index)))
@@ -182,51 +148,32 @@ def _regret(
             mean = np.full(len(index), np.inf)
             mean[one.feasible] = one.scale(F[one.feasible]).mean(axis=1)
             total[name] += mean - mean.min()
-    return {name: value / DRAWS for name, value in total.items()}
-
-
-def _beaten(one: _Under, n: int) -> Floats:
-    """(n,) of the first n points: how far every objective must improve for no point of the law's
-    front to be better in all; infinite where a point is not feasible."""
-    front = one.scale(one.F[one.on_front])
-    found = np.where(one.feasible[:n], 0.0, np.inf)
-    for i in np.flatnonzero(one.feasible[:n] & ~one.on_front[:n]):
-        row = one.scale(one.F[i : i + 1])
-        found[i] = (row - front).min(axis=1).max()
-    return found
+    return {name: value / FRONT_DRAWS for name, value in total.items()}
 
 
 def _row(
-    problem: PhysicsProblem,
-    law: PhysicsProblem,
-    one: _Under | None,
-    index: NDArray[np.int64],
-    n: int,
+    law: PhysicsProblem, one: _Under | None, index: NDArray[np.int64], n: int
 ) -> dict[str, Any]:
-    """What a law's own front is, and the design that it would choose; `law` is the problem posed
-    under it, and the first n points of `index` are the study's front."""
-    name = law.study.quality_law
-    head = {"law": name, "title": LAWS[name].title}
+    """How large a law's own front is, how much of it the study's front shares (the first n points
+    of `index`), and the design that the law would choose: the least sum of its scaled objectives.
+    `law` is the problem posed under it."""
+    row: dict[str, Any] = {"law": law.study.quality_law, "front_size": 0, "shared": 0}
     if one is None:
-        return {**head, "front_size": 0, "shared": 0, "knee": None}
+        return row | {"shape": "nothing feasible", "deployed": None}
     total = np.full(len(index), np.inf)
     total[one.on_front] = one.scale(one.F[one.on_front]).sum(axis=1)
     knee = int(np.argmin(total))
-    at = index[knee : knee + 1]
-    batch = law.batch(at)
-    read = dict.fromkeys((*(o.metric for o in law.objectives), *OF_LAW))
-    own, its = problem.metrics(at).values, law.metrics(at).values
-    model = law.model or model_at(batch, 0, "", None)
+    batch, metrics = law.batch(index[knee : knee + 1]), law.metrics(index[knee : knee + 1])
     return {
-        **head,
+        **row,
         "front_size": int(one.on_front.sum()),
         "shared": int(one.on_front[:n].sum()),
-        "knee": {
-            "point": knee + 1 if knee < n else None,
-            "shape": short_shape(config_of(model)),
-            "deployment": short_deployment(describe_deployment(batch, 0, law.machines)),
-            "metrics": {metric: number(its[metric][0]) for metric in read},
-            "own_metrics": {metric: number(own[metric][0]) for metric in read},
+        "point": knee + 1 if knee < n else None,
+        "shape": short_shape(config_of(law.model or model_at(batch, 0, "", None))),
+        "deployed": short_deployment(describe_deployment(batch, 0, law.machines)),
+        **{
+            metric: number(metrics.values[metric][0])
+            for metric in dict.fromkeys((*(o.metric for o in law.objectives), *OF_LAW))
         },
     }
 

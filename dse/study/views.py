@@ -3,21 +3,21 @@
 Every point of the space is evaluated again, and of each group (a value of the axis, and a cell of
 the map where there is one) the designs stay that no other of their group beats in predicted loss
 and price under the limits of the space. Notation: n points, `group` (n,) int64, `loss` and `cost`
-(n,), both minimised.
+(n,), both minimised. What study.json has of it are rows by keys of the vocabulary.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.answer.numbers import number
+from dse.answer.numbers import number, show
 from dse.catalog import Catalog
 from dse.economics.tco import price_by_parts
 from dse.errors import InputError
@@ -28,6 +28,7 @@ from dse.problem.words import short_deployment, short_shape
 from dse.quality.laws import LAWS
 from dse.schema.calibration import KINDS
 from dse.schema.dtypes import CODE
+from dse.schema.metrics import EVERY
 from dse.schema.model import config_of
 from dse.schema.space_sections import COSTS, QUALITY, View
 from dse.search.engine import ENUMERATE, Progress
@@ -41,6 +42,7 @@ LEVELS = 16
 # Levels of a map: one picture a value each.
 MAP_LEVELS = 4
 SHOWN = (QUALITY, "tpot_s", "active_parameters", "total_parameters", "training_tokens")
+LAW_LEVELS = ("best loss that all reach", "half-way to the cheapest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,40 +105,46 @@ def describe_views(
 def _describe(
     problem: PhysicsProblem, view: View, executor: Executor, progress: Progress
 ) -> dict[str, Any]:
+    """`designs`: the cheapest of each value at each level of predicted loss; `curves`: the designs
+    that stay; `cells`: the least cost of each cell of the map; `laws`: the least cost of each value
+    under each law."""
     axes = [problem.space.names.index(name) for name in (view.by, *view.map)]
     values = [problem.space.choices[axis] for axis in axes]
-    sizes = [len(choices) for choices in values]
-    found = enumerated(problem, axes, (QUALITY, _cost(problem)), executor, progress)
+    names = [value_words(view.by, value) for value in values[0]]
+    if view.by == "chip":
+        names = [problem.study.systems.get(name, name) for name in names]
+    sizes, cost = [len(choices) for choices in values], _cost(problem)
+    found = enumerated(problem, axes, (QUALITY, cost), executor, progress)
     of_group = np.arange(math.prod(sizes)) // math.prod(sizes[1:])
-    fronts = [found.among(of_group == value) for value in range(sizes[0])]
-    levels = _levels(fronts, MAP_LEVELS if view.map else LEVELS)
+    fronts = {name: found.among(of_group == k) for k, name in enumerate(names)}
+    levels = _levels(list(fronts.values()), MAP_LEVELS if view.map else LEVELS)
     return {
         "by": view.by,
         "map": list(view.map),
-        "quality": QUALITY,
-        "cost": _cost(problem),
-        "values": list(values[0]),
-        **_systems(problem, view, values[0]),
-        "curves": [{"loss": f.loss.tolist(), "cost": f.cost.tolist()} for f in fronts],
-        "levels": [
-            {"level": level, "best": _designs(problem, view, fronts, level)} for level in levels
+        "cost": cost,
+        "values": names,
+        "designs": [row for level in levels for row in _designs(problem, view, fronts, level)],
+        "curves": [
+            {"case": name, QUALITY: loss, cost: usd}
+            for name, front in fronts.items()
+            for loss, usd in zip(front.loss.tolist(), front.cost.tolist(), strict=True)
         ],
         "cells": [
-            {"level": level, "cost": _cells(found, level, sizes)}
+            row
             for level in (levels if view.map else ())
+            for row in _cells(found, level, view, [names, *values[1:]], cost)
         ],
-        "rows": list(values[1]) if view.map else [],
-        "columns": list(values[2]) if view.map else [],
-        "laws": _laws(problem, axes[0], executor, progress) if view.every_law else [],
+        "laws": _laws(problem, axes[0], names, executor, progress) if view.every_law else [],
     }
 
 
-def _systems(problem: PhysicsProblem, view: View, chips: Sequence[object]) -> dict[str, list[str]]:
-    """`names` of the systems that a view compares, where the space lists systems."""
-    systems = problem.study.systems
-    if view.by != "chip" or not systems:
-        return {}
-    return {"names": [systems.get(str(chip), str(chip)) for chip in chips]}
+def value_words(axis: str, value: Any) -> str:
+    """A value of an axis, as a person writes it."""
+    if axis == "sparse":
+        return "sparse" if value else "dense"
+    if axis in EVERY:
+        return show(axis, value)
+    return f"{value:,}" if type(value) in (int, float) else str(value).lower()
 
 
 def _cost(problem: PhysicsProblem) -> str:
@@ -193,69 +201,68 @@ def _levels(fronts: Sequence[Fronts], most: int) -> list[float]:
     return [round(k * step, 6) for k in range(first, last + 1)][:most]
 
 
-def _cells(found: Fronts, level: float, sizes: Sequence[int]) -> list[list[list[float | None]]]:
-    """Least cost at a level, by value, row and column; null where the loss is not reached."""
+def _cells(
+    found: Fronts, level: float, view: View, values: Sequence[Sequence[Any]], cost: str
+) -> Iterator[dict[str, Any]]:
+    """Least cost at a level of each value and cell of the map; None where the loss is not
+    reached."""
+    sizes = [len(of) for of in values]
     least = np.full(math.prod(sizes), np.inf)
     rows = found.loss <= level
     np.minimum.at(least, found.group[rows], found.cost[rows])
-    return [[[number(cost) for cost in row] for row in table] for table in least.reshape(sizes)]
+    for (name, *at), usd in zip(product(*values), least, strict=True):
+        row: dict[str, Any] = {"predicted_loss_at_most": level, "case": name}
+        row |= {axis: value_words(axis, one) for axis, one in zip(view.map, at, strict=True)}
+        yield row | {cost: number(usd)}
 
 
 def _designs(
-    problem: PhysicsProblem, view: View, fronts: Sequence[Fronts], level: float
-) -> list[dict[str, Any] | None]:
-    """The cheapest of each front at a level, in words and numbers; null where none reaches it.
-    `memory_bytes` are the weights of one instance, `at` the values of the map's axes."""
-    picks = [front.cheapest(level) for front in fronts]
-    ids = [int(f.ids[k]) for f, k in zip(fronts, picks, strict=True) if k is not None]
-    index = problem.space.unrank(np.array(ids, dtype=np.int64))
+    problem: PhysicsProblem, view: View, fronts: Mapping[str, Fronts], level: float
+) -> list[dict[str, Any]]:
+    """The cheapest of each front that reaches a level. `memory_bytes` are the weights of one
+    instance."""
+    picks = {name: front.cheapest(level) for name, front in fronts.items()}
+    ids = {name: int(fronts[name].ids[k]) for name, k in picks.items() if k is not None}
+    index = problem.space.unrank(np.array(list(ids.values()), dtype=np.int64))
     metrics, batch = problem.metrics(index), problem.batch(index)
-    names, choices = problem.space.names, problem.space.choices
-    over = [names.index(name) for name in view.map]
-    cost = _cost(problem)
-    described = iter(
-        {
+    names, choices, cost = problem.space.names, problem.space.choices, _cost(problem)
+    values = metrics.values
+    rows = []
+    for i, name in enumerate(ids):
+        weights = values["memory_weights_bytes_per_chip"][i] * values["chips"][i]
+        row: dict[str, Any] = {"predicted_loss_at_most": level, "case": name}
+        row |= {key: number(values[key][i]) for key in (cost, *SHOWN)}
+        row |= {
+            "over_cheapest": float(values[cost][i] / values[cost].min()),
+            "memory_bytes": number(weights / batch.replicas[i]),
             "shape": short_shape(config_of(problem.model or model_at(batch, i, "", None))),
-            "deployment": short_deployment(describe_deployment(batch, i, problem.machines)),
-            "at": [choices[axis][index[i, axis]] for axis in over],
-            "memory_bytes": number(
-                metrics.values["memory_weights_bytes_per_chip"][i]
-                * metrics.values["chips"][i]
-                / batch.replicas[i]
-            ),
-            "metrics": {name: number(metrics.values[name][i]) for name in (cost, *SHOWN)},
+            "deployed": short_deployment(describe_deployment(batch, i, problem.machines)),
         }
-        for i in range(len(ids))
-    )
-    return [None if k is None else next(described) for k in picks]
+        for axis in view.map:
+            at = names.index(axis)
+            row[axis] = value_words(axis, choices[at][index[i, at]])
+        rows.append(row)
+    return rows
 
 
 def _laws(
-    problem: PhysicsProblem, axis: int, executor: Executor, progress: Progress
+    problem: PhysicsProblem, axis: int, names: Sequence[str], executor: Executor, progress: Progress
 ) -> list[dict[str, Any]]:
     """Under each law, the least cost of every value at the best loss that all values reach, and
-    half-way from there to the loss of the cheapest."""
-    rows = []
+    half-way from there to the loss of the cheapest; nothing where a value has no design."""
+    rows, cost = [], _cost(problem)
     for law in LAWS:
         posed = replace(problem, study=replace(problem.study, quality_law=law))
-        found = enumerated(posed, [axis], (QUALITY, _cost(problem)), executor, progress)
-        count = int(problem.space.cardinalities[axis])
-        fronts = [found.among(np.arange(count) == value) for value in range(count)]
+        found = enumerated(posed, [axis], (QUALITY, cost), executor, progress)
+        fronts = [found.among(np.arange(len(names)) == value) for value in range(len(names))]
         if not all(len(front.ids) for front in fronts):
-            rows.append({"law": law, "levels": []})
             continue
         best = max(float(front.loss.min()) for front in fronts)
         worst = max(best, min(float(front.loss.max()) for front in fronts))
-        at = [best, (best + worst) / 2]
-        rows.append(
-            {
-                "law": law,
-                "levels": [
-                    {"level": level, "cost": [float(f.cost[f.cheapest(level)]) for f in fronts]}
-                    for level in at
-                ],
-            }
-        )
+        for at, level in zip(LAW_LEVELS, (best, (best + worst) / 2), strict=True):
+            for name, f in zip(names, fronts, strict=True):
+                row = {"law": law, "at": at, "predicted_loss_at_most": level, "case": name}
+                rows.append(row | {cost: float(f.cost[f.cheapest(level)])})
     return rows
 
 
@@ -264,7 +271,7 @@ def _laws(
 # Every point is evaluated again, and of each system the designs stay that no other of that system
 # beats in price and in time per output token, within the limits of the space.
 
-SPEED = "tpot_s"
+SPEED, USER = "tpot_s", "output_tokens_per_s_per_user"
 # Tokens a second that a user sees.
 SPEEDS = (5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750, 1000, 1500, 2000, 3000)
 MOST_SPEEDS = 12
@@ -274,9 +281,9 @@ STEP, NEAR = 1.1, 1.1
 def describe_systems(
     problem: PhysicsProblem, catalog: Catalog, *, executor: Executor, progress: Progress
 ) -> dict[str, Any] | None:
-    """`systems` of study.json, None for a space that lists none. `rows` say what each is; `curves`
-    and `speeds` are there where price and time per output token are objectives and the space can be
-    enumerated."""
+    """`systems` of study.json, None for a space that lists none. `rows` say what each is; `curves`,
+    the cheapest `designs` at a few speeds and the `wins` are there where price and time per output
+    token are objectives and the space can be enumerated."""
     study = problem.study
     if not study.systems:
         return None
@@ -289,7 +296,7 @@ def describe_systems(
             if chip in study.why_left_out
         ],
         "curves": [],
-        "speeds": [],
+        "designs": [],
         "wins": [],
     }
     wanted = [objective.metric for objective in problem.objectives]
@@ -298,17 +305,26 @@ def describe_systems(
         return document
     axis = problem.space.names.index("chip")
     found = enumerated(problem, [axis], (SPEED, cost), executor, progress)
-    numbers = np.arange(len(problem.machines.ids))
+    numbers, names = np.arange(len(problem.machines.ids)), [study.systems[chip] for chip in chips]
     fronts = [found.among(numbers == problem.machines.ids.index(chip)) for chip in chips]
-    speeds = _speeds(fronts)
+    designs = []
+    for speed in _speeds(fronts):
+        rows = [
+            {"system": name, USER: speed, **_best(problem, front, row)}
+            for name, front in zip(names, fronts, strict=True)
+            if (row := front.cheapest(1.0 / speed)) is not None
+        ]
+        least = min((row[cost] for row in rows), default=None)
+        designs += [row | {"over_cheapest": row[cost] / least} for row in rows]
     return document | {
         "cost": cost,
-        "wins": _wins(fronts, [study.systems[chip] for chip in chips]),
-        "curves": [{"tpot_s": f.loss.tolist(), "cost": f.cost.tolist()} for f in fronts],
-        "speeds": [
-            {"tokens_per_s": speed, "best": [_best(problem, cost, f, speed) for f in fronts]}
-            for speed in speeds
+        "wins": _wins(fronts, names),
+        "curves": [
+            {"system": name, USER: 1.0 / tpot_s, cost: usd}
+            for name, front in zip(names, fronts, strict=True)
+            for tpot_s, usd in zip(front.loss.tolist(), front.cost.tolist(), strict=True)
         ],
+        "designs": designs,
     }
 
 
@@ -336,15 +352,15 @@ def _row(problem: PhysicsProblem, catalog: Catalog, chip: str) -> dict[str, Any]
         one = catalog.prices.select(study.price_basis)[chip]
         usd, price, kind = one.usd_per_chip_hour, "; ".join((one.rule, *one.notes)), "claimed"
     return {
-        "name": study.systems[chip],
+        "system": study.systems[chip],
         "chip": chip,
-        "backends": values("backend") or [load.backend for load in study.workloads[:1]],
-        "weight_dtypes": values("weight_dtype"),
-        "kv_dtypes": values("kv_dtype"),
+        "software": ", ".join(values("backend") or [one.backend for one in study.workloads[:1]]),
+        "weight_dtype": ", ".join(values("weight_dtype")),
+        "kv_dtype": ", ".join(values("kv_dtype")),
         "usd_per_chip_hour": usd,
-        "price": price,
+        "price_rule": price,
         "price_kind": kind,
-        "kernels": KINDS[int(problem.machines.law_kind[at, formats].max())],
+        "efficiency": KINDS[int(problem.machines.law_kind[at, formats].max())],
     }
 
 
@@ -408,20 +424,14 @@ def _least(front: Fronts, tokens_per_s: float) -> float:
     return np.inf if row is None else float(front.cost[row])
 
 
-def _best(
-    problem: PhysicsProblem, cost: str, front: Fronts, tokens_per_s: float
-) -> dict[str, Any] | None:
-    """The cheapest design of a system that is at least that fast; None where none is."""
-    row = front.cheapest(1.0 / tokens_per_s)
-    if row is None:
-        return None
+def _best(problem: PhysicsProblem, front: Fronts, row: int) -> dict[str, Any]:
+    """The design of a row of a front."""
     index = problem.space.unrank(front.ids[row : row + 1])
     metrics = problem.metrics(index)
-    shown = (cost, SPEED, "ttft_s", "output_tokens_per_s_per_chip", "chips", "chip_usd_per_hour")
-    values = {name: number(metrics.values[name][0]) for name in shown}
+    shown = (_cost(problem), SPEED, "ttft_s", "output_tokens_per_s_per_chip")
     return {
-        "deployment": short_deployment(problem.deployments(index)[0]),
-        "kernels": KINDS[int(metrics.provenance[0])],
-        "metrics": values,
+        **{name: number(metrics.values[name][0]) for name in shown},
         "usd_per_hour": float(metrics.values["chips"][0] * metrics.values["chip_usd_per_hour"][0]),
+        "efficiency": KINDS[int(metrics.provenance[0])],
+        "deployed": short_deployment(problem.deployments(index)[0]),
     }

@@ -11,12 +11,14 @@ import pytest
 from scipy.stats import norm
 
 from dse.catalog import load_catalog
-from dse.pareto import non_dominated
+from dse.pareto import Scale, non_dominated
 from dse.physics.intervals import COMMON
 from dse.problem.objective import PhysicsProblem, pose
 from dse.schema.study import load_study, resolve_space
+from dse.search.parallel import HERE
 from dse.study import drawn
 from dse.study.drawn import front_probability
+from dse.study.laws import compare_laws
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +58,17 @@ def test_the_same_seed_gives_the_same_numbers(problem, front) -> None:
     a, b = (front_probability(problem, front, 7) for _ in range(2))
     np.testing.assert_array_equal(a, b)
     assert ((a >= 0.0) & (a <= 1.0)).all()
+
+
+def test_the_regret_without_errors_is_that_of_the_scaled_front(problem, front) -> None:
+    """The mean of the objectives of a design, scaled over the front, less the least."""
+    items: list[dict] = [{"names": []} for _ in front]
+    how = {"engine": "exhaustive", "seed": 0, "executor": HERE, "progress": lambda *_: None}
+    compare_laws(sure(problem, 0.5, 1.0), front, items, {}, **how)
+    F = problem.evaluate(front).F
+    scaled = Scale.of(F, tuple(one.log for one in problem.objectives))(F).mean(axis=1)
+    found = [item["laws"]["regret"]["leverage"] for item in items]
+    assert found == pytest.approx((scaled - scaled.min()).tolist(), abs=1e-12)
 
 
 TWO_CHIPS = """

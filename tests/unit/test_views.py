@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dse.answer.answer import Answer, Table
+from dse.answer.answer import Answer
 from dse.catalog import load_catalog
 from dse.errors import InputErrors
 from dse.problem.objective import PhysicsProblem, pose
@@ -17,7 +17,7 @@ from dse.schema.space_sections import View
 from dse.schema.study import load_study, resolve_space
 from dse.search.parallel import HERE, Executor
 from dse.study.views import describe_views
-from tests.helpers_report import answer_of, both, sections
+from tests.helpers_report import answer_of, both
 
 TINY = resolve_space("tiny").read_text(encoding="utf-8")
 PRICE = "usd_per_million_total_tokens"
@@ -46,36 +46,36 @@ def seen(problem: PhysicsProblem, view: View, executor: Executor = HERE) -> dict
 
 def test_each_level_has_the_cheapest_of_each_value(problem, points) -> None:
     view = seen(problem, View("sparse"))
-    assert view["values"] == [False, True]
-    assert len(view["levels"]) >= 4
-    for row in view["levels"]:
-        for value, best in zip(view["values"], row["best"], strict=True):
-            rows = (points["sparse"] == value) & (points["loss"] <= row["level"])
-            if best is None:
-                assert not rows.any()
-            else:
-                assert best["metrics"]["predicted_loss"] <= row["level"]
-                assert best["metrics"][PRICE] == points["price"][rows].min()
+    assert view["values"] == ["dense", "sparse"]
+    found = {(row["predicted_loss_at_most"], row["case"]): row for row in view["designs"]}
+    levels = {level for level, _ in found}
+    assert len(levels) >= 4
+    for level in levels:
+        for value, name in enumerate(view["values"]):
+            rows = (points["sparse"] == value) & (points["loss"] <= level)
+            assert ((level, name) in found) == rows.any()
+            if rows.any():
+                assert found[level, name]["predicted_loss"] <= level
+                assert found[level, name][PRICE] == points["price"][rows].min()
 
 
 def test_a_map_divides_its_values_and_leaves_out_what_has_no_such_axis(problem, points) -> None:
     """Dense points have no number of experts: they are not those of the first number."""
     view = seen(problem, View("chip", ("hidden_size", "num_experts")))
-    assert (view["rows"], view["columns"]) == ([3072, 4096, 5120, 6144], [32, 64])
-    for one, row in zip(view["cells"], view["levels"], strict=True):
-        for chip, (table, best) in enumerate(zip(one["cost"], row["best"], strict=True)):
-            here = (points["chip"] == chip) & (points["loss"] <= one["level"])
-            for hidden, cells in zip(view["rows"], table, strict=True):
-                for experts, cost in zip(view["columns"], cells, strict=True):
-                    rows = here & (points["hidden_size"] == hidden)
-                    rows &= points["num_experts"] == experts
-                    assert cost == (points["price"][rows].min() if rows.any() else None)
-            costs = [cost for cells in table for cost in cells if cost is not None]
-            assert (best is None) == (not costs)
-            if best is not None:
-                assert best["metrics"][PRICE] == min(costs)
-                at = view["rows"].index(best["at"][0]), view["columns"].index(best["at"][1])
-                assert table[at[0]][at[1]] == min(costs)
+    sizes = {f"{size:,}": size for size in (3072, 4096, 5120, 6144)}
+    assert {row["hidden_size"] for row in view["cells"]} == set(sizes)
+    assert {row["num_experts"] for row in view["cells"]} == {"32", "64"}
+    least: dict[tuple[float, str], float] = {}
+    for row in view["cells"]:
+        key = row["predicted_loss_at_most"], row["case"]
+        here = (points["chip"] == view["values"].index(row["case"])) & (points["loss"] <= key[0])
+        here &= points["hidden_size"] == sizes[row["hidden_size"]]
+        here &= points["num_experts"] == int(row["num_experts"])
+        assert row[PRICE] == (points["price"][here].min() if here.any() else None)
+        if here.any():
+            least[key] = min(least.get(key, np.inf), row[PRICE])
+    designs = {(row["predicted_loss_at_most"], row["case"]): row for row in view["designs"]}
+    assert {key: row[PRICE] for key, row in designs.items()} == least
 
 
 def test_threads_and_the_order_of_chunks_change_nothing(problem) -> None:
@@ -85,14 +85,15 @@ def test_threads_and_the_order_of_chunks_change_nothing(problem) -> None:
 
 def test_every_law_compares_at_a_loss_that_all_reach(problem) -> None:
     view = seen(problem, View("sparse", every_law=True))
-    assert [row["law"] for row in view["laws"]] == list(LAWS)
-    own = view["laws"][0]["levels"][0]
-    assert own["level"] == max(min(curve["loss"]) for curve in view["curves"])
-    for curve, cost in zip(view["curves"], own["cost"], strict=True):
-        reached = [
-            c for c, loss in zip(curve["cost"], curve["loss"], strict=True) if loss <= own["level"]
-        ]
-        assert cost == min(reached)
+    assert list(dict.fromkeys(row["law"] for row in view["laws"])) == list(LAWS)
+    curves = {
+        name: [row for row in view["curves"] if row["case"] == name] for name in view["values"]
+    }
+    for name, own in zip(view["values"], view["laws"], strict=False):
+        level = max(min(row["predicted_loss"] for row in curve) for curve in curves.values())
+        assert (own["case"], own["predicted_loss_at_most"]) == (name, level)
+        reached = [row[PRICE] for row in curves[name] if row["predicted_loss"] <= level]
+        assert own[PRICE] == min(reached)
 
 
 def told(view: dict) -> Answer:
@@ -109,30 +110,24 @@ def test_words_of_a_comparison_and_of_a_map(problem) -> None:
     table = next(one for one in answer.tables if one.name == "levels-0")
     assert set(table["case"]) == {"dense", "sparse"}
     assert min(table["over_cheapest"]) == 1.0
-    assert set(table["predicted_loss_at_most"]) == {row["level"] for row in compared["levels"]}
     drawn = seen(problem, View("chip", ("hidden_size", "num_experts")))
     answer = told(drawn)
-    levels = [one for one in sections(answer) if one.title.startswith("At a predicted loss of")]
-    (shown,) = [one for one in levels if not one.folded]
-    assert all(isinstance(table, Table) and table.shaded for table in shown.blocks)
-    page = Answer("maps", "", "", {}, blocks=[shown]).to_html()
-    assert page.count("--shade: 60%") == page.count('data-least="1"') >= len(shown.blocks)
+    maps = [one for one in answer.tables if one.name.startswith("map-0-")]
+    assert [one.caption.split(":")[0] for one in maps] == drawn["values"]
     assert "h200_sxm" in answer.headline
 
 
 def test_a_map_over_formats_and_kinds_is_in_words(problem) -> None:
-    drawn = seen(problem, View("sparse", ("weight_dtype", "chip")))
-    answer = told(drawn)
-    table = next(one for one in answer.tables if one.name == "map-0-0-0")
+    answer = told(seen(problem, View("sparse", ("weight_dtype", "chip"))))
+    table = next(one for one in answer.tables if one.name == "map-0-0")
     assert table.titles[1:] == ["h100_sxm", "h200_sxm"]
-    assert [row["at"] for row in table.rows] == ["bf16", "fp8"]
+    assert [row["weight_dtype"] for row in table.rows] == ["bf16", "fp8"]
     assert "fp8 × h" in answer.headline
 
 
 def test_values_that_nothing_reaches_are_said(problem) -> None:
     view = seen(problem, View("sparse"))
-    for row in view["levels"]:
-        row["best"][0] = None
+    view["designs"] = [row for row in view["designs"] if row["case"] == "sparse"]
     said = "No level of predicted loss has designs of two values of kind of model."
     assert told(view).headline == said
 

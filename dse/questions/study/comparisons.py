@@ -3,23 +3,23 @@ predicted loss (`views`), quality laws, runs of one's own, and demands over a mo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
-from dse.answer.answer import Block, Cell, Column, Notes, Section, Table
-from dse.answer.frames import lines, of_rows
+from dse.answer.answer import Block, Section
+from dse.answer.frames import across, lines, of_rows
 from dse.answer.labels import label
 from dse.answer.numbers import show, significant
 from dse.answer.sentences import listed
 from dse.problem.mix import loads_of
 from dse.problem.own_law import own_law_words
 from dse.problem.words import axis_words
-from dse.questions.study.points import Json, StudyFolder
-from dse.schema.metrics import EVERY
+from dse.questions.study.points import QUALITY, Json, StudyFolder
 
 OF_OUTPUT = ("output_tokens_per_s", "output_tokens_per_s_per_chip")
 SOFT = ("assumed", "estimated")
+USER = "output_tokens_per_s_per_user"
 SYSTEMS = (
     "Of every design of a system that meets the limits, the least {0} at which each user gets at "
     "least the tokens a second of the row. Every system is priced per token at its own chip-hour. "
@@ -29,30 +29,15 @@ VIEWS = (
     "Of every design of the space that meets the limits, the least {0} whose predicted loss is at "
     "most that of the row, whether it is on the front or not."
 )
-MAPS = (
-    "The same for each {0} (rows) and {1} (columns): the darker, the nearer to the least price of "
-    "its table, which is framed; colourless at three times that. A dash: the loss is not reached."
-)
-LAW_LEVELS = ("best loss that all reach", "half-way to the cheapest")
 DESIGN = ("predicted_loss", "tpot_s", "active_parameters", "total_parameters", "training_tokens")
 REGRET = (
-    "Regret of the points of the answer under each law: how much of the front's range a design "
-    "gives away against what that law itself would choose"
+    "Regret of the points of the answer under each law: the mean of a design's objectives, each "
+    "scaled from 0 at the best to 1 at the worst of that law's front, less the least of any design"
 )
 OWN_FRONTS = (
-    "Each law's own front, and the compromise that it would choose. Losses of different laws do "
-    "not compare."
+    "Each law's own front, and the design that it would choose; point: its number here. Losses of "
+    "different laws do not compare."
 )
-
-
-def _wide(
-    name: str, caption: str, titles: Mapping[str, str], rows: Sequence[tuple[str, Sequence[Cell]]]
-) -> Table:
-    """Things side by side: a column for each (key: title, that of the row names first), and a row
-    for each (name, its value of every thing)."""
-    columns = [Column(key, title) for key, title in titles.items()]
-    cells = [dict(zip(titles, (what, *of), strict=True)) for what, of in rows]
-    return Table(name, caption, columns, cells)
 
 
 # Systems.
@@ -69,21 +54,20 @@ def software_words(study: Mapping[str, Any]) -> str:
     return f"backend by {'chip' if by_chip else 'design'} ({', '.join(values)})"
 
 
-def system_answers(study: Mapping[str, Any]) -> list[str]:
+def system_answers(study: Json) -> list[str]:
     """Which system is cheapest at which speed, or else at which predicted loss, then what of a
     winner nobody measured or paid, and what was left out; empty without systems."""
     found = study.get("systems")
     if not found:
         return []
-    said = _by_speed(found) if found["speeds"] else _by_loss(study)
-    won = {name for run in found.get("wins") or () for name in (run["name"], *run["near"])}
-    named = won if found["speeds"] else {row["name"] for row in found["rows"]}
+    said = _by_speed(found) if found["designs"] else _by_loss(study)
+    won = {name for run in found["wins"] for name in (run["name"], *run["near"])}
     soft = []
     for row in found["rows"]:
         lacks = [f"an {row['price_kind']} price"] * (row["price_kind"] in SOFT)
-        lacks += [f"{row['kernels']} kernel times"] * (row["kernels"] in SOFT)
-        if row["name"] in named and lacks:
-            soft.append(f"{row['name']}: {' and '.join(lacks)}")
+        lacks += [f"{row['efficiency']} kernel times"] * (row["efficiency"] in SOFT)
+        if lacks and (row["system"] in won or not found["designs"]):
+            soft.append(f"{row['system']}: {' and '.join(lacks)}")
     if soft:
         said.append(f"These rest on what nobody published or measured: {'; '.join(soft)}.")
     if found["left_out"]:
@@ -102,26 +86,22 @@ def _by_speed(found: Json) -> list[str]:
         parts.append(f"{run['name']} {speeds} ({' to '.join(prices)}{near})")
     said = f"Cheapest per token, by tokens a second that each user gets: {listed(parts)}."
     won = {name for run in found["wins"] for name in (run["name"], *run["near"])}
-    never = [row["name"] for row in found["rows"] if row["name"] not in won]
+    never = [row["system"] for row in found["rows"] if row["system"] not in won]
     return [said + (f" Never the cheapest, or hardly: {listed(never)}." if never else "")]
 
 
-def _by_loss(study: Mapping[str, Any]) -> list[str]:
+def _by_loss(study: Json) -> list[str]:
     """Which system is cheapest at which predicted loss, where a view compares them."""
-    nothing: Json = {"levels": ()}
-    view = next((one for one in study.get("views") or () if "names" in one), nothing)
-    won: list[tuple[str, float, str]] = []
-    for row in view["levels"]:
-        best = [(one["metrics"][view["cost"]], k) for k, one in enumerate(row["best"]) if one]
-        if best:
-            cost, k = min(best)
-            won.append((view["names"][k], row["level"], show(view["cost"], cost)))
+    view = next((one for one in study.get("views") or () if one["by"] == "chip"), None)
+    if view is None:
+        return []
+    cheapest = [row for row in view["designs"] if row["over_cheapest"] == 1.0]
     parts = []
-    for name, rows in groupby(won, key=lambda one: one[0]):
-        mine = list(rows)
-        ends = [mine[0]] if len(mine) == 1 else [mine[0], mine[-1]]
-        losses, prices = (" to ".join(f"{end[j]}" for end in ends) for j in (1, 2))
-        parts.append(f"{name} at {losses} ({prices})")
+    for name, rows in groupby(cheapest, key=lambda row: row["case"]):
+        first, *_, last = [*rows] * 2
+        ends = dict.fromkeys((first["predicted_loss_at_most"], last["predicted_loss_at_most"]))
+        prices = dict.fromkeys(show(view["cost"], end[view["cost"]]) for end in (first, last))
+        parts.append(f"{name} at {' to '.join(map(str, ends))} ({' to '.join(prices)})")
     return [f"Cheapest per token, by predicted loss: {listed(parts)}."] if parts else []
 
 
@@ -139,90 +119,31 @@ def unpriced(study: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def system_sections(study: Mapping[str, Any]) -> list[Section]:
+def system_sections(study: Json) -> list[Section]:
     """What the systems are, their cheapest designs at a few speeds, and a line for each."""
     found = study.get("systems")
     if not found:
         return []
-    rows = [
-        {
-            **row,
-            "software": ", ".join(row["backends"]),
-            "weight_dtype": ", ".join(row["weight_dtypes"]),
-            "kv_dtype": ", ".join(row["kv_dtypes"]),
-        }
-        for row in found["rows"]
-    ]
-    keys = "system=name chip software weight_dtype kv_dtype usd_per_chip_hour price_rule=price"
-    what = of_rows("systems", "What is compared", rows, f"{keys} efficiency=kernels")
-    if not found["speeds"]:
+    keys = "system chip software weight_dtype kv_dtype usd_per_chip_hour price_rule efficiency"
+    what = of_rows("systems", "What is compared", found["rows"], keys)
+    if not found["designs"]:
         return [Section("The systems", [what], [], "systems")]
-    cost = found["cost"]
-    designs = [
-        {
-            "system": one["name"],
-            "tokens_per_s": row["tokens_per_s"],
-            **best["metrics"],
-            "usd_per_hour": best["usd_per_hour"],
-            "efficiency": best["kernels"],
-            "deployed": best["deployment"],
-            "over_cheapest": best["metrics"][cost] / least,
-        }
-        for row in found["speeds"]
-        if any(row["best"])
-        for least in (min(best["metrics"][cost] for best in row["best"] if best),)
-        for one, best in zip(found["rows"], row["best"], strict=True)
-        if best is not None
-    ]
-    keys = f"output_tokens_per_s_per_user=tokens_per_s system {cost} over_cheapest tpot_s ttft_s "
-    keys += "output_tokens_per_s_per_chip usd_per_hour efficiency deployed"
+    cost, designs = found["cost"], found["designs"]
+    keys = f"{USER} system {cost} over_cheapest tpot_s ttft_s output_tokens_per_s_per_chip "
+    keys += "usd_per_hour efficiency deployed"
     table = of_rows("system-designs", "The designs", designs, keys, on_console=False)
-    names = [row["name"] for row in found["rows"]]
-    prices = _wide(
-        "system-speeds",
-        f"Least {label(cost).text} at each speed",
-        {"speed": "tokens/s a user", **{name: name for name in names}},
-        [
-            (
-                f"{row['tokens_per_s']:,}",
-                [
-                    show(cost, best["metrics"][cost]) if best else "not reached"
-                    for best in row["best"]
-                ],
-            )
-            for row in found["speeds"]
-        ],
+    caption = f"Least {label(cost).text} at each speed"
+    prices = across(
+        "system-speeds", caption, designs, USER, "system", lambda row: show(cost, row[cost])
     )
-    curves = [
-        {"system": row["name"], "output_tokens_per_s_per_user": 1.0 / tpot_s, cost: usd}
-        for row, curve in zip(found["rows"], found["curves"], strict=True)
-        for tpot_s, usd in zip(curve["tpot_s"], curve["cost"], strict=True)
-    ]
-    columns = ("system", "output_tokens_per_s_per_user", cost)
-    figure = lines(
-        *("systems-plot", "", of_rows("curves", "", curves, columns)),
-        *("output_tokens_per_s_per_user", cost, "system"),
-        "The least price of each system at each speed: down and to the right is better.",
-    )
+    curves = of_rows("curves", "", found["curves"], ("system", USER, cost))
+    shows = "The least price of each system at each speed: down and to the right is better."
+    figure = lines("systems-plot", "", curves, USER, cost, "system", shows)
     about = [SYSTEMS.format(label(cost).text, study["space"])]
     return [Section("Which system", [figure, prices, what, table], about, "systems")]
 
 
 # Views.
-
-
-def _value(axis: str, value: Any) -> str:
-    """A value of an axis, as a person writes it."""
-    if axis == "sparse":
-        return "sparse" if value else "dense"
-    if axis in EVERY:
-        return show(axis, value)
-    return f"{value:,}" if type(value) in (int, float) else str(value).lower()
-
-
-def _names(view: Json) -> list[str]:
-    """The values that a view compares."""
-    return view.get("names") or [_value(view["by"], value) for value in view["values"]]
 
 
 def _cheapest(view: Json, name: str) -> str:
@@ -233,152 +154,97 @@ def _cheapest(view: Json, name: str) -> str:
     return f"the cheapest design {where} {name}"
 
 
-def _place(view: Json, best: Json) -> str:
-    """`3,072 × 32`: the cell of the map that a design is in."""
-    return " × ".join(_value(axis, at) for axis, at in zip(view["map"], best["at"], strict=True))
+def _told(view: Json) -> list[Json]:
+    """The designs at the level that most values reach: the lowest, of a map the one in the middle;
+    empty where no two values reach one. Cheapest first."""
+    levels: dict[float, list[Json]] = {}
+    for row in view["designs"]:
+        levels.setdefault(row["predicted_loss_at_most"], []).append(row)
+    most = max(map(len, levels.values()), default=0)
+    if most < 2:
+        return []
+    full = [rows for rows in levels.values() if len(rows) == most]
+    rows = full[(len(full) - 1) // 2 if view["map"] else 0]
+    return sorted(rows, key=lambda row: (row[view["cost"]], row["case"]))
 
 
-def _told(view: Json) -> Json | None:
-    """Of the levels that most values reach the lowest, of a map the one in the middle; two must
-    reach it."""
-    counts = [sum(best is not None for best in row["best"]) for row in view["levels"]]
-    most = max(counts, default=0)
-    full = [row for row, n in zip(view["levels"], counts, strict=True) if n == most]
-    return full[(len(full) - 1) // 2 if view["map"] else 0] if most > 1 else None
-
-
-def view_answers(study: Mapping[str, Any]) -> list[str]:
+def view_answers(study: Json) -> list[str]:
     """What each view says, a sentence or two each; empty where there is none."""
     return [_view_answer(view) for view in study.get("views") or ()]
 
 
 def _view_answer(view: Json) -> str:
-    row, cost = _told(view), view["cost"]
-    if row is None:
+    rows, cost = _told(view), view["cost"]
+    if not rows:
         return f"No level of predicted loss has designs of two values of {axis_words(view['by'])}."
-    best = zip(_names(view), row["best"], strict=True)
-    found = [(one["metrics"][cost], name, one) for name, one in best if one is not None]
-    found.sort(key=lambda one: one[:2])
-    level = f"At a predicted loss of {row['level']:g}"
+    level = f"At a predicted loss of {rows[0]['predicted_loss_at_most']:g}"
     if view["map"]:
         places: dict[str, list[str]] = {}
-        for usd, name, one in found:
-            places.setdefault(_place(view, one), []).append(f"{name} ({show(cost, usd)})")
+        for row in rows:
+            place = " × ".join(row[axis] for axis in view["map"])
+            places.setdefault(place, []).append(f"{row['case']} ({show(cost, row[cost])})")
         said = "; ".join(f"{place} for {', '.join(names)}" for place, names in places.items())
         over = " × ".join(axis_words(name) for name in view["map"])
         return f"{level} the cheapest {over} is {said}."
-    (low, first, _), (high, last, _) = found[0], found[-1]
+    first, last = rows[0], rows[-1]
     said = (
-        f"{level} {_cheapest(view, first)} costs {show(cost, low)} per million tokens and "
-        f"{_cheapest(view, last)} {show(cost, high)}, {significant(high / low)} times as much."
+        f"{level} {_cheapest(view, first['case'])} costs {show(cost, first[cost])} per million "
+        f"tokens and {_cheapest(view, last['case'])} {show(cost, last[cost])}, "
+        f"{significant(last[cost] / first[cost])} times as much."
     )
-    return " ".join([said, *_law_sentence(view)])
+    return said + _law_sentence(view)
 
 
-def _law_sentence(view: Json) -> list[str]:
+def _law_sentence(view: Json) -> str:
     """How far the ratio of two values moves with the law; empty where it was not asked."""
-    costs = [at["cost"] for row in view["laws"] for at in row["levels"] if len(at["cost"]) == 2]
-    if not costs:
-        return []
-    ratios, (a, b) = [first / second for first, second in costs], _names(view)
+    if len(view["values"]) != 2 or not view["laws"]:
+        return ""
+    costs, (a, b) = [row[view["cost"]] for row in view["laws"]], view["values"]
+    ratios = [first / second for first, second in zip(costs[::2], costs[1::2], strict=True)]
     low, high = min(ratios), max(ratios)
     verdict = "which is cheaper depends on the law"
     if low > 1.0 or high < 1.0:
         verdict = f"{b if low > 1.0 else a} is cheaper under every law"
-    return [
-        f"Over all laws {_cheapest(view, a)} costs {significant(low)} to {significant(high)} times "
-        f"as much as {_cheapest(view, b)}: {verdict}."
-    ]
+    return (
+        f" Over all laws {_cheapest(view, a)} costs {significant(low)} to {significant(high)} "
+        f"times as much as {_cheapest(view, b)}: {verdict}."
+    )
 
 
-def view_sections(study: Mapping[str, Any]) -> list[Section]:
-    """A section for each view: its cheapest designs, its maps, a line for each value, and the same
-    under each quality law where that was asked."""
+def view_sections(study: Json) -> list[Section]:
+    """A section for each view: its cheapest designs, its map at the level of the answer, a line for
+    each value, and the same under each quality law where that was asked."""
     return [_view_section(k, view) for k, view in enumerate(study.get("views") or ())]
 
 
 def _view_section(k: int, view: Json) -> Section:
-    names, cost, quality = _names(view), view["cost"], view["quality"]
-    designs = [
-        {
-            **best["metrics"],
-            "predicted_loss_at_most": row["level"],
-            "case": name,
-            "over_cheapest": best["metrics"][cost] / least,
-            "memory_bytes": best["memory_bytes"],
-            "shape": best["shape"],
-            "deployed": best["deployment"],
-        }
-        for row in view["levels"]
-        if any(row["best"])
-        for least in (min(best["metrics"][cost] for best in row["best"] if best),)
-        for name, best in zip(names, row["best"], strict=True)
-        if best is not None
-    ]
+    cost, by, told = view["cost"], axis_words(view["by"]), _told(view)
     keys = ("predicted_loss_at_most", "case", cost, "over_cheapest", *DESIGN)
     keys += ("memory_bytes", "shape", "deployed")
-    blocks: list[Block] = [of_rows(f"levels-{k}", "", designs, keys, on_console=False)]
-    blocks += maps(k, view)
-    curves = [
-        {"case": name, cost: usd, quality: loss}
-        for name, curve in zip(names, view["curves"], strict=True)
-        for usd, loss in zip(curve["cost"], curve["loss"], strict=True)
-    ]
-    if curves:
-        table = of_rows("curves", "", curves, ("case", cost, quality))
+    blocks: list[Block] = [of_rows(f"levels-{k}", "", view["designs"], keys, on_console=False)]
+    for j, name in enumerate(view["values"] if view["map"] and told else ()):
+        level = told[0]["predicted_loss_at_most"]
+        here = (name, level)
+        rows = [r for r in view["cells"] if (r["case"], r["predicted_loss_at_most"]) == here]
+        caption = f"{name}: least {label(cost).text} at a predicted loss of {level:g}"
+        blocks.append(
+            across(f"map-{k}-{j}", caption, rows, *view["map"], lambda row: show(cost, row[cost]))
+        )
+    if view["curves"]:
+        table = of_rows("curves", "", view["curves"], ("case", cost, QUALITY))
         shows = "The least price for each predicted loss, a line for each value."
-        blocks.append(lines(f"view-{k}", "", table, cost, quality, "case", shows))
+        blocks.append(lines(f"view-{k}", "", table, cost, QUALITY, "case", shows))
     if view["laws"]:
-        rows = [
-            {"law": law["law"], "at": title, "level": at["level"], "case": name, cost: usd}
-            for law in view["laws"]
-            for title, at in zip(LAW_LEVELS, law["levels"], strict=False)
-            for name, usd in zip(names, at["cost"], strict=True)
-        ]
-        keys = f"law at predicted_loss_at_most=level case {cost}"
-        title = "Under each quality law"
-        blocks.append(of_rows(f"view-laws-{k}", title, rows, keys, on_console=False))
-    about = [VIEWS.format(label(cost).text)]
-    return Section(_view_heading(view), blocks, about, f"views-{k}", on_console=False)
-
-
-def _view_heading(view: Json) -> str:
-    names = _names(view)
+        keys, title = f"law at predicted_loss_at_most case {cost}", "Under each quality law"
+        blocks.append(of_rows(f"view-laws-{k}", title, view["laws"], keys, on_console=False))
+    names = view["values"]
+    heading = (
+        f"At equal predicted loss: {' against '.join(names) if len(names) == 2 else f'each {by}'}"
+    )
     if view["map"]:
-        over = " and ".join(axis_words(name) for name in view["map"])
-        return f"Which {over} suit each {axis_words(view['by'])}"
-    kind = "system" if "names" in view else axis_words(view["by"])
-    who = " against ".join(names) if len(names) == 2 else f"each {kind}"
-    return f"At equal predicted loss: {who}"
-
-
-def maps(k: int, view: Json) -> list[Section]:
-    """For each level of loss a table for each value, unfolded for the level of the answer."""
-    if not view["map"]:
-        return []
-    told = _told(view)
-    about = [MAPS.format(*(axis_words(name) for name in view["map"]))]
-    found = []
-    for i, one in enumerate(view["cells"]):
-        tables = [
-            _map(f"map-{k}-{i}-{j}", view, name, cost)
-            for j, (name, cost) in enumerate(zip(_names(view), one["cost"], strict=True))
-        ]
-        shown = told is not None and one["level"] == told["level"]
-        title = f"At a predicted loss of {one['level']:g}"
-        found.append(Section(title, tables, about, folded=not shown))
-    return found
-
-
-def _map(name: str, view: Json, caption: str, cost: list[list[float | None]]) -> Table:
-    titles = [_value(view["map"][1], column) for column in view["columns"]]
-    heads = [_value(view["map"][0], head) for head in view["rows"]]
-    columns = [Column("at", "", right=True), *(Column(t, t, view["cost"]) for t in titles)]
-    rows = [
-        {"at": head, **dict(zip(titles, row, strict=True))}
-        for head, row in zip(heads, cost, strict=True)
-    ]
-    return Table(name, caption, columns, rows, shaded=True)
+        heading = f"Which {' and '.join(map(axis_words, view['map']))} suit each {by}"
+    about = [VIEWS.format(label(cost).text)]
+    return Section(heading, blocks, about, f"views-{k}", on_console=False)
 
 
 # Quality laws.
@@ -392,44 +258,23 @@ def laws_section(folder: StudyFolder) -> list[Section]:
     title = "Does the answer depend on the law?"
     if not laws["depends"]:
         return [Section(title, [], [f"No: {laws['why']}."], "laws")]
-    how = Section(
-        "How this was worked out, and the laws",
-        [
-            Notes(f"Searched: {laws['searched']}.", laws["definitions"]),
-            Notes("Laws", [f"{row['law']}: {row['title']}" for row in laws["compared"]]),
-        ],
-        folded=True,
-        on_console=False,
-    )
-    names = [row["law"] for row in laws["compared"]]
-    titles = {"name": "chosen as", **{name: name for name in names}, "fronts": "on the front of"}
-    regrets = [
-        (
-            f"{label(row['name']).text} ({row['point']})",
-            [*(_regret(row["regret"][name]) for name in names), ", ".join(row["on_fronts"])],
-        )
+    rows = [
+        {"chosen": f"{label(row['name']).text} ({row['point']})", "law": law, "regret": regret}
+        | {"on_front": law in row["on_fronts"]}
         for row in laws["chosen"]
+        for law, regret in row["regret"].items()
     ]
-    fronts = []
-    for row in laws["compared"]:
-        knee = row["knee"] or {"shape": "nothing feasible", "metrics": {}}
-        where = f"point {knee['point']}" if knee.get("point") else "not on this front"
-        shape = f"{knee['shape']} ({where})" if row["knee"] else knee["shape"]
-        fronts.append(
-            {**knee["metrics"], **row, "shape": shape, "deployed": knee.get("deployment")}
-        )
     metrics = tuple(dict.fromkeys((*folder.wanted, "dense_equivalent_parameters")))
-    keys = ("law", "front_size", "shared", "shape", "deployed", *metrics)
-    blocks = (
-        _wide("regret", REGRET, titles, regrets),
-        of_rows("laws", OWN_FRONTS, fronts, keys, on_console=False),
-        how,
-    )
-    return [Section(title, blocks, _law_sentences(laws, len(folder.items)), "laws")]
+    keys = ("law", "front_size", "shared", "point", "shape", "deployed", *metrics)
+    regrets = across("regret", REGRET, rows, "chosen", "law", _regret, "*: on that law's front.")
+    fronts = of_rows("laws", OWN_FRONTS, laws["compared"], keys, on_console=False)
+    return [Section(title, [regrets, fronts], _law_sentences(laws, len(folder.items)), "laws")]
 
 
-def _regret(value: float | None) -> str:
-    return "infeasible" if value is None else f"{value:.3f}"
+def _regret(row: Json) -> str:
+    if row["regret"] is None:
+        return "infeasible"
+    return f"{row['regret']:.3f}{'*' * row['on_front']}"
 
 
 def _law_sentences(laws: Json, size: int) -> list[str]:

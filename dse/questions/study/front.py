@@ -95,7 +95,7 @@ def named(folder: StudyFolder, text: str) -> str:
 def _system(folder: StudyFolder, item: Json) -> str:
     """The chip of an item, or the system where the study compares systems."""
     rows = (folder.study.get("systems") or {}).get("rows", ())
-    names = {row["chip"]: row["name"] for row in rows}
+    names = {row["chip"]: row["system"] for row in rows}
     chip = on_chip(item["deployment"])
     return names.get(chip) or named(folder, chip)
 
