@@ -91,3 +91,15 @@ class Sources(Sequence[str]):
 
     def __len__(self) -> int:
         return len(self._known)
+
+
+def spans(values: Sequence[int]) -> str:
+    """1, 2, 4 to 9: whole numbers, four or more in a row as a span."""
+    runs: list[list[int]] = []
+    for value in values:
+        if runs and value == runs[-1][-1] + 1:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    words = [f"{run[0]} to {run[-1]}" if len(run) > 3 else ", ".join(map(str, run)) for run in runs]
+    return ", ".join(words) or "none"

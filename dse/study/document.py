@@ -36,7 +36,7 @@ from dse.problem.own_law import describe_own_law
 from dse.problem.pools import RULES as POOL_RULES
 from dse.problem.quality import fit_ranges
 from dse.problem.shapes import model_at
-from dse.problem.words import FP8, Untried, draft_counts, draft_words, format_words, wide
+from dse.problem.words import FP8, draft_words, format_words, untried_row, wide
 from dse.quality.laws import LAWS, UNIQUE_TOKENS
 from dse.questions.estimate.again import elsewhere
 from dse.questions.estimate.point import assumptions, average_load
@@ -469,7 +469,7 @@ def describe_untried(
     case = _Case(problem, start, told)
     tried = (case.better(what, change) for what, change in _changes(problem, case.own))
     found = [one for one in (*tried, _pools(case, catalog)) if one is not None]
-    return {"metric": told, "rows": [one.as_json() for one in found]}
+    return {"metric": told, "rows": found}
 
 
 class _Case:
@@ -503,7 +503,7 @@ class _Case:
             return self.own
         return replace(self.own[np.zeros(len(loads), dtype=np.intp)], concurrency=loads)
 
-    def better(self, what: str, change: Change) -> Untried | None:
+    def better(self, what: str, change: Change) -> dict[str, Any] | None:
         """The change in the cheapest candidate that is no worse; None where it is below the
         resolution."""
         found, nats = [], 0.0
@@ -517,17 +517,17 @@ class _Case:
             judged = self.problem.judge(metrics)
             one = self.told(what, judged.F, judged.G)
             if one is not None:
-                found.append(replace(one[1], result=self._chips(changed, one[0])))
-        best = max(found, key=lambda one: one.saves or 0.0, default=None)
+                found.append(one[1] | {"result": self._chips(changed, one[0])})
+        best = max(found, key=lambda one: one["saves"], default=None)
         if best is None or not (what.startswith(FP8) and np.isfinite(nats)):
             return best
-        return replace(best, nats=nats)
+        return best | {"predicted_loss_added": nats}
 
     def _chips(self, batch: CandidateBatch, i: int) -> str:
         """`4 x b200_sxm`."""
         return f"{batch.chips[i]:g} × {self.problem.machines.ids[batch.chip[i]]}"
 
-    def told(self, what: str, F: Floats, G: Floats) -> tuple[int, Untried] | None:
+    def told(self, what: str, F: Floats, G: Floats) -> tuple[int, dict[str, Any]] | None:
         """The same of F (n, m) and G (n, c), with the row of the best."""
         kept = (G <= 0.0).all(axis=1)
         for k, objective in enumerate(self.problem.objectives):
@@ -542,7 +542,7 @@ class _Case:
         least = objective.step if objective.relative else objective.step / abs(own)
         if saves <= max(least, LEAST):
             return None
-        return int(best), Untried(what, saves, "", worse=self._later(F[best]))
+        return int(best), untried_row(what, saves, "", worse=self._later(F[best]))
 
     def _later(self, F: Floats) -> str:
         """By how much the first token comes later, where it is an objective."""
@@ -582,7 +582,7 @@ def _changes(problem: PhysicsProblem, own: CandidateBatch) -> Iterator[tuple[str
 
         yield format_words(weights, cache), narrow
     model = problem.model
-    counts = draft_counts(model) if model is not None else ()
+    counts = tuple(sorted(model.drafts or ())) if model is not None else ()
     drafting = DRAFT_AXIS in problem.space.names
     drafting |= any(share.workload.speculation is not None for share in problem.mix)
     if model is not None and counts and not drafting:
@@ -601,7 +601,7 @@ def _all_wide(problem: PhysicsProblem, axis: str) -> bool:
     return found is None or wide(str(value) for value in found.values)
 
 
-def _pools(case: _Case, catalog: Catalog) -> Untried | None:
+def _pools(case: _Case, catalog: Catalog) -> dict[str, Any] | None:
     """Of one published model and one closed loop."""
     problem, study = case.problem, case.problem.study
     load = problem.mix[0].workload

@@ -279,7 +279,7 @@ def test_nothing_feasible_counts_the_reasons_and_keeps_the_trials(
     assert "none of 18 points is feasible" in said.err
     assert "18 (18)  ttft_s <= 1 us" in said.err
     assert "The nearest miss: Llama-3-8B" in said.err
-    assert "h100_sxm: TP" in said.err
+    assert "h100_sxm (" in said.err
     assert (out / "journal.log").read_bytes().count(b'"op_code"') > 1
     assert not (out / "front.csv").exists()
 

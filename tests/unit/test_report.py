@@ -105,7 +105,7 @@ def test_a_deployment_names_degrees_above_one() -> None:
         "concurrency": 2048,
     }
     text = deployment_words(d)
-    assert "16 x h200_sxm: TP 4, attention DP 2, EP 8, 2 replicas" in text
+    assert "16 x h200_sxm (TP 4, attention DP 2, EP 8, 2 replicas" in text
     assert "PP" not in text
     assert "fp8 weights, bf16 KV, 2,048 in flight" in text
 

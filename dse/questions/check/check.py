@@ -11,13 +11,13 @@ from typing import Annotated, Any
 from dse.answer.answer import Answer, Figure
 from dse.answer.frames import document, frame, share_bars
 from dse.answer.numbers import tenths
-from dse.answer.sentences import listed
+from dse.answer.sentences import listed, spans
 from dse.blocks import WEIGHT_PARTS
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError
 from dse.options import CHIP, Opt, Tokens
 from dse.problem.mix import loads_of
-from dse.problem.words import SHORT_DEGREES
+from dse.problem.words import DEGREES, split_words
 from dse.questions.check.nearest import nearest
 from dse.questions.check.subject import AXES, Subject, degrees, subject_of
 from dse.rules.bands import bands
@@ -232,8 +232,8 @@ def _headline(
     batch, stacks = subject.batch, subject.filling.family.stacks
     refusing = [name for name in stacks if name in refused]
     accepting = [name for name in stacks if name not in refused]
-    axes = {name: int(getattr(batch, axis)[0]) for axis, name in SHORT_DEGREES.items()}
-    used = [f"{name} {degree}" for name, degree in axes.items() if degree > 1] or ["one chip"]
+    degrees = {axis: int(getattr(batch, axis)[0]) for axis in DEGREES}
+    used = split_words(degrees) or ["one chip"]
     formats = dict.fromkeys(DTYPES[batch.weight_dtype[part][0]] for part in WEIGHT_PARTS)
     where = f"{subject.model.name} on {subject.chip.id} ({', '.join(used)}, "
     where += f"{' and '.join(formats)})"
@@ -265,18 +265,6 @@ def _headline(
     if not costs:
         return f"{where} {fits} and wastes nothing that these rules see."
     return f"{where} {fits} and {'; '.join(costs)}."
-
-
-def spans(values: Sequence[int]) -> str:
-    """1, 2, 4 to 9: whole numbers, four or more in a row as a span."""
-    runs: list[list[int]] = []
-    for value in values:
-        if runs and value == runs[-1][-1] + 1:
-            runs[-1].append(value)
-        else:
-            runs.append([value])
-    words = [f"{run[0]} to {run[-1]}" if len(run) > 3 else ", ".join(map(str, run)) for run in runs]
-    return ", ".join(words) or "none"
 
 
 def _applies(finding: Finding, subject: Subject) -> bool:

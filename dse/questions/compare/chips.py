@@ -136,7 +136,7 @@ def compare_chips(catalog: Catalog, chips: Sequence[str], **given: Any) -> Answe
     asked = f"Prices: {basis}"
     if first is not None:
         deployment = {**first["deployment"], "chip": "each chip"}
-        asked = "; ".join(heading({**first, "deployment": deployment, "price_basis": basis}))
+        asked = heading({**first, "deployment": deployment, "price_basis": basis})
     keys = tuple(key for metric in METRICS for key in (metric, f"{metric}.low", f"{metric}.high"))
     of_points = of_rows(
         "points",

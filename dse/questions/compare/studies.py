@@ -27,7 +27,7 @@ from dse.economics.prices import moved, price_pairs
 from dse.errors import InputError
 from dse.pareto import REFERENCE, Scale, additive_epsilon, hypervolume, non_dominated
 from dse.problem.mix import held, loads_of
-from dse.problem.words import DEPLOYMENT_KEY, HELD_KEY, SHAPE_KEY, short_deployment, short_shape
+from dse.problem.words import DEPLOYMENT_KEY, SHAPE_KEY, short_deployment, short_shape
 from dse.record import record
 from dse.schema.workloads import DETAILS
 from dse.study.definition import differences
@@ -99,7 +99,7 @@ def _words(sides: Sequence[Side]) -> tuple[Words, str]:
         shape = f"{_shape(item)} on " if shaped else ""
         return f"{shape}{short_deployment(item['deployment'], loaded)}"
 
-    return words, f"Designs: {f'{SHAPE_KEY}; ' * shaped}{DEPLOYMENT_KEY}{HELD_KEY * loaded}."
+    return words, f"Designs: {f'{SHAPE_KEY}; ' * shaped}{DEPLOYMENT_KEY}."
 
 
 def _shape(item: Json) -> str:

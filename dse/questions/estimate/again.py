@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dse.answer.labels import label
 from dse.catalog import Catalog
 from dse.economics.tco import with_basis
 from dse.errors import InputError, NothingFeasible
@@ -25,7 +26,7 @@ from dse.problem.own_law import describe_own_law, own_law
 from dse.problem.pools import RULES, pool_dollars, pool_joules
 from dse.problem.shapes import model_at
 from dse.problem.training import trained_again
-from dse.problem.words import SHAPE_KEY, SHORT, deployment_words, short_shape, show, violation_words
+from dse.problem.words import SHAPE_KEY, deployment_words, short_shape, show, violation_words
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, find_law
 from dse.questions.estimate.point import Estimate, estimate, pool_words
 from dse.rules.registry import MEANINGS
@@ -380,7 +381,7 @@ def why_not_document(folder: Path, answer: Estimate) -> dict[str, Any]:
     reasons = [
         f"point {item['point']} is at least as good in every objective: "
         + ", ".join(
-            f"{SHORT.get(name, name)} {show(name, item['metrics'][name])} "
+            f"{label(name).short} {show(name, item['metrics'][name])} "
             f"(here {show(name, metrics[name])})"
             for name in objectives
         )

@@ -29,14 +29,10 @@ from dse.problem.own_law import describe_own_law, own_law, own_law_words
 from dse.problem.quality import quality_words
 from dse.problem.words import (
     KNOWN,
-    LINES,
     MIX,
-    OF_ARRIVALS,
-    OF_POOLS,
     average_load_words,
     heading,
     known_words,
-    pool_heading,
     violation_words,
 )
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, find_law
@@ -569,6 +565,9 @@ FEW = (
 )
 WORKLOAD_COLUMNS = ("name", "weight", "chip_seconds_share", "ttft_s", "tpot_s")
 WORKLOAD_USD = tuple(f"usd_per_million_{kind}_tokens" for kind in ("input", "output", "total"))
+# Not worth a line, and shown where requests arrive at random.
+NOT_SHOWN = ("e2e_s", "chips", "chip_usd_per_hour", "overtraining_ratio")
+OF_ARRIVALS = ("ttft_mean_s", "ttft_p90_s", "ttft_p99_s", "utilisation")
 ARRIVAL_COLUMNS = (*WORKLOAD_COLUMNS[:4], "ttft_p99_s", "utilisation", "tpot_s", WORKLOAD_USD[2])
 
 
@@ -595,7 +594,7 @@ def point_answer(found: Estimate, *, detail: bool = False) -> PointAnswer:
         words.append(average_load_words(point["at_average_load"]))
     words += quality_words(point)
     words += own_law_words(point) if point.get("loss_runs") else []
-    asked = "; ".join(pool_heading(point) if split else heading(point))
+    asked = heading(point)
     title = f"{point['model']}, prefill and decode on pools of their own"
     if not split:
         chips, chip = point["deployment"]["chips"], point["deployment"]["chip"]
@@ -653,8 +652,10 @@ def _shown(point: Mapping[str, Any]) -> list[str]:
     pools = "prefill_pool" in point
     return [
         metric
-        for metric in (*LINES, *OF_POOLS)
-        if metric in point and not ((pools or metric in OF_ARRIVALS) and point[metric] is None)
+        for metric in EVERY
+        if metric in point
+        and metric not in NOT_SHOWN
+        and not ((pools or metric in OF_ARRIVALS) and point[metric] is None)
     ]
 
 

@@ -38,7 +38,7 @@ from dse.economics.fleet import (
     with_offer,
 )
 from dse.economics.fleet_cost import Mix, Option, count
-from dse.problem.words import FP8, Untried, draft_counts, draft_words, format_words, wide
+from dse.problem.words import FP8, draft_words, format_words, untried_row, wide
 from dse.questions.fleet.options import Known, Pays, options_of, predicted_loss, subject_of_class
 from dse.schema.model import Model
 from dse.schema.model_catalog import resolve_model
@@ -353,7 +353,7 @@ class Search:
         self.known, self.catalog, self.progress = known, catalog, progress
         self.chips = self._chips()
 
-    def untried(self) -> list[Untried]:
+    def untried(self) -> list[dict[str, Any]]:
         tried = (self._formats(), self._drafts(), self._pools())
         return [one for one in tried if one is not None]
 
@@ -372,7 +372,7 @@ class Search:
 
         return sorted(plan.chips, key=least)[:MOST_CHIPS]
 
-    def _formats(self) -> Untried | None:
+    def _formats(self) -> dict[str, Any] | None:
         computing = tuple(c for c in self.chips if self.catalog.chip(c.chip).computes(FP8))
         lacks = {one.name: _wide(one) for one in self.plan.demand}
         classes = tuple(
@@ -392,7 +392,7 @@ class Search:
         if found is None:
             return None
         nats = [self._nats(part, one, computing[0].chip) for one in classes]
-        return replace(found, nats=max(nats) if np.isfinite(nats).all() else None)
+        return found | {"predicted_loss_added": max(nats) if np.isfinite(nats).all() else None}
 
     def _nats(self, plan: Plan, one: DemandClass, chip: str) -> float:
         """What the formats of a class add to the loss over the checkpoint's, the most of its
@@ -407,12 +407,12 @@ class Search:
         )
         return max(after - before for after, before in zip(narrow, own, strict=True))
 
-    def _drafts(self) -> Untried | None:
+    def _drafts(self) -> dict[str, Any] | None:
         classes: list[DemandClass] = []
         counts: list[int] = []
         for one in self.plan.demand:
             models = [resolve_model(name) for name in one.models]
-            known = sorted({count for model in models for count in draft_counts(model)})
+            known = sorted({count for model in models for count in model.drafts or ()})
             if known and not one.draft_tokens and all(model.drafts for model in models):
                 classes.append(replace(one, draft_tokens=tuple(known)))
                 counts += known
@@ -421,7 +421,7 @@ class Search:
         part = replace(self.plan, demand=tuple(classes), chips=tuple(self.chips))
         return self._again(draft_words(counts), part)
 
-    def _pools(self) -> Untried | None:
+    def _pools(self) -> dict[str, Any] | None:
         classes = tuple(one for one in self.plan.demand if one.percentile is None)
         if self.plan.disaggregated or not classes:
             return None
@@ -429,7 +429,7 @@ class Search:
         part = replace(self.plan, demand=classes, chips=chips, disaggregated=True)
         return self._again("pools for prefill and decode", part)
 
-    def _again(self, what: str, part: Plan) -> Untried | None:
+    def _again(self, what: str, part: Plan) -> dict[str, Any] | None:
         """The plan solved with the options of `part`, too; None where that saves nothing that the
         program tells."""
         self.progress(f"not searched: {what}")
@@ -452,7 +452,7 @@ class Search:
         if saves <= LOOSE:
             return None
         result = _result(plan, options, again.mix)
-        return Untried(what, saves if usd < math.inf else None, result)
+        return untried_row(what, saves if usd < math.inf else None, result)
 
     def _pays(self) -> Pays:
         """Whether an option can save: where all is rented and nothing scarce, only if a request

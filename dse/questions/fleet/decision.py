@@ -18,7 +18,7 @@ from dse.economics.fleet_cost import Option, count, tokens
 from dse.economics.prices import as_of_words, evidence_words, unsold_rests
 from dse.economics.scenarios import Hedged
 from dse.physics.intervals import UNKNOWN
-from dse.problem.words import sentence
+from dse.problem.words import untried_words
 from dse.questions.fleet.changes import LOOSE, NOTHING_KEEPS, QUICK, lack
 from dse.questions.fleet.solution import Solution, single
 from dse.schema.plan import BUY, RENT, DemandClass, FleetChip, Offer, Plan
@@ -55,7 +55,7 @@ def sentences(found: Solution, facts: Mapping[str, Any]) -> list[str]:
     """What to do and what it costs, then what else decides, the weightiest first."""
     if found.counted is None:
         first = _infeasible(found) if found.hedged is None else _hedged(found, found.hedged)
-        return [*first, *sentence(found.untried)]
+        return [*first, *untried_words(found.untried)]
     if found.hedged is not None:
         return [*_hedged(found, found.hedged), *to_check(found), NOT_SAID]
     said = [_what(found)]
@@ -64,7 +64,7 @@ def sentences(found: Solution, facts: Mapping[str, Any]) -> list[str]:
             "The search stopped at its limit of nodes, and a mix up to "
             f"{share(found.solved.gap)} cheaper may exist."
         )
-    said += sentence(found.untried)
+    said += untried_words(found.untried)
     said += [*served(found), *to_check(found), *_binding(found), *_traffic(found)]
     return [*said, *_against_renting(found, facts["finance"]), *_stock(found), *_nearest(found)]
 
@@ -509,7 +509,7 @@ def _rests(found: Solution, frames: Mapping[str, Table]) -> list[str]:
         "Throughput is predicted by a model that is calibrated on measurements; in four cases of "
         f"five the measured one is {share(low)} to {share(high)} of it.",
         f"At the peak the chips that serve are used to {share(use)} at most.",
-        *(sentence(found.untried) if found.hedged is None else ()),
+        *(untried_words(found.untried) if found.hedged is None else ()),
     ]
 
 

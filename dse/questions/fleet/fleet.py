@@ -429,7 +429,7 @@ def _facts(found: Solution) -> dict[str, Any]:
         "changes_with_split_instances": counted is not None and found.split,
         "must_give": list(found.gives),
         "lead_time_too_long": list(found.waits),
-        "not_searched": [one.as_json() for one in found.untried],
+        "not_searched": list(found.untried),
         "price_evidence": list(found.priced),
         "options": [{**option_row(one), "chips": dict(one.chips)} for one in found.options],
         "owned_prices": [

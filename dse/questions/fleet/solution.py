@@ -29,7 +29,6 @@ from dse.economics.prices import ASSUMED, evidence_rows, price_spreads, unsold
 from dse.economics.scenarios import Counter, Futures, Hedged, error_of, hedged
 from dse.errors import DseError
 from dse.physics.intervals import Spread, eldest, kin_of, normals, spread_of, widened
-from dse.problem.words import Untried
 from dse.quality.own_runs import P90
 from dse.questions.fleet.changes import (
     Progress,
@@ -86,7 +85,7 @@ class Solution:
     alone: tuple[Row, ...] = ()
     by_means: int | None = None
     unsold: Mapping[str, str] = field(default_factory=dict)
-    untried: tuple[Untried, ...] = ()
+    untried: tuple[dict[str, Any], ...] = ()
     priced: tuple[Mapping[str, Any], ...] = ()
     instead: tuple[Mix, Counted] | None = None
     no_renting: str = ""

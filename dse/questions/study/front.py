@@ -21,8 +21,7 @@ from dse.problem.words import (
     axis_words,
     brief_shape,
     given_name,
-    in_weights,
-    on_chip,
+    of_pools,
     short_deployment,
     short_shape,
     short_split,
@@ -96,7 +95,7 @@ def _system(folder: StudyFolder, item: Json) -> str:
     """The chip of an item, or the system where the study compares systems."""
     rows = (folder.study.get("systems") or {}).get("rows", ())
     names = {row["chip"]: row["system"] for row in rows}
-    chip = on_chip(item["deployment"])
+    chip = of_pools(item["deployment"], "chip")
     return names.get(chip) or named(folder, chip)
 
 
@@ -107,7 +106,7 @@ def _design(folder: StudyFolder, item: Json) -> str:
     system = _system(folder, item)
     alone = system == named(folder, str(d.get("chip")))
     where = f"{d['chips']} × {system}" if alone else system
-    served = f"{where} {in_weights(d)}, {round(d['concurrency']):,} in flight"
+    served = f"{where} {of_pools(d, 'weight_dtype')}, {round(d['concurrency']):,} in flight"
     if not folder.several_shapes:
         return served
     sizes = [show(name, metrics.get(name)) for name in ("total_parameters", "active_parameters")]
@@ -341,10 +340,10 @@ def _apart(folder: StudyFolder, family: Json) -> str:
 
 def _traits(own: Sequence[Json], others: Sequence[Json]) -> Iterator[str]:
     traits: tuple[tuple[str, Callable[[Json], object]], ...] = (
-        ("on {}", lambda item: on_chip(item["deployment"])),
+        ("on {}", lambda item: of_pools(item["deployment"], "chip")),
         ("{}", lambda item: POOLS["prefill" in item["deployment"]]),
         ("{} model", lambda item: "a sparse" if item["model"].get("num_experts") else "a dense"),
-        ("{} weights", lambda item: in_weights(item["deployment"])),
+        ("{} weights", lambda item: of_pools(item["deployment"], "weight_dtype")),
         ("TP {}", lambda item: item["deployment"]["tensor_parallel"]),
         ("{} in flight", lambda item: round(item["deployment"]["concurrency"])),
     )
@@ -460,8 +459,8 @@ def importance_section(study: Json) -> list[Section]:
 
 # Columns of words: key, title, value.
 TEXTS: tuple[tuple[str, str, Callable[[Json], str]], ...] = (
-    ("chip", "chip", lambda item: on_chip(item["deployment"])),
-    ("weights", "weights", lambda item: in_weights(item["deployment"])),
+    ("chip", "chip", lambda item: of_pools(item["deployment"], "chip")),
+    ("weights", "weights", lambda item: of_pools(item["deployment"], "weight_dtype")),
     ("kv", "KV cache", lambda item: item["deployment"]["kv_dtype"]),
     ("kind", "kind", lambda item: "sparse" if item["model"].get("num_experts") else "dense"),
     ("model", "model", given_name),

@@ -17,8 +17,6 @@ from dse.problem.describe import pools_of
 from dse.problem.mix import held, loads_of
 from dse.problem.words import (
     DEPLOYMENT_KEY,
-    DOMAIN_KEY,
-    HELD_KEY,
     SHAPE_KEY,
     brief_shape,
     short_deployment,
@@ -229,8 +227,6 @@ def nearest_limit(folder: StudyFolder, item: Json) -> str | None:
 
 def summary(folder: StudyFolder) -> Table:
     """A row for each chosen point: name, objectives, what its time rests on, shape, deployment."""
-    key = f"{DEPLOYMENT_KEY}{DOMAIN_KEY if 'rack' in folder.study else ''}"
-    key += HELD_KEY if folder.held else ""
     chosen = folder.chosen
     shapes = {"shape": [brief_shape(one.item) for one in chosen]}
     return frame(
@@ -243,7 +239,7 @@ def summary(folder: StudyFolder) -> Table:
             **(shapes if folder.several_shapes else {}),
             "deployed": [short_deployment(one.item["deployment"], folder.held) for one in chosen],
         },
-        f"Deployment: {key}; degrees of 1 are left out. front.csv has every design of the front.",
+        f"Deployment: {DEPLOYMENT_KEY}; degrees of 1 are left out.",
     )
 
 

@@ -14,13 +14,10 @@ from dse.economics.prices import evidence_words, price_parts
 from dse.problem.words import (
     MIX,
     MOST_TOKENS,
-    Untried,
     brief_shape,
-    chips_words,
-    copies_words,
+    deployment_words,
     given_name,
-    in_weights,
-    sentence,
+    untried_words,
 )
 from dse.questions.study import comparisons, front, points
 from dse.questions.study.points import QUALITY, Json, StudyFolder, capital
@@ -182,7 +179,7 @@ def start_words(folder: StudyFolder, *, translated: bool = False) -> str:
     d = folder.start.item["deployment"]
     parts = folder.priced_chips(d)
     price = f", ${significant(sum(n * usd for n, usd in parts))} an hour" if parts else ""
-    on = f"{chips_words(d)} ({copies_words(d)}{in_weights(d)} weights{price})"
+    on = f"{deployment_words(d, folder.held)}{price}"
     amounts = ", ".join(map(amount, folder.wanted))
     return f"Start with {brief_shape(folder.start.item)} on {on}: {amounts}."
 
@@ -192,8 +189,8 @@ def _not_searched(study: Json) -> list[str]:
     found = study.get("not_searched")
     if not found or not found["rows"]:
         return []
-    rows = [Untried.read(row) for row in found["rows"]]
-    return sentence(rows, f" (it would change the {label(found['metric']).text})")
+    of = f" (it would change the {label(found['metric']).text})"
+    return untried_words(found["rows"], of)
 
 
 def _untrained(folder: StudyFolder) -> list[str]:

@@ -32,7 +32,9 @@ import numpy as np
 from dse import units
 from dse.answer.answer import Answer, Block, table_of
 from dse.answer.frames import bar_chart, of_rows
-from dse.answer.numbers import share
+from dse.answer.labels import label
+from dse.answer.numbers import share, show
+from dse.answer.sentences import spans
 from dse.catalog import Catalog
 from dse.economics.prices import price_assumptions, price_documents, price_parts, rests_on
 from dse.economics.tco import with_basis
@@ -41,7 +43,7 @@ from dse.physics.serving import BOTTLENECKS
 from dse.problem.describe import describe_deployment
 from dse.problem.objective import KNOWN, on_terms, pose
 from dse.problem.shapes import model_at
-from dse.problem.words import SHORT, short_deployment, short_shape, show, spans
+from dse.problem.words import short_deployment, short_shape
 from dse.questions.estimate.estimate import estimate
 from dse.questions.train import train
 from dse.questions.whatif.solve import Part, Progress, turning
@@ -433,7 +435,7 @@ def _entry_words(entry: Json) -> str:
     """`8 mi300x TP8 fp8/fp8 c64: $/M 0.07; beside point 3 of h200_sxm`."""
     deployed = short_deployment(entry["deployment"])
     deployed = f"{entry['shape']} on {deployed}" if entry["shape"] else deployed
-    values = [f"{SHORT.get(name, name)} {show(name, v)}" for name, v in entry["objectives"].items()]
+    values = [f"{label(name).short} {show(name, v)}" for name, v in entry["objectives"].items()]
     near, beaten = entry["nearest"], sorted(entry["displaces"])
     then = f"beside point {near['point']} of {near['chip']}"
     if beaten:

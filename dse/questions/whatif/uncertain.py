@@ -29,7 +29,7 @@ from dse.physics.workload import POISSON
 from dse.problem.demanded import tokens_per_request
 from dse.problem.mix import held
 from dse.problem.objective import on_terms
-from dse.problem.words import served_words, short_deployment
+from dse.problem.words import deployment_words, short_deployment
 from dse.questions.whatif.inputs import Subject
 from dse.questions.whatif.solve import Progress
 from dse.schema.study import Study
@@ -147,7 +147,7 @@ def uncertain_answer(
     blocks += [price_parts(parts)] if parts else []
     if learned and learned[0]["commands"]:
         blocks.append(Commands("To make the first measurement", learned[0]["commands"]))
-    full = served_words(take["deployment"], held(loads))
+    full = deployment_words(take["deployment"], held(loads))
     often = of_rows(
         "often", "", best_first[:8], ("name", metric, "chance_first", "expected_regret")
     )

@@ -21,7 +21,7 @@ from dse.physics.workload import POISSON
 from dse.problem.mix import load_row
 from dse.problem.objective import on_terms
 from dse.problem.shapes import model_at
-from dse.problem.words import served_words
+from dse.problem.words import deployment_words
 from dse.questions.estimate.point import assumptions
 from dse.questions.whatif.figures import MODELS, doubled, required
 from dse.questions.whatif.inputs import (
@@ -340,7 +340,7 @@ def _answer(subject: Subject, given: Json, progress: Callable[[str], None]) -> A
     if (first := made.first_screen) is None:
         return made
     held = all(share.workload.serving != POISSON for share in problem.mix)
-    full = said[0].replace(winner["words"], served_words(winner["deployment"], held))
+    full = said[0].replace(winner["words"], deployment_words(winner["deployment"], held))
     answers = [text for part in every for text in part.sentences][:1]
     return replace(made, opening=replace(first, headline=" ".join((full, *answers))))
 
