@@ -6,7 +6,8 @@ The one path from a candidate to numbers: the search, `dse estimate` and its --d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from typing import TypedDict
 
 import numpy as np
@@ -16,7 +17,7 @@ from dse.economics.tokens import COUNTED, cost, energy_metrics
 from dse.physics.intervals import FIRST_TOKEN, Spread, first_token_class
 from dse.physics.machines import Machines, worst_block_law
 from dse.physics.parameters import Parameters
-from dse.physics.serving import Performance, predict
+from dse.physics.serving import Arrivals, Performance, predict
 from dse.physics.workload import Workload
 from dse.problem.models import ASKED, OF_MODEL, Models
 from dse.problem.quality import FormatLoss
@@ -34,27 +35,25 @@ MEMORY_PARTS = ("weights", "kv_cache", "activations", "communication", "runtime"
 IN_MEMORY = ("memory_bytes_per_chip", *(f"memory_{part}_bytes_per_chip" for part in MEMORY_PARTS))
 OF_STEPS = ("latency_floor_s", "distance_to_floor", "mfu", "mbu")
 IN_TIER = ("tier_bytes_per_chip", "tier_capacity_bytes_per_chip", "tier_wait_s")
-Later = Callable[[], Mapping[str, Floats]]
 
 
 class Values(Mapping[str, Floats]):
-    """Metrics by name. Those that are None are worked out when one is first asked for, with all
-    others of its group in `later`: a search that does not name them does not pay for them. Those
-    of ASKED, likewise, are there by name alone and are not among the metrics that all candidates
-    show."""
+    """Metrics by name, (n,) each, of which those that are None in `known` are worked out when they
+    are first asked for: a search that does not name them does not pay for them. `find(name)` gives
+    the metric and whatever else is found with it; KeyError where there is none. Those of ASKED are
+    there by name alone and are not among the metrics that all candidates show."""
 
-    __slots__ = ("_known", "_later", "_shown")
+    __slots__ = ("_find", "_known", "_shown")
 
     def __init__(
-        self, known: dict[str, Floats | None], *later: tuple[Sequence[str], Later]
+        self, known: dict[str, Floats | None], find: Callable[[str], Mapping[str, Floats]]
     ) -> None:
-        self._known, self._shown = known, tuple(known)
-        self._later = {name: group for names, group in later for name in names}
+        self._known, self._shown, self._find = known, tuple(known), find
 
     def __getitem__(self, name: str) -> Floats:
         value = self._known.get(name)
         if value is None:
-            self._known.update(self._later[name]())
+            self._known.update(self._find(name))
             value = self._known[name]
             assert value is not None
         return value
@@ -186,13 +185,6 @@ def evaluate(
     models = Models(batch, training_flops, law, unique_tokens)
     performance = predict(batch, workload, machines, keep=keep, shared=shared)
     price = machines.usd_per_chip_hour[batch.chip]
-    prices = cost(
-        performance.prefill_chip_s,
-        performance.decode_chip_s,
-        workload.prompt_tokens,
-        workload.output_tokens,
-        price,
-    )
     memory, chips = performance.memory, batch.chips
     values: dict[str, Floats | None] = {
         "ttft_s": performance.ttft_s,
@@ -205,10 +197,13 @@ def evaluate(
         "output_tokens_per_s_per_chip": performance.output_tokens_per_s / chips,
         "output_tokens_per_s_per_user": 1.0 / performance.tpot_s,
         "running_requests": performance.running_requests,
-        "usd_per_million_output_tokens": prices.usd_per_million_output_tokens,
-        "usd_per_million_input_tokens": prices.usd_per_million_input_tokens,
-        "usd_per_million_total_tokens": prices.usd_per_million_total_tokens,
-        "usd_per_million_output_tokens_all_in": prices.usd_per_million_output_tokens_all_in,
+        **cost(
+            performance.prefill_chip_s,
+            performance.decode_chip_s,
+            workload.prompt_tokens,
+            workload.output_tokens,
+            price,
+        ),
         **dict.fromkeys(COUNTED),
         **dict.fromkeys(IN_MEMORY),
         "memory_capacity_bytes_per_chip": memory.capacity,
@@ -237,16 +232,17 @@ def evaluate(
     else:
         few, alike = models.of(shared.models.few), shared.deployments
         known = worst_kind(alike.few, machines)[alike.kinds]
+    later: dict[tuple[str, ...], Callable[[], Mapping[str, Floats]]] = {
+        COUNTED: lambda: energy_metrics(performance.energy, workload.output_tokens),
+        IN_MEMORY: lambda: _in_memory(batch, workload, performance),
+        OF_STEPS: lambda: _of_steps(performance),
+        OF_MODEL: lambda: _of_all(few.values(), shared),
+        ASKED: lambda: _of_all(few.asked(), shared),
+        IN_TIER: lambda: _in_tier(batch, workload, performance),
+    }
+    groups = {name: group for names, group in later.items() for name in names}
     return Metrics(
-        values=Values(
-            values,
-            (COUNTED, lambda: energy_metrics(performance.energy, workload.output_tokens)),
-            (IN_MEMORY, lambda: _in_memory(batch, workload, performance)),
-            (OF_STEPS, lambda: _of_steps(performance)),
-            (OF_MODEL, lambda: _of_all(few.values(), shared)),
-            (ASKED, lambda: _of_all(few.asked(), shared)),
-            (IN_TIER, lambda: _in_tier(batch, workload, performance)),
-        ),
+        values=Values(values, lambda name: groups[name]()),
         violations=judge(case, shared),
         case=case,
         models=models,
@@ -271,13 +267,8 @@ def _in_memory(
     memory = performance.memory
     cache = memory.kv_per_request if workload.serving == "static" else memory.kv_reserved
     kv_cache = cache * np.ceil(performance.running_per_instance / batch.data_parallel)
-    parts = (
-        memory.weights,
-        kv_cache,
-        memory.activations,
-        memory.communication,
-        memory.runtime,
-    )
+    fixed = (memory.activations, memory.communication, memory.runtime)
+    parts = (memory.weights, kv_cache, *fixed)
     return dict(zip(IN_MEMORY, (memory.base + kv_cache, *parts), strict=True))
 
 
@@ -293,13 +284,8 @@ def _of_steps(performance: Performance) -> dict[str, Floats]:
 def _arrivals(batch: CandidateBatch, performance: Performance) -> dict[str, Floats]:
     """Mean and tail of the time to first token, and the load; NaN but for Poisson arrivals."""
     found, none = performance.arrivals, np.full(len(batch), np.nan)
-    if found is None:
-        return dict.fromkeys(("ttft_mean_s", "ttft_p90_s", "ttft_p99_s", "utilisation"), none)
     return {
-        "ttft_mean_s": found.ttft_mean_s,
-        "ttft_p90_s": found.ttft_p90_s,
-        "ttft_p99_s": found.ttft_p99_s,
-        "utilisation": found.utilisation,
+        one.name: none if found is None else getattr(found, one.name) for one in fields(Arrivals)
     }
 
 

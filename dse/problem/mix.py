@@ -21,8 +21,8 @@ of several also {name, weight}, and what else was given of `dse.schema.workloads
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, Unpack
 
@@ -34,7 +34,7 @@ from dse.physics.machines import Machines
 from dse.physics.serving import Detail, Performance
 from dse.physics.workload import POISSON, Speculation, Workload
 from dse.problem.evaluate import MEMORY_PARTS, Member, Metrics, Part, Terms, Values, evaluate
-from dse.problem.models import ASKED, Models
+from dse.problem.models import Models
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS
 from dse.record import record
 from dse.schema.backend import TUNED, Backend, find_backend
@@ -65,7 +65,7 @@ def evaluate_mix(
 ) -> Metrics:
     """`dse.problem.evaluate.evaluate` of a mix; of one workload, the very same. With several,
     `members` of the result holds each workload's own metrics, and `performance` is that of the
-    first. Candidates with a backend of their own are served by that (`dse.problem.mix`)."""
+    first. Candidates with a backend of their own are served by that."""
     if batch.backend is not None:
         return _by_backend(batch, mix, machines, terms)
     served, load = [share.workload for share in mix], None
@@ -88,7 +88,7 @@ def evaluate_mix(
         values["utilisation"] = np.maximum(values["utilisation"], load)
         violations["arrivals_within_capacity"] = values["utilisation"] - 1.0
     # What is asked of the shape alone is the same in every workload.
-    found = Values({**values}, (ASKED, lambda: {name: each[0].values[name] for name in ASKED}))
+    found = Values({**values}, lambda name: {name: each[0].values[name]})
     return replace(each[0], values=found, violations=violations, members=members)
 
 
@@ -98,18 +98,50 @@ def served_by(mix: Mix, backend: Backend) -> Mix:
 
 
 def _by_backend(batch: CandidateBatch, mix: Mix, machines: Machines, terms: Terms) -> Metrics:
-    alone: Terms = {**terms, "shared": None}  # what is shared is of the whole batch
+    """Candidates that different software serves, each part under its own, joined again row by row:
+    row i is, bit for bit, that of its part alone."""
+    assert batch.backend is not None
+    parts: list[Part] = []
+    for code in np.unique(batch.backend):
+        rows = np.flatnonzero(batch.backend == code)
+        alone = replace(batch[rows], backend=None)
+        own = served_by(mix, machines.backends[code])
+        # What is shared is of the whole batch.
+        parts.append(Part(rows, evaluate_mix(alone, own, machines, **{**terms, "shared": None})))
+    first = parts[0].metrics
+    if len(parts) == 1:
+        return first
 
-    def under(part: CandidateBatch, backend: Backend) -> Metrics:
-        return evaluate_mix(part, served_by(mix, backend), machines, **alone)
+    def joined(column: Callable[[Metrics], NDArray[Any]]) -> NDArray[Any]:
+        """(n,) a column of each part at its rows."""
+        found = np.empty(len(batch), dtype=column(first).dtype)
+        for part in parts:
+            found[part.rows] = column(part.metrics)
+        return found
 
-    models = Models(
-        batch,
-        terms.get("training_flops"),
-        terms.get("law", DEFAULT),
-        terms.get("unique_tokens", UNIQUE_TOKENS),
+    def detail() -> Detail:
+        bound = joined(lambda one: one.performance.detail.bottleneck)
+        return replace(first.performance.detail, bottleneck=bound)
+
+    return replace(
+        first,
+        values=Values(
+            dict.fromkeys(first.values), lambda name: {name: joined(lambda one: one.values[name])}
+        ),
+        violations={
+            rule: joined(lambda one, rule=rule: one.violations[rule]) for rule in first.violations
+        },
+        models=Models(
+            batch,
+            terms.get("training_flops"),
+            terms.get("law", DEFAULT),
+            terms.get("unique_tokens", UNIQUE_TOKENS),
+        ),
+        performance=replace(first.performance, look=cache(detail)),
+        provenance=joined(lambda one: one.provenance),
+        members=(),
+        parts=tuple(parts),
     )
-    return by_backend(batch, machines.backends, under, models)
 
 
 def _at_the_whole_load(
@@ -134,24 +166,6 @@ def _fold(combine: Callable[[Floats, Floats], Floats], arrays: list[Floats]) -> 
     return found
 
 
-def _worse(metric: str) -> Callable[[Floats, Floats], Floats]:
-    known = METRICS.get(metric)
-    return np.fmin if known is not None and known.direction == "maximize" else np.fmax
-
-
-def _pick(which: NDArray[np.intp], arrays: list[Floats]) -> Floats:
-    """(n,) row i of `arrays[which[i]]`."""
-    found = arrays[0]
-    for k, array in enumerate(arrays[1:], start=1):
-        found = np.where(which == k, array, found)
-    return found
-
-
-def _chip_s(one: Performance) -> Floats:
-    """(n,) chip-seconds of a request."""
-    return one.prefill_chip_s + one.decode_chip_s
-
-
 def _values(
     batch: CandidateBatch, members: tuple[Member, ...], machines: Machines
 ) -> dict[str, Floats]:
@@ -167,139 +181,46 @@ def _values(
         ]
         return _fold(np.add, terms) / total(of)
 
+    def chip_s(one: Performance) -> Floats:
+        """(n,) chip-seconds of a request."""
+        return one.prefill_chip_s + one.decode_chip_s
+
     each = {
         name: [member.metrics.values[name] for member in members]
         for name in members[0].metrics.values
     }
     # The worst of those to which a metric applies: an offline workload has no first token.
-    values = {name: _fold(_worse(name), arrays) for name, arrays in each.items()}
+    values = {}
+    for name, arrays in each.items():
+        known = METRICS.get(name)
+        most = known is None or known.direction != "maximize"
+        values[name] = _fold(np.fmax if most else np.fmin, arrays)
     fullest = np.argmax(each["memory_bytes_per_chip"], axis=0)
     for part in MEMORY_PARTS:
         name = f"memory_{part}_bytes_per_chip"
-        values[name] = _pick(fullest, each[name])
+        values[name] = np.take_along_axis(np.stack(each[name]), fullest[None], axis=0)[0]
     prompt = sum(member.weight * member.workload.prompt_tokens for member in members)
     output = sum(member.weight * member.workload.output_tokens for member in members)
-    prices = cost(
-        total(lambda one: one.prefill_chip_s),
-        total(lambda one: one.decode_chip_s),
-        np.broadcast_to(prompt, len(batch)),
-        np.broadcast_to(output, len(batch)),
-        machines.usd_per_chip_hour[batch.chip],
-    )
-    for name in (
-        "usd_per_million_input_tokens",
-        "usd_per_million_output_tokens",
-        "usd_per_million_total_tokens",
-        "usd_per_million_output_tokens_all_in",
-    ):
-        values[name] = getattr(prices, name)
     rate = output / total(lambda one: 1.0 / one.requests_per_s)
-    values["output_tokens_per_s"] = rate
-    values["output_tokens_per_s_per_chip"] = rate / batch.chips
     joules = total(lambda one: one.energy.joules)
-    held = total(_chip_s)
-    values["joules_per_output_token"] = joules / output
-    values["tokens_per_joule"] = output / joules
-    values["watts_per_chip"] = total(lambda one: one.energy.watts * _chip_s(one)) / held
-    moved = total(lambda one: one.energy.of_phases.movement)
-    values["energy_data_movement_share"] = moved / joules
-    values["mfu"] = mean("mfu", lambda one: one.prefill_chip_s)
-    values["mbu"] = mean("mbu", lambda one: one.decode_chip_s)
-    return values
-
-
-# Candidates that different software serves: each part under its own, joined again row by row.
-#
-# Row i of the joined metrics is, bit for bit, that of its part alone.
-
-
-def by_backend(
-    batch: CandidateBatch,
-    backends: Sequence[Backend],
-    evaluate: Callable[[CandidateBatch, Backend], Metrics],
-    models: Models,
-) -> Metrics:
-    """The metrics of n candidates, each under the backend of its code; `models` are those of all
-    n."""
-    assert batch.backend is not None
-    parts = []
-    for code in np.unique(batch.backend):
-        rows = np.flatnonzero(batch.backend == code)
-        found = evaluate(replace(batch[rows], backend=None), backends[code])
-        parts.append(Part(rows, found))
-    if len(parts) == 1:
-        return parts[0].metrics
-    return _joined(len(batch), tuple(parts), models)
-
-
-def _joined(n: int, parts: tuple[Part, ...], models: Models) -> Metrics:
-    first = parts[0].metrics
-    performances = [part.metrics.performance for part in parts]
-
-    def whole(every: Sequence[Any]) -> dict[str, NDArray]:
-        """The arrays of a record that each part has, joined."""
-        columns = {
-            field.name: [getattr(one, field.name) for one in every] for field in fields(every[0])
-        }
-        return {
-            name: _scatter(n, parts, column)
-            for name, column in columns.items()
-            if isinstance(column[0], np.ndarray)
-        }
-
-    def detail() -> Detail:
-        every = [one.detail for one in performances]
-        return replace(every[0], **whole(every))
-
-    return replace(
-        first,
-        values=_Scattered(n, parts),
-        violations={
-            rule: _scatter(n, parts, [part.metrics.violations[rule] for part in parts])
-            for rule in first.violations
-        },
-        models=models,
-        performance=replace(first.performance, **whole(performances), look=cache(detail)),
-        provenance=_scatter(n, parts, [part.metrics.provenance for part in parts]),
-        members=(),
-        parts=parts,
-    )
-
-
-def _scatter(n: int, parts: Sequence[Part], columns: Sequence[NDArray]) -> NDArray:
-    """(n,) each part's column at its rows."""
-    found = np.empty(n, dtype=columns[0].dtype)
-    for part, column in zip(parts, columns, strict=True):
-        found[part.rows] = column
-    return found
-
-
-class _Scattered(Mapping[str, Floats]):
-    """The values of all parts by name, joined when they are first asked for."""
-
-    __slots__ = ("_known", "_n", "_parts")
-
-    def __init__(self, n: int, parts: tuple[Part, ...]) -> None:
-        self._n, self._parts = n, parts
-        self._known: dict[str, Floats] = {}
-
-    def __getitem__(self, name: str) -> Floats:
-        if name not in self._known:
-            columns = [part.metrics.values[name] for part in self._parts]
-            self._known[name] = _scatter(self._n, self._parts, columns)
-        return self._known[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._parts[0].metrics.values
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._parts[0].metrics.values)
-
-    def __len__(self) -> int:
-        return len(self._parts[0].metrics.values)
-
-
-SPECULATION = ("draft_tokens", "acceptance")
+    held = total(chip_s)
+    return values | {
+        **cost(
+            total(lambda one: one.prefill_chip_s),
+            total(lambda one: one.decode_chip_s),
+            np.broadcast_to(prompt, len(batch)),
+            np.broadcast_to(output, len(batch)),
+            machines.usd_per_chip_hour[batch.chip],
+        ),
+        "output_tokens_per_s": rate,
+        "output_tokens_per_s_per_chip": rate / batch.chips,
+        "joules_per_output_token": joules / output,
+        "tokens_per_joule": output / joules,
+        "watts_per_chip": total(lambda one: one.energy.watts * chip_s(one)) / held,
+        "energy_data_movement_share": total(lambda one: one.energy.of_phases.movement) / joules,
+        "mfu": mean("mfu", lambda one: one.prefill_chip_s),
+        "mbu": mean("mbu", lambda one: one.decode_chip_s),
+    }
 
 
 def loads_of(study: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -342,41 +263,28 @@ def mix_of(loads: Sequence[Mapping[str, Any]], backends: Mapping[str, Backend]) 
 def served(load: Mapping[str, Any], draft_tokens: int | None = None) -> dict[str, Any]:
     """What `dse.schema.workloads.SERVED` says of a workload, as `Workload.of` takes it; how many
     tokens are drafted is an axis of the deployment."""
+    speculation = Speculation(draft_tokens, load.get("acceptance"))
     return {
-        "speculation": _speculation({**load, "draft_tokens": draft_tokens}),
+        "speculation": None if speculation == Speculation() else speculation,
         "network_overlap": load.get("network_overlap"),
         "max_running_requests": load.get("max_running_requests"),
         "tuning": load.get("tuning") or TUNED,
     }
 
 
-def _speculation(load: Mapping[str, Any]) -> Speculation | None:
-    found = Speculation(*(load.get(name) for name in SPECULATION))
-    return None if found == Speculation() else found
-
-
-def _details(load: Workload) -> dict[str, Any]:
-    """The inverse: what differs from a plain workload."""
-    found: dict[str, Any] = {}
-    if load.requests_per_s[0]:
-        found["requests_per_second"] = float(load.requests_per_s[0])
-    if load.speculation is not None:
-        given = {name: getattr(load.speculation, name) for name in SPECULATION}
-        found |= {name: value for name, value in given.items() if value is not None}
-    if load.prefix_hit_rate:
-        found["prefix_hit_rate"] = load.prefix_hit_rate
-    if load.network_overlap is not None:
-        found["network_overlap"] = load.network_overlap
-    if load.max_running_requests is not None:
-        found["max_running_requests"] = whole(load.max_running_requests)
-    if load.tuning != TUNED:
-        found["tuning"] = load.tuning
-    return found
-
-
 def load_row(share: Share | Member) -> dict[str, Any]:
     """The inverse of `mix_of`, for one workload."""
     load = share.workload
+    drafts, most = load.speculation or Speculation(), load.max_running_requests
+    details = {
+        "requests_per_second": float(load.requests_per_s[0]) or None,
+        "draft_tokens": drafts.draft_tokens,
+        "acceptance": drafts.acceptance,
+        "prefix_hit_rate": load.prefix_hit_rate or None,
+        "network_overlap": load.network_overlap,
+        "max_running_requests": None if most is None else whole(most),
+        "tuning": None if load.tuning == TUNED else load.tuning,
+    }
     return {
         "name": share.name,
         "weight": share.weight,
@@ -384,7 +292,7 @@ def load_row(share: Share | Member) -> dict[str, Any]:
         "output_tokens": whole(load.output_tokens[0]),
         "serving": load.serving,
         "backend": load.backend.id,
-        **_details(load),
+        **{name: value for name, value in details.items() if value is not None},
     }
 
 

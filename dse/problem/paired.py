@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from dse.physics.disaggregated import DecodeWorkers, PrefillWorkers
 from dse.problem.evaluate import evaluate
 from dse.problem.instances import CHUNK, Subject, batch_at
-from dse.problem.pools import RULES, Joined, Side, W, joined_up, side_of
+from dse.problem.pools import Joined, Side, W, side_of
 from dse.schema.metrics import Limit
-from dse.space.candidates import Floats
+from dse.space.candidates import Floats, concatenated
 from dse.space.deployments import Deployments, finer_ladder
 
 BUSY = (0.6, 0.8, 1.0)  # of the time, at most, that prefill workers are
@@ -40,24 +40,6 @@ class Pool(Generic[W]):
 
     def take(self, rows: NDArray[np.intp]) -> Pool[W]:
         return Pool(self.subject, self.table.take(rows), self.side.take(rows))
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """The design of two pools with the most output tokens a second and chip. `prefill` and `decode`
-    are rows of their tables; `a` and `b` workers of them take `chips`. Seconds, requests."""
-
-    prefill: int
-    decode: int
-    a: int
-    b: int
-    chips: int
-    in_flight: float
-    ttft_s: float
-    tpot_s: float
-    requests_per_s: float
-    output_tokens_per_s: float
-    usd_per_million_total_tokens: float
 
 
 def with_degrees(table: Deployments, given: Mapping[str, Any]) -> Deployments:
@@ -114,12 +96,13 @@ def best_pairs(
     second: Pool[DecodeWorkers],
     chips: Sequence[int],
     limits: Sequence[Limit],
-) -> list[Pair | None]:
-    """Of so many chips at most each, the best design within the limits; None where none keeps
-    them, or no link is known that the cache could cross."""
+) -> list[dict[str, Any] | None]:
+    """Of so many chips at most each, the design of two pools within the limits with the most output
+    tokens a second and chip; None where none keeps them, or no link is known that the cache could
+    cross. A design has its `chips`, `concurrency` over both pools and metrics under keys of the
+    vocabulary; `prefill` and `decode` are rows of the tables, of which `prefill_workers` and
+    `decode_workers` workers take the chips."""
     m, n = len(first.table), len(second.table)
-    if not m or not n:
-        return [None] * len(chips)
     i, j = np.repeat(np.arange(m), n), np.tile(np.arange(n), m)
     needs = first.table.chips[i] + second.table.chips[j]
     fits = [np.flatnonzero(needs <= most) for most in chips]
@@ -130,44 +113,39 @@ def best_pairs(
     with np.errstate(divide="ignore", invalid="ignore"):
         all_of = np.asarray(chips, dtype=float)[at]
         of = Joined(first.side.take(i), second.side.take(j), all_of, second.subject.workload, 0)
-        rate = np.where(_kept(of, limits), of.met.output_tokens_per_s / of.chips, -1.0)
+        kept = np.isfinite(of.met.requests_per_s)
+        for amount in of.violations.values():
+            kept &= amount <= 0.0
+        for limit in limits:
+            kept &= limit.sign * (of.values[limit.metric] - limit.limit) <= 0.0
+        rate = np.where(kept, of.met.output_tokens_per_s / of.chips, -1.0)
         usd = of.values["usd_per_million_total_tokens"]
-    found: list[Pair | None] = []
+    columns = {
+        "prefill": i,
+        "decode": j,
+        "prefill_workers": of.a.astype(int),
+        "decode_workers": of.b.astype(int),
+        "chips": of.chips.astype(int),
+        "concurrency": of.in_flight,
+        "ttft_s": of.met.ttft_s,
+        "tpot_s": of.met.tpot_s,
+        "requests_per_s": of.met.requests_per_s,
+        "output_tokens_per_s": of.met.output_tokens_per_s,
+        "usd_per_million_total_tokens": usd,
+    }
+    found: list[dict[str, Any] | None] = []
     for k in range(len(chips)):
         mine = np.flatnonzero(at == k)
         best = int(mine[np.argmax(rate[mine])]) if len(mine) else -1
-        if best < 0 or not rate[best] > 0.0:
-            found.append(None)
-            continue
-        met = (getattr(of.met, name)[best] for name in ("ttft_s", "tpot_s", "requests_per_s"))
-        pair = Pair(
-            int(i[best]),
-            int(j[best]),
-            int(of.a[best]),
-            int(of.b[best]),
-            int(of.chips[best]),
-            float(of.in_flight[best]),
-            *map(float, met),
-            output_tokens_per_s=float(of.met.output_tokens_per_s[best]),
-            usd_per_million_total_tokens=float(usd[best]),
-        )
-        found.append(pair)
+        good = best >= 0 and rate[best] > 0.0
+        found.append({name: one[best].item() for name, one in columns.items()} if good else None)
     return found
-
-
-def _kept(of: Joined, limits: Sequence[Limit]) -> NDArray[np.bool_]:
-    """(n,) designs that keep RULES and the limits."""
-    kept = np.isfinite(of.met.requests_per_s)
-    for k in range(len(RULES)):
-        kept &= of.violations[k] <= 0.0
-    for limit in limits:
-        kept &= limit.sign * (of.values[limit.metric] - limit.limit) <= 0.0
-    return kept
 
 
 def _pool(pool: str, subject: Subject, table: Deployments, limits: Sequence[Limit]) -> Pool[Any]:
     """The workers of a table that break nothing by themselves."""
     sides: list[Side[Any]] = []
+    sizes: list[int] = []
     for start in range(0, max(len(table), 1), CHUNK):
         part = table.take(slice(start, start + CHUNK))
         batch = batch_at(subject, part.without("concurrency", "step"), part["concurrency"])
@@ -175,7 +153,8 @@ def _pool(pool: str, subject: Subject, table: Deployments, limits: Sequence[Limi
         # The places of amounts are for those that report them: only whether one is broken counts.
         side = side_of(pool, batch, metrics, subject.workload, np.ones(len(batch)), (), limits)
         sides.append(replace(side, amounts={}, limited={}))
-    side = sides[0] if len(sides) == 1 else joined_up(sides)
+        sizes.append(len(batch))
+    side = concatenated(sides, sizes)
     alive = np.flatnonzero(~side.dead)
     return Pool(subject, table.take(alive), side.take(alive))
 

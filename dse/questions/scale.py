@@ -536,22 +536,19 @@ def _pools(first: Subject, one: _OneChip, degrees: Mapping[str, Any]) -> Mapping
     for size, pair in zip(chips, best_pairs(before, after, chips, limits), strict=True):
         if pair is None:
             continue
-        rate = pair.output_tokens_per_s / pair.chips
+        rate = pair["output_tokens_per_s"] / pair["chips"]
         single = max(within[RATE][within.chips <= size], default=0.0) if len(within) else 0.0
-        before_row, after_row = (np.array([row]) for row in (pair.prefill, pair.decode))
+        before_row, after_row = (np.array([pair[pool]]) for pool in ("prefill", "decode"))
         rows.append(
             {
                 "chips": size,
-                "used_chips": pair.chips,
-                "prefill_workers": pair.a,
+                "used_chips": pair["chips"],
+                "prefill_workers": pair["prefill_workers"],
                 "prefill_division": division(before.table.take(before_row))[0],
-                "decode_workers": pair.b,
+                "decode_workers": pair["decode_workers"],
                 "decode_division": division(after.table.take(after_row))[0],
-                "concurrency": pair.in_flight,
-                "tpot_s": pair.tpot_s,
-                "ttft_s": pair.ttft_s,
+                **{key: pair[key] for key in ("concurrency", "tpot_s", "ttft_s", USD)},
                 RATE: rate,
-                USD: pair.usd_per_million_total_tokens,
                 "of_best": rate / single if single else math.nan,
             }
         )

@@ -16,9 +16,9 @@ A block of count 0 costs nothing, so one batch can hold dense and sparse models.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,3 +150,26 @@ def _take(value: Any, rows: slice | NDArray[np.intp], taken: dict[int, NDArray[A
     if isinstance(value, Mapping):
         return {name: _take(item, rows, taken) for name, item in value.items()}
     return value.take(rows) if isinstance(value, Rows) else value
+
+
+R = TypeVar("R", bound=Rows)
+
+
+def concatenated(parts: Sequence[R], sizes: Sequence[int]) -> R:
+    """The rows of all parts, so many each, one behind the other. A key that a mapping lacks in a
+    part is 0 there; what is of all rows is that of the first."""
+    if len(parts) == 1:
+        return parts[0]
+    of: Any = parts[0]
+    found: dict[str, Any] = {}
+    for name in (f.name for f in fields(of)):
+        values = [getattr(part, name) for part in parts]
+        if isinstance(values[0], np.ndarray):
+            found[name] = np.concatenate(values)
+        elif isinstance(values[0], Rows):
+            found[name] = concatenated(values, sizes)
+        elif isinstance(values[0], Mapping):
+            keys = dict.fromkeys(key for value in values for key in value)
+            rows = [(value, np.zeros(n)) for value, n in zip(values, sizes, strict=True)]
+            found[name] = {k: np.concatenate([v.get(k, none) for v, none in rows]) for k in keys}
+    return replace(of, **found)

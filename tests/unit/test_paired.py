@@ -51,23 +51,23 @@ def test_a_pair_is_what_estimate_says_of_the_same_workers(model: str, first: str
     behind = decode_pool(after, after.divided(SIZES), LIMITS)
     for pair in best_pairs(ahead, behind, (16, 32), LIMITS):
         assert pair is not None
-        prefill = degrees(ahead.table, pair.prefill)
+        prefill = degrees(ahead.table, pair["prefill"])
         said = dse.estimate(
             model,
             second,
-            **degrees(behind.table, pair.decode),
+            **degrees(behind.table, pair["decode"]),
             **{f"prefill_{flag}": degree for flag, degree in prefill.items()},
             prefill_chip=first,
-            prefill_workers=pair.a,
-            decode_workers=pair.b,
-            concurrency=round(pair.in_flight),
+            prefill_workers=pair["prefill_workers"],
+            decode_workers=pair["decode_workers"],
+            concurrency=round(pair["concurrency"]),
             serving="disaggregated",
             backend="vllm",
         )
         assert said.feasible
-        assert said.chips == pair.chips
-        assert said.tpot_s == pytest.approx(pair.tpot_s, rel=0.02)
-        assert said.output_tokens_per_s == pytest.approx(pair.output_tokens_per_s, rel=0.02)
+        assert said.chips == pair["chips"]
+        assert said.tpot_s == pytest.approx(pair["tpot_s"], rel=0.02)
+        assert said.output_tokens_per_s == pytest.approx(pair["output_tokens_per_s"], rel=0.02)
 
 
 def test_more_chips_are_never_worse_and_degrees_bind():
@@ -77,7 +77,7 @@ def test_more_chips_are_never_worse_and_degrees_bind():
 
     def rates(chosen: Deployments, chips: Sequence[int]) -> list[float]:
         pairs = best_pairs(prefill_pool(one, chosen, LIMITS), behind, chips, LIMITS)
-        return [0.0 if p is None else p.output_tokens_per_s / p.chips for p in pairs]
+        return [0.0 if p is None else p["output_tokens_per_s"] / p["chips"] for p in pairs]
 
     free = rates(table, (4, 8, 16, 32, 64))
     assert free == sorted(free)

@@ -40,7 +40,7 @@ from dse.problem.instances import (
     subject_of,
 )
 from dse.problem.mix import Share, evaluate_mix, served
-from dse.problem.paired import Pair, Pool, best_pairs, decode_pool, prefill_pool, with_degrees
+from dse.problem.paired import Pool, best_pairs, decode_pool, prefill_pool, with_degrees
 from dse.schema.backend import find_backend
 from dse.schema.calibration import KINDS
 from dse.schema.metrics import Limit
@@ -407,7 +407,7 @@ def _pair(
     (best,) = best_pairs(first.pool, second.pool, [most], limits)
     if best is not None and not pays(_pooled(one, first, second, best)):
         return []
-    kept: list[Pair] = []
+    kept: list[dict[str, Any]] = []
     rest = [] if largest else best_pairs(first.pool, second.pool, smaller, limits)
     for pair in [*rest, best]:
         # The program takes small pools more often: a larger one must serve more a chip.
@@ -416,29 +416,33 @@ def _pair(
     return [_pooled(one, first, second, pair) for pair in kept[-KEPT:]]
 
 
-def _rate(pair: Pair) -> float:
-    return pair.requests_per_s / pair.chips
+def _rate(pair: Mapping[str, Any]) -> float:
+    return pair["requests_per_s"] / pair["chips"]
 
 
-def _pooled(one: DemandClass, first: _Workers, second: _Workers, pair: Pair) -> Option:
-    prefill = int(first.pool.table.chips[pair.prefill]) * pair.a
-    decode = int(second.pool.table.chips[pair.decode]) * pair.b
+def _pooled(one: DemandClass, first: _Workers, second: _Workers, pair: Mapping[str, Any]) -> Option:
+    ahead, behind = pair["prefill"], pair["decode"]
+    prefill = int(first.pool.table.chips[ahead]) * pair["prefill_workers"]
+    decode = int(second.pool.table.chips[behind]) * pair["decode_workers"]
     chips = {first.chip: prefill}
     chips[second.chip] = chips.get(second.chip, 0) + decode
-    words = [first.words(pair.prefill, pair.a), second.words(pair.decode, pair.b)]
+    words = [
+        first.words(ahead, pair["prefill_workers"]),
+        second.words(behind, pair["decode_workers"]),
+    ]
     weights = dict.fromkeys(w.formats[0] or "checkpoint format" for w in (first, second))
-    known = (first.pool.side.known[pair.prefill], second.pool.side.known[pair.decode])
+    known = (first.pool.side.known[ahead], second.pool.side.known[behind])
     return Option(
         klass=one.name,
         model=second.pool.subject.model.name,
         chips=chips,
-        requests_per_s=pair.requests_per_s,
-        ttft_s=pair.ttft_s,
-        tpot_s=pair.tpot_s,
+        requests_per_s=pair["requests_per_s"],
+        ttft_s=pair["ttft_s"],
+        tpot_s=pair["tpot_s"],
         label=f"prefill on {prefill} x {first.chip}, decode on {decode} x {second.chip}",
         formats=_format_words(" and ".join(weights), second.formats),
         division=f"prefill {words[0]}, decode {words[1]}",
-        concurrency=int(pair.in_flight),
+        concurrency=int(pair["concurrency"]),
         bound="pools",
         kind=", ".join(dict.fromkeys(KINDS[int(kind)] for kind in known)),
     )
