@@ -125,6 +125,7 @@ def side_of(
         workers, _, own = at_work(pool, case_of(batch, load, machines))
     # The time per token is the decode worker's, and no prompt has its first token before its
     # prefill.
+    least: dict[str, Floats]
     if isinstance(workers, DecodeWorkers):
         least = {"tpot_s": workers.tpot_s, "decode_step_s": workers.step_s}
     else:
@@ -153,9 +154,7 @@ def side_of(
     )
 
 
-def at_work(
-    pool: str, case: Case
-) -> tuple[PrefillWorkers | DecodeWorkers, Step, dict[str, Floats]]:
+def at_work(pool: str, case: Case) -> tuple[Any, Step, dict[str, Floats]]:
     """The workers of a pool, their step, and metrics of it: of one prompt alone, or of so many
     requests as memory and the backend's cap for a rank admit."""
     if pool == "prefill":
