@@ -5,7 +5,6 @@ tokens of others, or both, and lasts `step_s(decode_rows, prefill_tokens)`. A st
 prefill of a request gives its first token. Policies:
 
     mixed          decodes first, then prompts in what is left of the token budget, split to fill it
-    whole          the same, but a prompt joins a step whole or not at all
     prefill_first  while prompts wait, steps of prompt tokens alone; decoding stands still
 
 The engine looks for new requests every `poll` decode steps and after every step with prompts.
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-POLICIES = ("mixed", "whole", "prefill_first")
+POLICIES = ("mixed", "prefill_first")
 StepLaw = Callable[[int, float], float]
 
 
@@ -61,8 +60,7 @@ def closed_loop(
     in_flight: int,
     **engine: Any,
 ) -> Served:
-    """The first `in_flight` requests arrive at once, each other when one has finished and its
-    client has taken an exponential time of mean `turnaround_s`."""
+    """The first `in_flight` requests arrive at once, each other when one has finished."""
     arrivals = np.zeros(len(prompts))
     arrivals[in_flight:] = np.inf
     return _Engine(step_s, prompts, outputs, arrivals, in_flight, **engine).run()
@@ -137,15 +135,11 @@ class _Engine:
         *,
         budget: int = 8192,
         policy: str = "mixed",
-        most_running: int = 1_000_000,
-        turnaround_s: float = 0.0,
         poll: int = 1,
-        seed: int = 0,
     ) -> None:
         assert policy in POLICIES
         self.poll, self.looked = poll, 0  # decode steps between two looks, and those of the last
-        self.turnaround_s, self.random = turnaround_s, np.random.default_rng(seed)
-        self.step_s, self.policy, self.budget, self.most = step_s, policy, budget, most_running
+        self.step_s, self.policy, self.budget = step_s, policy, budget
         self.prompts, self.outputs = list(map(int, prompts)), list(map(int, outputs))
         self.arrival = arrivals.copy()
         self.first = np.zeros(len(arrivals))
@@ -188,16 +182,12 @@ class _Engine:
         taken = 0
         while room > 0:
             if not self.prefilling:
-                if not self.queue or len(self.decoding) + len(ended) >= self.most:
+                if not self.queue:
                     break
-                request = self.queue[0]
-                tokens = self.prompts[request]
-                if self.policy == "whole" and tokens > room and taken:
-                    break
-                self.queue.popleft()
-                self.prefilling.append([request, tokens])
+                request = self.queue.popleft()
+                self.prefilling.append([request, self.prompts[request]])
             part = self.prefilling[0]
-            tokens = part[1] if self.policy == "whole" else min(part[1], room)
+            tokens = min(part[1], room)
             part[1] -= tokens
             room -= tokens
             taken += tokens
@@ -255,8 +245,7 @@ class _Engine:
         self.finish[request] = self.now
         if self.sent < len(self.prompts):
             # The client answers while the next step already runs.
-            later = self.turnaround_s * self.random.exponential()
-            arrival = max(np.nextafter(self.now, np.inf), self.now + later)
+            arrival = np.nextafter(self.now, np.inf)
             self.arrival[self.sent] = arrival
             heapq.heappush(self.arriving, (arrival, self.sent))
             self.sent += 1

@@ -25,7 +25,7 @@ Pollaczek-Khinchine and Fuhrmann-Cooper); between the two, a mean by S. Where ev
 instance is taken, a request waits for one (Sakasegawa's approximation of M/G/c). Mean and variance
 of the sum are kept; percentiles are those of the gamma distribution with both. Attention ranks of
 an instance wait for each other (`_in_step`).
-tests/unit/test_poisson.py compares all of it with a simulation.
+tests/unit/test_queueing.py compares all of it with a simulation.
 """
 
 from __future__ import annotations

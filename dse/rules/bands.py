@@ -7,7 +7,7 @@ one head, a window of one token, or a vocabulary of a hundred words.
 An end is what the second of 136 published models has, of all or of those as sparse or dense: what
 one alone has is an experiment. Of what fewer than twenty have, one is enough. A band ends a tenth
 beyond, granularity at 16, where training runs beside published models end (Tian et al. 2025).
-tests/unit/test_bands.py finds the ends again from search_spaces/models.csv.
+tests/unit/test_shape_rules.py finds the ends again from search_spaces/models.csv.
 """
 
 from __future__ import annotations

@@ -126,12 +126,6 @@ def test_every_command_takes_the_file(mine: Path):
     assert dse("catalog", "chips", "list", "--json", *flag).code == 0
 
 
-def test_the_environment_changes_no_answer(mine: Path, monkeypatch: pytest.MonkeyPatch):
-    plain = dse("estimate", *POINT).json()
-    monkeypatch.setenv("DSE_EFFICIENCY_FILES", str(mine))
-    assert dse("estimate", *POINT).json() == plain
-
-
 def test_a_study_keeps_the_file(mine: Path, space: Callable[..., Path], tmp_path: Path):
     plain, changed = tmp_path / "plain", tmp_path / "changed"
     one = dse("run", space(), "--out", plain, "--json").json()

@@ -117,16 +117,6 @@ def test_the_tables_fit_a_console():
         assert "nan" not in said.out
 
 
-def test_jitter_makes_collectives_wait():
-    still, late = (
-        collectives("h200_sxm", "--chips", 8, "--bytes", "1MiB", *flags, "--json").json()
-        for flags in ((), ("--set", "jitter=10us"))
-    )
-    waits = sum(1 / k for k in range(1, 9)) * 1e-5
-    before, after = (of(one, 2**20, "all-reduce")["seconds"] for one in (still, late))
-    assert after - before == pytest.approx(waits)
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -30,12 +30,6 @@ def mentioned(text: str) -> list[str]:
     return inline + [line for line in fenced if re.match(r"dse [a-z-]", line)] + indented
 
 
-def test_mentions_are_found():
-    block = "```bash\nmake study\ndse catalog spaces list\n```"
-    text = f"`dse run tiny` and\n\n{block}\n\n    dse catalog models list\n"
-    assert mentioned(text) == ["dse run tiny", "dse catalog spaces list", "dse catalog models list"]
-
-
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_commands_in_the_documents_exist(path: Path):
     text = path.read_text(encoding="utf-8")
@@ -73,38 +67,12 @@ def test_page_of_the_library_is_fresh():
     assert text == api_docs.page(), "run `python -m tests.api_docs > docs/api.md`"
 
 
-def test_commands_of_a_block():
-    text = "```bash\nmake test\n# a comment\ndse run tiny \\\n  --seed 1\n```\n```\ndse x\n```\n"
-    bash, answer = command_blocks.blocks(text)
-    assert command_blocks.commands(bash.content) == ["dse run tiny --seed 1"]
-    assert (bash.below_bash, answer.below_bash) == (False, True)
-    assert text[answer.start : answer.end] == answer.content == "dse x\n"
-
-
-def test_make_study_is_what_the_makefile_says():
-    assert command_blocks.commands("make study\n") == [
-        "dse run quickstart --out studies/quickstart"
-    ]
-
-
 def test_commands_stand_in_blocks_that_run():
     """A fenced block with a command is `bash` or `console`; what else shows one is its output."""
     for path in command_blocks.PAGES:
         for block in command_blocks.blocks(path.read_text(encoding="utf-8")):
             if block.language not in command_blocks.RUN and path.name != "cli.md":
                 assert not re.search(r"^(dse|python|make) ", block.content, re.M), path.name
-
-
-def test_a_word_that_is_not_printed_is_found():
-    printed = "time per token   12.1 ms\nfeasible"
-    assert command_blocks.unprinted("time per token  9 ms", printed) == []
-    assert command_blocks.unprinted("time per word  9 ms\n...", printed) == ["time per word  9 ms"]
-
-
-def test_an_excerpt_keeps_its_gap():
-    assert (
-        command_blocks.excerpt("old\n...\nend\n", "\nnew \nleft out\nlast\n") == "new\n...\nlast\n"
-    )
 
 
 PAGE = """\
@@ -144,26 +112,3 @@ def test_a_page_runs_and_is_written_again(
     page.write_text(PAGE.replace("name: 2", "title: 2"), encoding="utf-8")
     assert command_blocks.main([str(page)]) == 1
     assert "not printed: title: 2" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("page", "said"),
-    [
-        ("```bash\ndse --version\nfalse\necho never\n```\n", "exit code 1: false"),
-        ("```console\n$ dse --version\ndse\n```\n", "exit code 0: dse --version"),
-    ],
-)
-def test_a_page_stops_at_the_first_broken_promise(
-    page: str,
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-):
-    monkeypatch.setattr(command_blocks, "COPIED", ())
-    path = tmp_path / "page.md"
-    path.write_text(page, encoding="utf-8")
-    assert command_blocks.main([str(path)]) == 1
-    heard = capfd.readouterr()
-    assert said in heard.err
-    assert "never" not in heard.out

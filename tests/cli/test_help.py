@@ -96,10 +96,6 @@ def test_a_list_of_figures_counts_nothing(what: str):
     assert {*loads(["catalog", what, "list"])} <= {"yaml"}
 
 
-def test_a_list_of_chips_imports_nothing_heavy():
-    assert {*loads(["catalog", "chips", "list"])} <= {"yaml"}
-
-
 @pytest.mark.parametrize(
     ("typed", "meant"), [("rnu", "run"), ("estimat", "estimate"), ("catalogue", "catalog")]
 )

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dse.problem.quality import format_loss
-from dse.quality import quantisation
 from dse.quality.quantisation import (
     AWARE,
     CACHE_HIGH,
@@ -22,7 +21,6 @@ from dse.quality.quantisation import (
     PTQ_FACTOR_HIGH,
     PTQ_FACTOR_LOW,
     TRAINED,
-    kumar_penalty,
     quantisation_penalty,
 )
 from dse.schema.dtypes import BITS, CODE, DTYPES, TRAINABLE
@@ -198,10 +196,3 @@ def test_a_model_says_what_it_was_trained_in(tmp_path: Path) -> None:
     assert refused.code == 2
     assert "trained_in" in refused.err
     assert "nvfp4" in refused.err
-
-
-def test_kumar_alone_asked_too_much() -> None:
-    """What DeepSeek-V3 was charged before, and what its checkpoint lost."""
-    before = kumar_penalty(np.array([4.0]), np.array([14.8e12]), np.array([4.2e11]))
-    assert before[0] == pytest.approx(0.0326, abs=1e-4)
-    assert quantisation.KUMAR in quantisation.SOURCE

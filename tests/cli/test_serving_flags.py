@@ -65,17 +65,6 @@ def test_a_closed_loop_has_no_percentiles() -> None:
     assert "percentile" not in dse(*POINT).out
 
 
-def test_drafts_and_cached_prefixes_shorten_what_they_should() -> None:
-    plain = dse(*POINT, "--concurrency", 1, "--json").json()
-    flags = ("--set", "draft_tokens=3", "--set", "acceptance=0.8", "--set", "prefix_hit_rate=0.5")
-    helped = dse(*POINT, "--concurrency", 1, *flags, "--json").json()
-    assert helped["tpot_s"] < 0.6 * plain["tpot_s"]
-    assert helped["prefill_s"] < plain["prefill_s"]
-    said = dse("estimate", "--detail", *POINT[1:], *flags)
-    assert fits(said.out, 100)
-    assert "3 drafted tokens accepted at 0.8" in said.out
-
-
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
@@ -219,31 +208,6 @@ def test_copies_of_experts_need_ranks() -> None:
     assert [row["constraint"] for row in uneven["violations"]] == [
         "experts_divide_by_expert_parallel"
     ]
-
-
-def test_a_study_of_arrivals_holds_no_number_in_flight(tmp_path: Path) -> None:
-    text = SPACE.replace("  draft_tokens: 3\n  acceptance: 0.7\n", "")
-    (tmp_path / "arrivals.yaml").write_text(text, encoding="utf-8")
-    out = tmp_path / "out"
-    said = dse("run", tmp_path / "arrivals.yaml", "--out", out)
-    assert said.code == 0, said.err
-    assert " c1" not in said.out
-    assert "in flight" not in said.out
-    worse = ("--model", "llama-3-8b", "--chip", "h100_sxm", "--pp", 8)
-    reasons = dse("estimate", "--why-not", out, *worse)
-    assert "at least as good" in reasons.out
-    assert "in flight" not in reasons.out
-    refused = dse("estimate", "--why-not", out, *worse, "--concurrency", 500)
-    assert refused.code == 2
-    assert "--concurrency" in refused.err
-    never = tmp_path / "never.yaml"
-    never.write_text(text.replace("ttft_p99_s <= 2 s", "ttft_p99_s <= 1 us"), encoding="utf-8")
-    nothing = dse("run", never, "--out", tmp_path / "never")
-    assert "The nearest miss" in nothing.err
-    assert "in flight" not in nothing.err
-    load = json.loads((out / "study.json").read_text(encoding="utf-8"))["workload"]
-    assert "details" not in load
-    assert load["requests_per_second"] == 4
 
 
 def test_each_stream_of_a_mix_says_its_rate_and_its_tail(tmp_path: Path) -> None:

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pytest
+
+from dse.answer.answer import Answer
+from dse.catalog import load_catalog
+from dse.errors import InputErrors
+from dse.problem.objective import PhysicsProblem, pose
+from dse.quality import LAWS
+from dse.schema.space_sections import View
+from dse.schema.study import load_study, resolve_space
+from dse.search.parallel import HERE, Executor
+from dse.study.views import describe_views
 from tests.cli.conftest import dse
-from tests.helpers_report import Page
+from tests.helpers_report import Page, answer_of, both
 
 TINY = (Path(__file__).parents[2] / "search_spaces" / "tiny.yaml").read_text(encoding="utf-8")
 VIEWS = """views:
@@ -62,10 +75,147 @@ def test_a_space_too_large_for_views_is_refused_before_the_search(tmp_path: Path
     assert not (tmp_path / "study").exists()
 
 
-def test_a_wrong_view_is_named_with_its_line(tmp_path: Path) -> None:
-    space = tmp_path / "space.yaml"
-    space.write_text(TINY + "views:\n  - by: chipp\n", encoding="utf-8")
-    said = dse("catalog", "spaces", "check", space)
-    assert said.code == 2
-    assert "views[0].by" in said.err or "views.0.by" in said.err
-    assert "did you mean chip" in said.err
+# Views: the cheapest of each value of an axis at equal predicted loss, against all points.
+
+
+PRICE = "usd_per_million_total_tokens"
+
+
+@pytest.fixture(scope="module")
+def problem() -> PhysicsProblem:
+    return pose(load_study(resolve_space("tiny")), load_catalog())
+
+
+@pytest.fixture(scope="module")
+def points(problem: PhysicsProblem) -> dict[str, np.ndarray]:
+    """Every feasible point of the space: loss, price and the values of its axes."""
+    index = problem.space.unrank(np.arange(problem.space.size, dtype=np.int64))
+    found = problem.evaluate(index)
+    rows = (found.G <= 0.0).all(axis=1)
+    F = found.F[rows]
+    return {**problem.space.values(index[rows]), "loss": F[:, 0], "price": F[:, 1]}
+
+
+def seen(problem: PhysicsProblem, view: View, executor: Executor = HERE) -> dict:
+    posed = replace(problem, study=replace(problem.study, views=(view,)))
+    (found,) = describe_views(posed, executor=executor, progress=lambda *_: None)
+    return found
+
+
+def test_each_level_has_the_cheapest_of_each_value(problem, points) -> None:
+    view = seen(problem, View("sparse"))
+    assert view["values"] == ["dense", "sparse"]
+    found = {(row["predicted_loss_at_most"], row["case"]): row for row in view["designs"]}
+    levels = {level for level, _ in found}
+    assert len(levels) >= 4
+    for level in levels:
+        for value, name in enumerate(view["values"]):
+            rows = (points["sparse"] == value) & (points["loss"] <= level)
+            assert ((level, name) in found) == rows.any()
+            if rows.any():
+                assert found[level, name]["predicted_loss"] <= level
+                assert found[level, name][PRICE] == points["price"][rows].min()
+
+
+def test_a_map_divides_its_values_and_leaves_out_what_has_no_such_axis(problem, points) -> None:
+    """Dense points have no number of experts: they are not those of the first number."""
+    view = seen(problem, View("chip", ("hidden_size", "num_experts")))
+    sizes = {f"{size:,}": size for size in (3072, 4096, 5120, 6144)}
+    assert {row["hidden_size"] for row in view["cells"]} == set(sizes)
+    assert {row["num_experts"] for row in view["cells"]} == {"32", "64"}
+    least: dict[tuple[float, str], float] = {}
+    for row in view["cells"]:
+        key = row["predicted_loss_at_most"], row["case"]
+        here = (points["chip"] == view["values"].index(row["case"])) & (points["loss"] <= key[0])
+        here &= points["hidden_size"] == sizes[row["hidden_size"]]
+        here &= points["num_experts"] == int(row["num_experts"])
+        assert row[PRICE] == (points["price"][here].min() if here.any() else None)
+        if here.any():
+            least[key] = min(least.get(key, np.inf), row[PRICE])
+    designs = {(row["predicted_loss_at_most"], row["case"]): row for row in view["designs"]}
+    assert {key: row[PRICE] for key, row in designs.items()} == least
+
+
+def test_threads_and_the_order_of_chunks_change_nothing(problem) -> None:
+    view = View("chip", ("hidden_size", "num_experts"))
+    assert seen(problem, view) == seen(problem, view, Executor(3))
+
+
+def test_every_law_compares_at_a_loss_that_all_reach(problem) -> None:
+    view = seen(problem, View("sparse", every_law=True))
+    assert list(dict.fromkeys(row["law"] for row in view["laws"])) == list(LAWS)
+    curves = {
+        name: [row for row in view["curves"] if row["case"] == name] for name in view["values"]
+    }
+    for name, own in zip(view["values"], view["laws"], strict=False):
+        level = max(min(row["predicted_loss"] for row in curve) for curve in curves.values())
+        assert (own["case"], own["predicted_loss_at_most"]) == (name, level)
+        reached = [row[PRICE] for row in curves[name] if row["predicted_loss"] <= level]
+        assert own[PRICE] == min(reached)
+
+
+def told(view: dict) -> Answer:
+    """The report of a study with this view alone."""
+    front, study = both()
+    return answer_of(front, {**study, "views": [view]})
+
+
+def test_words_of_a_comparison_and_of_a_map(problem) -> None:
+    compared = seen(problem, View("sparse"))
+    answer = told(compared)
+    assert "the cheapest dense design" in answer.headline
+    assert "the cheapest sparse design" in answer.headline
+    table = next(one for one in answer.tables if one.name == "levels-0")
+    assert set(table["case"]) == {"dense", "sparse"}
+    assert min(table["over_cheapest"]) == 1.0
+    drawn = seen(problem, View("chip", ("hidden_size", "num_experts")))
+    answer = told(drawn)
+    maps = [one for one in answer.tables if one.name.startswith("map-0-")]
+    assert [one.caption.split(":")[0] for one in maps] == drawn["values"]
+    assert "h200_sxm" in answer.headline
+
+
+def test_a_map_over_formats_and_kinds_is_in_words(problem) -> None:
+    answer = told(seen(problem, View("sparse", ("weight_dtype", "chip"))))
+    table = next(one for one in answer.tables if one.name == "map-0-0")
+    assert table.titles[1:] == ["h100_sxm", "h200_sxm"]
+    assert [row["weight_dtype"] for row in table.rows] == ["bf16", "fp8"]
+    assert "fp8 × h" in answer.headline
+
+
+@pytest.mark.parametrize(
+    ("written", "said", "accepted"),
+    [
+        ("views: sparse", "read 'sparse'", "by: sparse"),
+        ("views: [sparse]", "read 'sparse'", "by: sparse"),
+        ("views: [{by: sprse}]", "did you mean sparse", "hidden_size"),
+        ("views: [{by: head_dim}]", "no axis of two values", "hidden_size"),
+        ("views: [{by: intermediate_size}]", "no axis of two values", "sparse"),
+        (
+            "views: [{by: sparse, every_laws: 1}]",
+            "unknown field 'every_laws'; did you mean every_law",
+            "map",
+        ),
+        ("views: [{by: chip, map: hidden_size}]", "read 'hidden_size'", "two axes"),
+        ("views: [{by: chip, map: [chip, hidden_size]}]", "an axis twice", "different"),
+        ("views: [{by: sparse, every_law: 1}]", "read 1", "true or false"),
+        ("views: [{by: [1]}]", "read [1]", "sparse"),
+    ],
+)
+def test_wrong_views_are_refused(tmp_path: Path, written: str, said: str, accepted: str) -> None:
+    path = tmp_path / "space.yaml"
+    path.write_text(f"{TINY}{written}\n", encoding="utf-8")
+    with pytest.raises(InputErrors) as caught:
+        load_study(path)
+    (error,) = caught.value.errors
+    assert said in error.message
+    assert accepted in str(error.accepted)
+    assert error.line == len(TINY.splitlines()) + 1
+
+
+def test_a_view_needs_loss_and_price(tmp_path: Path) -> None:
+    path = tmp_path / "space.yaml"
+    text = TINY.replace("  predicted_loss: minimize\n", "") + "views: [{by: sparse}]\n"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputErrors, match="least price at a predicted loss"):
+        load_study(path)

@@ -36,3 +36,17 @@ def test_no_file_tells_of_the_machine_it_was_made_on() -> None:
 
 def _tells(path: Path, folders: re.Pattern[bytes]) -> bool:
     return path.is_file() and folders.search(path.read_bytes()) is not None
+
+
+# What `make quick` runs: the files of tests/quick.txt, some of every room.
+
+
+def test_the_quick_tests_exist_and_touch_every_room() -> None:
+    paths = [ROOT / line for line in (ROOT / "tests" / "quick.txt").read_text("utf-8").splitlines()]
+    assert [path for path in paths if not path.exists()] == []
+    files = [file for path in paths for file in ([path] if path.is_file() else path.glob("*.py"))]
+    text = "".join(file.read_text("utf-8") for file in files)
+    rooms = [path.name for path in (ROOT / "dse").iterdir() if (path / "__init__.py").exists()]
+    assert len(rooms) > 10
+    assert [room for room in rooms if f"dse.{room}" not in text and room != "cli"] == []
+    assert "tests.cli.conftest import dse" in text

@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import dse
-from tests.fuzz import ROUND, SHARES, complaint, nth, say
+from tests.fuzz import SHARES, complaint, say
 from tests.fuzz.kinds import KINDS, OWN_CHIP, PLAN, good
-from tests.fuzz.mistakes import mistaken
 
 # Kinds whose inputs take a tenth of a second and more: fewer of each.
 SLOW = {
@@ -54,16 +53,6 @@ def test_without_a_mistake_every_input_is_accepted(tmp_path: Path) -> None:
         if said.code:
             refused[k, *words[:4]] = said.err[:300]
     assert not refused, "\n".join(f"{words}: {said}" for words, said in refused.items())
-
-
-def test_a_run_of_the_suite_has_two_thousand() -> None:
-    assert sum(INPUTS.values()) >= 2000
-
-
-def test_rounds_count_every_kind_up() -> None:
-    inputs = [nth(k, 7, ROUND) for k in range(2 * len(ROUND))]
-    assert len(set(inputs)) == len(inputs)
-    assert sorted(seed for kind, seed in inputs if kind == "plan") == list(range(7, 7 + 16))
 
 
 @pytest.mark.parametrize("what", ONCE)
@@ -157,12 +146,6 @@ def test_a_part_of_a_token_is_refused() -> None:
     said = dse("whatif", "tiny", "--set", "workload.prompt_tokens=8.192")
     assert said.code == 2
     assert "a whole number of tokens" in said.err
-
-
-def test_an_input_can_be_made_again() -> None:
-    text = OWN_CHIP
-    assert mistaken(text, "study 3") == mistaken(text, "study 3") != text
-    assert mistaken(text, "study 3", without=(0, 1, 2)) == text
 
 
 # -- what stands in the place of a file -----------------------------------------------------

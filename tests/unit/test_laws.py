@@ -1,5 +1,7 @@
 """The quality law against published values, closed forms and its own stated limits."""
 
+from __future__ import annotations
+
 import csv
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from dse.quality import (
     SIZES,
     Quality,
     Shape,
+    depth,
     depth_factor,
     expert_leverage,
     predicted_loss,
@@ -26,6 +29,7 @@ from dse.quality import (
 from dse.quality.laws.leverage import LEVEL, OFFSET
 from dse.quality.laws.tian import BOUNDS, efficiency_leverage
 from dse.quality.quantisation import kumar_penalty
+from tools.fits import depth as fits
 from tools.fits import leverage as evidence
 
 ROOT = Path(__file__).parents[2]
@@ -374,3 +378,52 @@ def test_command_names_the_field_it_cannot_read(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "bad.csv:3: hidden_size: not a number: wide" in done.stderr
+
+
+# The term of depth: its runs are in the tree, and they give its constants.
+
+
+@pytest.fixture(scope="module")
+def found() -> tuple[np.ndarray, float]:
+    return fits.fit(fits.read())
+
+
+def test_the_runs_are_those_that_were_published() -> None:
+    table = fits.read()
+    assert len(table) == 76
+    assert table["run"].is_unique
+    assert table["source"].str.contains("2501.18107").all()
+    # The authors count both tables: 4 d^2 of attention, 3 d f of a gated layer, norms.
+    width, layers = table["hidden_size"], table["layers"]
+    inner = 256 * np.ceil(8 * width // 3 / 256)
+    counted = layers * (4 * width**2 + 3 * width * inner) + (2 * layers + 1) * width
+    assert np.asarray(table["parameters"] - fits.TABLES * width) == pytest.approx(
+        counted.to_numpy(), rel=0.01
+    )
+
+
+def test_the_shipped_constants_are_the_fit(found: tuple[np.ndarray, float]) -> None:
+    best = fits.best_width_per_layer()
+    shipped = (depth.BEST_WIDTH_PER_LAYER, depth.BEST_WIDTH_PER_LAYER_EXPONENT)
+    assert shipped == pytest.approx(best, rel=0.01)
+    shallow, deep = found[0][5:]
+    assert shallow == pytest.approx(depth.DEPTH_SHALLOW, rel=0.02)
+    assert deep == pytest.approx(depth.DEPTH_DEEP, rel=0.05)
+
+
+def test_depth_explains_what_size_and_tokens_do_not(found: tuple[np.ndarray, float]) -> None:
+    plain = fits.fit(fits.read(), depth=False)[1]
+    assert found[1] < 0.003
+    assert plain > 0.009
+
+
+@given(st.floats(64, 65536), st.floats(1, 1000), st.floats(1e6, 1e13))
+def test_depth_takes_and_never_gives(width: float, layers: float, size: float) -> None:
+    def at(d: float) -> float:
+        return float(depth_factor(np.array([d]), np.array([layers]), np.array([size]))[0])
+
+    best = layers * depth.BEST_WIDTH_PER_LAYER * size**depth.BEST_WIDTH_PER_LAYER_EXPONENT
+    assert at(best) == pytest.approx(1.0)
+    assert 0.0 <= at(width) <= 1.0
+    further = width * 1.1 if width > best else width / 1.1
+    assert at(further) <= at(width)

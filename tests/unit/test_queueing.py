@@ -6,16 +6,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from dse.physics.queueing import (
     Rank,
     closed_loop,
     decoding_limit,
     decoding_rows,
+    equilibrium,
     kept_in_step,
+    open_loop,
+    percentile,
+    response,
     synchronised_share,
 )
 from tests import simulation
+from tests.helpers import deploy, run, workload
 from tests.simulation import lengths
 
 # A step of 8 ms that reads weights, 20 us a decoding request, 25 us a prompt token.
@@ -164,3 +171,243 @@ def test_requests_wait_for_the_next_look(scheduler, poll) -> None:
             ttft.append(abs(form.ttft_s[0] / served.ttft_s[5 * n : 13 * n].mean() - 1))
     assert np.median(ttft) < 0.12
     assert max(ttft) < 0.30
+
+
+# Poisson arrivals against the simulation of tests/simulation.py, and their laws.
+
+
+OPEN_SHAPES = [(256, 256), (1024, 128), (4096, 256), (8192, 1024), (32768, 512)]
+LOADS = [0.2, 0.5, 0.7]
+OPEN_REQUESTS = 6000
+
+
+def open_rank(rows: np.ndarray, prompt: int, output: int, scheduler: str) -> Rank:
+    def one(value: float) -> np.ndarray:
+        return np.array([float(value)])
+
+    return Rank(
+        requests=rows,
+        step_s=FIXED + ROW * rows,
+        added_s=one(TOKEN * prompt),
+        own_s=one(FIXED * np.ceil(prompt / BUDGET) + TOKEN * prompt),
+        stages=one(1),
+        prompt=one(prompt),
+        output=one(output),
+        chunk_tokens=float(BUDGET),
+        scheduler=scheduler,
+    )
+
+
+def against_simulation(scheduler: str, ranks: int, requests: int, poll: int = 1) -> np.ndarray:
+    """(n, 5) form over simulation: mean and percentiles 50, 90, 99 of the time to first token, mean
+    time between tokens. Several ranks bear a third of the load of one, their prompts come apart."""
+    ratios = []
+    for prompt, output in OPEN_SHAPES:
+        for load in LOADS:
+            alone = load / (TOKEN * prompt + ROW * output)
+            per_s = np.array([alone if ranks == 1 else alone / 3.0])
+
+            def met(rows: np.ndarray, prompt=prompt, output=output, per_s=per_s):
+                one = open_rank(rows, prompt, output, scheduler)
+                one = replace(one, ranks=np.array([float(ranks)]), apart=1.0)
+                return response(replace(one, poll_steps=float(poll)), per_s)
+
+            rows = equilibrium(
+                lambda rows, per_s=per_s, met=met, output=output: (
+                    1 + per_s * output * met(rows).tpot_s
+                ),
+                np.array([4096.0]),
+            )
+            form = met(rows)
+            served = simulation.in_step(
+                law,
+                simulation.lengths(prompt, 0.0, requests, 1),
+                simulation.lengths(output, 0.0, requests, 2),
+                simulation.poisson(ranks * float(per_s[0]), requests, 3),
+                ranks,
+                budget=BUDGET,
+                policy=scheduler,
+                poll=poll,
+            )
+            kept = slice(requests // 5, -requests // 20)
+            ttft, tpot = served.ttft_s[kept], served.tpot_s[kept]
+            ratios.append(
+                [
+                    (form.own_s + form.wait.mean)[0] / ttft.mean(),
+                    *(
+                        percentile(form.own_s, form.wait, share)[0] / np.quantile(ttft, share)
+                        for share in (0.5, 0.9, 0.99)
+                    ),
+                    form.tpot_s[0] / tpot.mean(),
+                ]
+            )
+    return np.array(ratios)
+
+
+@pytest.mark.parametrize("scheduler", ["mixed", "prefill_first"])
+def test_percentiles_and_token_times_are_those_of_the_simulation(scheduler) -> None:
+    errors = np.abs(against_simulation(scheduler, 1, OPEN_REQUESTS) - 1.0)
+    assert (np.median(errors, axis=0) < [0.08, 0.10, 0.16, 0.12, 0.05]).all()
+    assert (np.quantile(errors, 0.9, axis=0) < [0.15, 0.25, 0.25, 0.20, 0.20]).all()
+
+
+@pytest.mark.parametrize(
+    ("ranks", "median", "most"),
+    [
+        (2, [0.12, 0.12, 0.20, 0.20, 0.10], [0.25, 0.35, 0.35, 0.40, 0.20]),
+        (8, [0.25, 0.27, 0.26, 0.22, 0.16], [0.36, 0.38, 0.45, 0.40, 0.29]),
+    ],
+)
+@pytest.mark.parametrize("scheduler", ["mixed", "prefill_first"])
+def test_ranks_that_wait_for_each_other_are_those_of_the_simulation(
+    scheduler, ranks, median, most
+) -> None:
+    """Prompts of one rank slow the tokens of all: up to five times at these loads."""
+    errors = np.abs(against_simulation(scheduler, ranks, 2000) - 1.0)
+    assert (np.median(errors, axis=0) < median).all()
+    assert (np.quantile(errors, 0.9, axis=0) < most).all()
+
+
+@pytest.mark.parametrize("scheduler", ["mixed", "prefill_first"])
+def test_a_server_that_looks_every_ten_steps_is_that_of_the_simulation(scheduler) -> None:
+    errors = np.abs(against_simulation(scheduler, 1, 2000, poll=10) - 1.0)
+    assert (np.median(errors, axis=0) < [0.13, 0.10, 0.18, 0.30, 0.05]).all()
+    assert (np.quantile(errors, 0.9, axis=0) < [0.22, 0.25, 0.27, 0.55, 0.16]).all()
+
+
+def arrivals(rates: list[float], **axes: float):
+    batch = deploy("llama-3-70b", "h100_sxm", tensor_parallel=8, repeat=len(rates), **axes)
+    load = replace(workload(2048, 512, "poisson"), requests_per_s=np.array(rates))
+    return run(batch, load)
+
+
+def test_latency_rises_with_the_rate_and_ends_at_capacity() -> None:
+    metrics = arrivals([0.01, 0.5, 1, 2, 4, 6, 7, 50])
+    values = metrics.values
+    for name in ("ttft_mean_s", "ttft_p90_s", "ttft_p99_s", "tpot_s", "utilisation"):
+        assert (np.diff(values[name]) > 0).all(), name
+    saturated = metrics.violations["arrivals_within_capacity"] > 0
+    assert saturated.tolist() == [False] * 7 + [True]
+    assert np.isinf(values["ttft_p99_s"]).tolist() == saturated.tolist()
+    assert (values["ttft_s"] <= values["ttft_p90_s"]).all()
+
+
+def test_an_equilibrium_lies_between_the_least_and_the_greatest() -> None:
+    """Step times that jump at every wave, so that several batches may lead to themselves. The map
+    grows, so that repeating it ends at the least of them from below, at the greatest from above."""
+    rng, n = np.random.default_rng(0), 20_000
+    share, jump = rng.uniform(0.05, 0.95, n), rng.uniform(0.0, 0.3, n)
+    wave, first = rng.integers(4, 300, n), rng.uniform(2.0, 120.0, n)
+    most = np.full(n, 1024.0)
+
+    def leads_to(rows: np.ndarray) -> np.ndarray:
+        return first + share * (rows + jump * wave * np.floor(rows / wave))
+
+    least, greatest = np.ones(n), most
+    for _ in range(1_000):
+        least, greatest = (np.minimum(leads_to(end), most) for end in (least, greatest))
+    found = equilibrium(leads_to, most)
+    assert (found >= 0.999 * least).all()
+    assert (found <= 1.001 * greatest).all()
+    np.testing.assert_allclose(np.minimum(leads_to(found), most), found, rtol=0.01)
+
+
+@pytest.mark.parametrize(("chip", "capacity"), [("mi300x", 8.266), ("b200_sxm", 16.94)])
+def test_latency_does_not_fall_near_capacity(chip: str, capacity: float) -> None:
+    """Beyond a tenth, which is more than lies between two equilibria at a jump of step times."""
+    rates = capacity * np.linspace(0.85, 0.995, 200)
+    batch = deploy("llama-3-70b", chip, tensor_parallel=8, weight_dtype="fp8", repeat=len(rates))
+    load = replace(workload(2048, 512, "poisson"), requests_per_s=rates)
+    values = run(batch, load).values
+    for name in ("tpot_s", "ttft_p90_s"):
+        known = values[name][np.isfinite(values[name])]
+        assert len(known) > 100
+        assert (known >= 0.9 * np.maximum.accumulate(known)).all(), name
+
+
+def test_one_request_now_and_then_meets_an_idle_server() -> None:
+    alone = run(
+        deploy("llama-3-70b", "h100_sxm", tensor_parallel=8, concurrency=1), workload(2048, 512)
+    ).values
+    seldom = arrivals([1e-4]).values
+    assert seldom["tpot_s"][0] == pytest.approx(alone["tpot_s"][0], rel=1e-3)
+    assert seldom["ttft_s"][0] == pytest.approx(alone["ttft_s"][0], rel=0.1)
+
+
+def test_at_full_load_poisson_arrivals_serve_what_a_closed_loop_does() -> None:
+    metrics = arrivals([1e3])
+    batch = deploy("llama-3-70b", "h100_sxm", tensor_parallel=8, concurrency=1e6)
+    closed = run(batch, workload(2048, 512)).values
+    assert metrics.values["output_tokens_per_s"][0] == pytest.approx(
+        closed["output_tokens_per_s"][0]
+    )
+
+
+def test_replicas_share_the_arrivals() -> None:
+    one, two = arrivals([2.0]).values, arrivals([4.0], replicas=2).values
+    for name in ("ttft_p99_s", "tpot_s", "utilisation"):
+        assert one[name][0] == pytest.approx(two[name][0])
+    assert two["output_tokens_per_s"][0] == pytest.approx(2 * one["output_tokens_per_s"][0])
+
+
+@pytest.mark.parametrize(("prompt", "output"), [(150_000, 10), (100, 10), (2000, 200)])
+def test_what_is_called_feasible_fits(prompt: int, output: int) -> None:
+    rates = np.geomspace(1e-2, 1e3, 60)
+    load = replace(workload(prompt, output, "poisson"), requests_per_s=rates)
+    metrics = run(deploy("llama-3-70b", "h100_sxm", tensor_parallel=8, repeat=60), load)
+    memory = metrics.values["memory_bytes_per_chip"]
+    capacity = metrics.values["memory_capacity_bytes_per_chip"]
+    assert metrics.feasible.any()
+    assert (memory <= capacity)[metrics.feasible].all()
+
+
+@pytest.mark.parametrize("scheduler", ["mixed", "prefill_first"])
+def test_an_open_loop_by_the_requests_in_flight_is_that_of_the_simulation(scheduler: str) -> None:
+    """The simulation is told a rate and the form only how many were in flight."""
+    ratios = []
+    for prompt, output in OPEN_SHAPES:
+        for load in LOADS:
+            per_s = load / (TOKEN * prompt + ROW * output)
+            served = simulation.in_step(
+                law,
+                simulation.lengths(prompt, 0.0, OPEN_REQUESTS, 1),
+                simulation.lengths(output, 0.0, OPEN_REQUESTS, 2),
+                simulation.poisson(per_s, OPEN_REQUESTS, 3),
+                1,
+                budget=BUDGET,
+                policy=scheduler,
+            )
+            kept = slice(OPEN_REQUESTS // 5, -OPEN_REQUESTS // 20)
+            ttft, tpot = served.ttft_s[kept].mean(), served.tpot_s[kept].mean()
+            in_flight = np.maximum(per_s * (ttft + (output - 1) * tpot), 1.0)
+            form = open_loop(open_rank(np.array([in_flight]), prompt, output, scheduler))
+            ratios.append([form.ttft_s[0] / ttft, form.tpot_s[0] / tpot])
+    off = np.abs(np.array(ratios) - 1.0)
+    assert np.median(off, axis=0) == pytest.approx(0.0, abs=0.08)
+    assert np.quantile(off, 0.9, axis=0) == pytest.approx(0.0, abs=0.25)
+
+
+@example(prompt=113, output=2, requests=456.0, scheduler="mixed")
+@given(
+    prompt=st.integers(16, 16384), output=st.integers(2, 2000), requests=st.floats(1.0, 512.0),
+    scheduler=st.sampled_from(["mixed", "prefill_first"]),
+)  # fmt: skip
+def test_an_open_loop_obeys_littles_law(
+    prompt: int, output: int, requests: float, scheduler: str
+) -> None:
+    """The rate that it implies is where `response` has so many in flight, and no wait is shorter
+    than its own prompt."""
+    one = open_rank(np.array([requests]), prompt, output, scheduler)
+    form = open_loop(one)
+    rest = max(output - 1.0, 1e-9)
+    per_s = requests / (form.ttft_s + rest * form.tpot_s)
+
+    def in_flight(per_s: np.ndarray) -> float:
+        with np.errstate(all="ignore"):  # beyond capacity
+            found = response(one, per_s)
+        return (per_s * (found.own_s + found.wait.mean + rest * found.tpot_s))[0]
+
+    # Near capacity, a millionth of the rate is a percent of the requests.
+    assert in_flight(per_s * (1.0 - 1e-5)) <= requests <= in_flight(per_s * (1.0 + 1e-5))
+    assert form.ttft_s[0] >= one.own_s[0] * (1.0 - 1e-9)
+    assert form.tpot_s[0] >= one.step_s[0] * (1.0 - 1e-9)

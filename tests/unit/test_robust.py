@@ -114,19 +114,6 @@ def test_of_two_kin_the_better_stays_so_more_often(two, shared, kin, monkeypatch
     assert found == pytest.approx([expected, 1.0 - expected], abs=0.02)  # 4 standard errors
 
 
-def test_chips_without_kin_err_as_they_would_if_there_were_none() -> None:
-    """The errors of three chips, drawn by the words of the module without kin."""
-    rng, plain = np.random.default_rng(5), np.random.default_rng(5)
-    parts = drawn._of_chips(("x", "y", "x"), rng)
-    alone = drawn._of_chips(("x", "y", "z"), np.random.default_rng(5))
-    for _ in range(3):
-        expected = plain.standard_normal(3)
-        np.testing.assert_array_equal(next(alone), expected)
-        of_kin = next(parts)
-        assert of_kin[1] == expected[1]
-        assert (of_kin[[0, 2]] != expected[[0, 2]]).all()
-
-
 def test_the_chips_of_a_study_know_their_kin(problem, two, front) -> None:
     assert len(set(two.machines.kin)) == 1
     strangers = related(problem, "x", "y")

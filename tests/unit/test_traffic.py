@@ -21,8 +21,8 @@ from dse.schema.model_catalog import resolve_model
 from dse.schema.traffic import GROUPS, Requests, Trace, _read, mean_of, read_trace, traffic_of
 from dse.schema.workloads import CURRENT_BACKEND
 from tests import simulation
-from tests.unit.test_poisson import rank
 from tests.unit.test_queueing import BUDGET, ROW, TOKEN, law
+from tests.unit.test_queueing import open_rank as rank
 
 REQUESTS = 8_000
 

@@ -12,18 +12,10 @@ import yaml
 
 from dse.catalog import load_catalog
 from dse.economics.tco import price_by_parts
-from dse.economics.tokens import LossLaw, lifetime
 from dse.errors import InputErrors
 from dse.problem.demanded import demanded
 from dse.problem.objective import PhysicsProblem, pose
 from dse.problem.training import OF_TRAINING
-from dse.quality.laws.leverage import (
-    LOSS_FLOOR,
-    LOSS_PARAMETERS,
-    LOSS_PARAMETERS_EXPONENT,
-    LOSS_TOKENS,
-    LOSS_TOKENS_EXPONENT,
-)
 from dse.questions.estimate.again import estimate_again
 from dse.questions.whatif.inputs import Subject, apply, changes_of, inputs_of
 from dse.schema.study import Study, load_study
@@ -192,22 +184,6 @@ def test_demand_moves_the_cheapest_design(tmp_path: Path):
     for front in demand["fronts"]:
         assert (np.diff(front["loss"]) > 0).all()
         assert (np.diff(front["usd"]) < 0).all()
-
-
-def test_where_only_compute_counts_the_published_condition_holds():
-    """Sardana et al. 2023 (arXiv 2401.00448): of all models of one loss, the one of least
-    6 N D + 2 N T has eps_N / eps_D = 1 + T / (3 D). Here by `lifetime` on a fine grid."""
-    law = LossLaw(
-        LOSS_FLOOR, LOSS_PARAMETERS, LOSS_PARAMETERS_EXPONENT, LOSS_TOKENS, LOSS_TOKENS_EXPONENT
-    )
-    parameters = np.geomspace(2e9, 2e11, 20_001)
-    tokens = law.tokens(parameters, 2.0)
-    nothing = np.zeros(len(parameters))
-    for served in (0.0, 1e12, 1e14):
-        life = lifetime(parameters, tokens, nothing, nothing, served, nothing, nothing)
-        k = int(np.argmin(life.flops))
-        ratio = law.elasticity_ratio(parameters, tokens)[k]
-        assert ratio == pytest.approx(1.0 + served / (3.0 * tokens[k]), rel=1e-2)
 
 
 def test_a_study_with_a_life(tmp_path: Path):

@@ -4,14 +4,23 @@ computes with them, and what stays in bf16 takes its share."""
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from dse.data import hardware_dir
+from dse.errors import InputError
 from dse.physics.training.passes import TrainingDeployed, narrow_heads
 from dse.physics.training.plan import ARITHMETIC, PRECISIONS, RECOMPUTES
 from dse.schema.dtypes import CODE
-from dse.schema.training import TrainingStack, training_stacks
+from dse.schema.training import (
+    Constants,
+    TrainingStack,
+    load_training_stack,
+    training_stack,
+    training_stacks,
+)
 from tests.helpers import machines
 from tests.helpers_training import PLAIN, micro_batch, plan, train
 
@@ -154,3 +163,61 @@ def test_biases_of_experts_cost_passes_over_their_rows() -> None:
     # 6 bytes of each of 3 x 2,880 numbers, and 62 more of each of 2,880.
     assert further / own == pytest.approx((6 * 3 + 62) / (6 * 3), rel=0.05)
     assert train(runs).memory["weights"][0] == train(without).memory["weights"][0]
+
+
+# Files of training software: complete, sourced, and refused with a reason where they are wrong.
+
+
+SHIPPED = hardware_dir() / "training" / "generic.yaml"
+
+
+def test_shipped_stacks_are_complete_and_sourced() -> None:
+    stacks = training_stacks()
+    assert {"generic", "megatron", "fsdp", "maxtext"} <= set(stacks)
+    for name, stack in stacks.items():
+        assert stack.id == name
+        assert set(stack.kinds) == set(stack.sources) == set(Constants.table.names)
+        assert all(stack.sources.values())
+
+
+def changed(tmp_path: Path, old: str, new: str) -> Path:
+    text = SHIPPED.read_text(encoding="utf-8")
+    assert old in text
+    path = tmp_path / "mine.yaml"
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("tensor_overlap:", "tensor_overlaps:", "did you mean tensor_overlap"),
+        ("{value: 0.9,", "{value: 1.9,", "0 to 1"),
+        ("{value: 0.9,", "{value: most,", "data_overlap"),
+        ("kind: assumed", "kind: known", "fitted"),
+        ("id: generic\n", "", "id"),
+    ],
+)
+def test_a_wrong_file_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
+    with pytest.raises(InputError) as error:
+        load_training_stack(changed(tmp_path, old, new))
+    assert said in str(error.value)
+    assert "mine.yaml" in str(error.value)
+
+
+def test_a_file_without_a_constant_names_it(tmp_path: Path) -> None:
+    line = next(one for one in SHIPPED.read_text().splitlines() if "  straggler:" in one)
+    with pytest.raises(InputError, match="straggler"):
+        load_training_stack(changed(tmp_path, line + "\n", ""))
+
+
+def test_an_unknown_stack_has_near_names() -> None:
+    with pytest.raises(InputError, match="did you mean megatron"):
+        training_stack("megatrn")
+
+
+def test_two_stacks_of_one_id_are_refused(tmp_path: Path) -> None:
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).write_text(SHIPPED.read_text(encoding="utf-8"), encoding="utf-8")
+    with pytest.raises(InputError, match="the id of another stack"):
+        training_stacks(tmp_path)

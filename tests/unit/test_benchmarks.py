@@ -13,7 +13,12 @@ import numpy as np
 import pytest
 
 import dse
-from benchmarks.temptations import __main__ as command
+from benchmarks import search as benchmark
+from benchmarks.same_numbers.__main__ import differences
+from benchmarks.shipped.__main__ import main as shipped
+from benchmarks.shipped.__main__ import study_of
+from benchmarks.shipped.designs import design
+from benchmarks.shipped.servable import servable
 from benchmarks.temptations.__main__ import main
 from benchmarks.temptations.judge import object_to, spaces
 from benchmarks.temptations.pairs import pairs
@@ -67,7 +72,7 @@ def blocks(name: str, kind: str, **sizes: float) -> Case:
     return replace(case, model=sized(case.model, kind, **sizes))
 
 
-def deployed(name: str, **degrees: Any) -> Case:
+def with_degrees(name: str, **degrees: Any) -> Case:
     case = served(name)
     return replace(case, deployment={**case.deployment, **degrees})
 
@@ -137,10 +142,10 @@ def bad() -> Mapping[str, tuple[Case, str]]:
             blocks(moe, "moe", experts=16384, expert_intermediate_size=128),
             "granularity",
         ),
-        "foreign-formats": (deployed("gpt-oss-120b", weight_dtype="nvfp4"), "formats"),
+        "foreign-formats": (with_degrees("gpt-oss-120b", weight_dtype="nvfp4"), "formats"),
         "giant-vocabulary": (of_model("llama-3-70b", vocab_size=10**7), "vocabulary"),
         "giants": (blocks("llama-3-70b", "mlp", intermediate_size=2e6), "total_parameters"),
-        "idle-replicas": (deployed(moe, replicas=128), "idle"),
+        "idle-replicas": (with_degrees(moe, replicas=128), "idle"),
         "just-past": (blocks("qwen3-235b-a22b", "gqa", heads=65, kv_heads=5), "divides"),
         "million-heads": (blocks("llama-3-70b", "gqa", heads=2**20), "attention_share"),
         "minimum-batch": (metrics("llama-3-70b", decode_step_s=1e-5), "physics"),
@@ -239,18 +244,6 @@ def test_a_published_model_as_it_is_served_passes(
     assert lines[3].startswith(f"| {REFUSED_WHEN_READ} | 0 | 0 | 0 | the space is refused |")
 
 
-def test_a_refusal_ends_with_1(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    row = {"space": "slivers", "points": 9, "front": 3, "refused": 2, "said": None}
-    row |= {"by": {"equivalent": 2}, "examples": {"equivalent": "point 1: too good"}}
-    monkeypatch.setattr(command, "judge", lambda space, catalog: row)
-    assert main(["slivers", "--json"]) == 1
-    assert json.loads(capsys.readouterr().out) == {"spaces": [row]}
-    assert main(["slivers"]) == 1
-    assert "| slivers | 9 | 3 | 2 | equivalent 2 | point 1: too good |" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("case", "words"),
     [
@@ -265,3 +258,119 @@ def test_a_refusal_ends_with_1(
 def test_the_oracle_counts_what_pools_cost(case: Any, words: str) -> None:
     assert not object_to([pooled()])[0]
     assert words in object_to([case()])[0]["pools"]
+
+
+# The benchmark of the engines: what it measures, keeps and prints.
+
+
+ONE = ("--spaces", "deploy-llama-3-70b", "--engines", "exhaustive,pareto-local", "--seeds", "2")
+
+
+def test_rows_are_measured_once_and_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows.json"
+    benchmark.main([*ONE, "--only-engines", "--rows", str(rows)])
+    kept = json.loads(rows.read_text())
+    assert [(row["engine"], row["seed"]) for row in kept] == [
+        ("exhaustive", 0),
+        ("pareto-local", 0),
+        ("pareto-local", 1),
+    ]
+    assert kept[0]["share"] == 1.0
+    assert all(0.99 <= row["share"] <= 1.0 for row in kept)
+    assert all(row["evaluations"] <= row["points"] == 5_940 for row in kept)
+    table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| deploy")]
+    assert table[0].startswith("| deploy-llama-3-70b (5,940, 35) | `exhaustive` | 1 | 35 | 5,940 |")
+    benchmark.main([*ONE, "--only-engines", "--rows", str(rows)])
+    assert json.loads(rows.read_text()) == kept
+
+
+# What the shipped studies offer: nothing on a front is refused by check or export.
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> dse.Study:
+    return study_of("deploy-llama-3-70b", None, tmp_path_factory.mktemp("studies"))
+
+
+def test_two_small_studies_are_served_as_they_are(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code = shipped(["attention-kinds", "rack-domain", "--studies", str(tmp_path), "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert [row["space"] for row in document["served"]] == ["attention-kinds", "rack-domain"]
+    assert all(row["points"] and not row["check"] + row["export"] for row in document["served"])
+    assert [row["space"] for row in document["designs"]] == ["attention-kinds"]
+
+
+@pytest.mark.parametrize("backend", ["vllm", "trtllm", "sglang"])
+def test_a_named_server_takes_the_whole_front(backend: str, tmp_path: Path) -> None:
+    """Chips of all vendors, tensor beside data parallelism, experts in part: each server refuses
+    some of them, so its front may not have them."""
+    row = servable(study_of("deploy-deepseek-v3", backend, tmp_path))
+    assert row["backend"] == backend
+    assert (row["check"], row["export"]) == (0, 0), row["examples"]
+    assert row["by"][backend] == row["points"] > 0
+
+
+def test_what_is_refused_is_counted_and_named(deployed: dse.Study) -> None:
+    """Three ranks for 64 heads, in a place where the search put one that divides."""
+    kept = servable(deployed)
+    assert (kept["check"], kept["export"]) == (0, 0)
+    items: list[dict[str, Any]] = deployed.front.items
+    first = items[0]
+    broken = {**first, "deployment": {**first["deployment"], "tensor_parallel": 3}}
+    changed = dse.Study(deployed.folder)
+    changed.front.items[0] = broken
+    row = servable(changed)
+    assert (row["check"], row["export"]) == (1, 1)
+    assert all("64 heads over 3 ranks" in words for words in row["examples"])
+
+
+def test_a_design_beyond_published_models_is_named(tmp_path: Path) -> None:
+    study = study_of("attention-kinds", None, tmp_path)
+    assert not design(study)["beyond"]
+    item = next(one for one in study.front.items if one["point"] == study.start.point)
+    for block in item["model"]["blocks"]:
+        block["count"] = 20  # of a hidden size of 4,096: 204.8 a layer
+    words = [one for one in design(study)["beyond"] if one.startswith("hidden size over layers")]
+    assert words == [
+        "hidden size over layers 204.8; published: to 153.6; Snowflake-Arctic alone has as much"
+    ]
+
+
+# The comparator of recordings finds what differs, and only that.
+
+
+ROWS = [{"chip": "a", "tpot_s": 1.0}, {"chip": "b", "n": 3}]
+BEFORE = {"usd": 1.5, "fits": True, "rows": ROWS}
+
+
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [
+        (BEFORE, []),
+        (BEFORE | {"usd": 1.5 + 1e-13, "seconds": 3}, []),
+        (BEFORE | {"rows": ROWS[::-1]}, []),
+        (BEFORE | {"usd": 1.51}, ["differs usd"]),
+        (BEFORE | {"fits": 1}, ["differs fits"]),
+        (BEFORE | {"new": 1}, ["new     new"]),
+        ({"usd": 1.5, "rows": ROWS}, ["gone    fits"]),
+        (BEFORE | {"rows": ROWS[:1]}, ["gone    rows[b].chip", "gone    rows[b].n"]),
+    ],
+)
+def test_what_differs_is_named(after: dict[str, Any], found: list[str]) -> None:
+    lines, _ = differences(BEFORE, after, {})
+    assert [line.partition(":")[0] for line in lines] == found
+
+
+def test_what_is_declared_may_differ() -> None:
+    after = {"usd": 2.0, "fits": True, "table": ROWS, "more": 1}
+    declared = {
+        "changed": {"usd": "a reason"},
+        "new": {"more": "a reason"},
+        "renamed": {"rows[": {"to": "table[", "reason": "a reason"}},
+    }
+    assert differences(BEFORE, after, declared) == ([], 6)
