@@ -43,10 +43,13 @@ def scaled(metric: str, values: Sequence[float | None]) -> list[float | None]:
 
 
 def decades(values: Sequence[float | None]) -> Json:
-    """A logarithmic axis with a label at each digit where there is room, else at 1, 2 and 5."""
+    """A logarithmic axis with a label at each digit where there is room, else at 1, 2 and 5; a
+    linear one where few digits would lie between the ends."""
     known = [value for value in values if value]
-    every = bool(known) and max(known) / min(known) < 8.0
-    return {"type": "log", "tickformat": "~g", "dtick": "D1" if every else "D2"}
+    span = max(known) / min(known) if known else 1.0
+    if span < 3.0:
+        return {"tickformat": "~g"}
+    return {"type": "log", "tickformat": "~g", "dtick": "D1" if span < 8.0 else "D2"}
 
 
 def names_axis(names: Sequence[str]) -> Json:

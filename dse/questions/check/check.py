@@ -4,12 +4,12 @@ better."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from dse.answer.answer import Answer, Figure
-from dse.answer.frames import document, frame, share_bars
+from dse.answer.answer import Answer
+from dse.answer.frames import document, frame
 from dse.answer.numbers import tenths
 from dse.answer.sentences import listed, spans
 from dse.blocks import WEIGHT_PARTS
@@ -39,6 +39,9 @@ CONFIG = Opt(
     positional=True,
 )
 POINT = Opt("Number in front.csv, or start, cheapest, fastest, best, knee.", positional=True)
+TILES = (
+    "Do not add the shares of tiles and waves to a prediction: its kernel laws hold them already."
+)
 WHY_NOT_ADDED = (
     "the laws of kernels were fitted to products of many shapes and hold their mean waste of tiles "
     "and waves, so that no prediction charges it again"
@@ -139,27 +142,41 @@ def checked(subject: Subject, catalog: Catalog) -> Answer:
         for one in findings(case)
         if one.broken[0] and (one.rule.name in bound or set(family.stacks) & set(one.rule.stacks))
     ]
-    noted = [*bands(batch), *(wastes(steps) if steps else ())]
-    found = [*broken, *(one for one in noted if one.broken[0] and _applies(one, subject))]
-    rules = _rules(sorted(found, key=_order), family.stacks, bound)
+    noted = [one for one in (*bands(batch), *(wastes(steps) if steps else ())) if one.broken[0]]
+    if subject.chip.family not in family.stride_chips:  # those that the rule's source names
+        noted = [one for one in noted if one.rule is not family.stride_rule]
+    found = sorted([*broken, *noted], key=_order)
+    by = [[stack for stack in one.rule.stacks if stack in family.stacks] for one in found]
     refused = {stack for one in broken for stack in one.rule.stacks}
-    admitted, by_stack, reasons = degrees(batch, family.stacks, subject.domain)
+    admitted, by_stack = degrees(batch, family.stacks, subject.domain)
     fills = None
     if steps is not None and family.judged:
         fills = "tiles" if family.tiles else "matrix_unit"
-    times = _steps(steps)
-    products = _products(steps) if steps else {}
+    times, products = (_steps(steps), _products(steps)) if steps else ({}, {})
     near = nearest(subject)
     frames = [
         frame(
             "rules",
-            "What it breaks; costs of tiles and waves must not be added to a prediction",
-            rules,
+            "What it breaks",
+            {
+                "rule": [one.rule.name for one in found],
+                "severity": [one.rule.severity for one in found],
+                "found": [one.words(0) for one in found],
+                "says": [one.rule.says for one in found],
+                "refuses": [one.rule.name in bound for one in found],
+                "refused_by": [", ".join(names) or None for names in by],
+                "prefill_share": [_share(one.prefill) for one in found],
+                "decode_share": [_share(one.decode) for one in found],
+                "in_predictions": [one.predicted for one in found],
+                "known": [one.rule.known for one in found],
+                "source": [one.rule.cited(names) for one, names in zip(found, by, strict=True)],
+            },
+            *([TILES] if any(not one.predicted for one in noted) else ()),
             shown=("severity", "rule", "found", "prefill_share", "decode_share"),
         ),
         frame(
             "software",
-            f"Degrees that it accepts (tensor parallelism up to {admitted['up_to']})",
+            f"Degrees that it accepts, each alone (tensor parallelism up to {admitted['up_to']})",
             {
                 "software": family.stacks,
                 "accepts": [stack not in refused for stack in family.stacks],
@@ -175,12 +192,6 @@ def checked(subject: Subject, catalog: Catalog) -> Answer:
             "Nearest shapes that all of this software accepts, against this one",
             near,
             shown=[key for key in NEAREST if key in near],
-        ),
-        frame(
-            "refused_degrees",
-            "Tensor parallelism that is refused",
-            {"tensor_parallel": list(reasons), "reason": ["; ".join(v) for v in reasons.values()]},
-            on_console=False,
         ),
         frame("steps", "A prefill and a decode step", times, on_console=False),
         frame(
@@ -212,7 +223,7 @@ def checked(subject: Subject, catalog: Catalog) -> Answer:
         f"{subject.output_tokens:,} output tokens, {subject.concurrency:,} requests in flight",
         headline=headline,
         sentences=[NOTHING_NEAR] if bound and not near else [],
-        blocks=[*(one for one in frames if one.rows), *(_pictures(products) if products else ())],
+        blocks=[one for one in frames if one.rows],
         rests=facts["assumed"],
         document=document(facts, frames),
         data=(frames[1],),
@@ -267,10 +278,8 @@ def _headline(
     return f"{where} {fits} and {'; '.join(costs)}."
 
 
-def _applies(finding: Finding, subject: Subject) -> bool:
-    """A rule of strides is for the generations that its source names."""
-    family = subject.filling.family
-    return finding.rule is not family.stride_rule or subject.chip.family in family.stride_chips
+def _share(of: Any) -> float | None:
+    return None if of is None else float(of[0])
 
 
 def _order(finding: Finding) -> tuple[int, int, float]:
@@ -280,36 +289,17 @@ def _order(finding: Finding) -> tuple[int, int, float]:
     return SEVERITIES.index(finding.rule.severity), -len(finding.rule.stacks), -cost
 
 
-def _rules(found: Sequence[Finding], stacks: Sequence[str], bound: set[str]) -> dict[str, Any]:
-    """A row for each size of each rule."""
-    by = [[stack for stack in one.rule.stacks if stack in stacks] for one in found]
-    return {
-        "rule": [one.rule.name for one in found],
-        "severity": [one.rule.severity for one in found],
-        "found": [one.words(0) for one in found],
-        "says": [one.rule.says for one in found],
-        "refuses": [one.rule.name in bound for one in found],
-        "refused_by": [", ".join(names) or None for names in by],
-        "prefill_share": [None if one.prefill is None else float(one.prefill[0]) for one in found],
-        "decode_share": [None if one.decode is None else float(one.decode[0]) for one in found],
-        "in_predictions": [one.predicted for one in found],
-        "known": [one.rule.known for one in found],
-        "source": [one.rule.cited(names) for one, names in zip(found, by, strict=True)],
-    }
-
-
-def _steps(steps: Steps | None) -> dict[str, Any]:
+def _steps(steps: Steps) -> dict[str, Any]:
     """What either step takes, and what the shape wastes of it."""
-    if steps is None:
-        return {}
-    both = ((steps.prefill, steps.prefill_gemms), (steps.decode, steps.decode_gemms))
+    seconds = [float(steps.prefill_s[0]), float(steps.decode_s[0])]
+    judged = (steps.prefill_gemms, steps.decode_gemms)
     return {
         "phase": PHASES,
-        "step_rows": [float(step.rows[0]) for step, _ in both],
-        "seconds": [float(seconds[0]) for seconds in (steps.prefill_s, steps.decode_s)],
+        "step_rows": [float(step.rows[0]) for step in (steps.prefill, steps.decode)],
+        "seconds": seconds,
         "gemm_share": [
-            sum(float(one.gemm.seconds[0]) for one in judged) / float(step.seconds[0])
-            for step, judged in both
+            sum(float(one.gemm.seconds[0]) for one in all_) / float(step.seconds[0])
+            for step, all_ in zip((steps.prefill, steps.decode), judged, strict=True)
         ],
         "added_share": [float(share[0]) for share in added_share(steps)],
         "misaligned_share": [float(share[0]) for share in misaligned_share(steps)],
@@ -369,14 +359,6 @@ def _products(steps: Steps) -> dict[str, list[Any]]:
         row |= {name: row[name] + rows[key][name] for name in SUMMED if key in rows}
         rows[key] = row
     return {name: [row[name] for row in rows.values()] for name in next(iter(rows.values()), ())}
-
-
-def _pictures(products: Mapping[str, Any]) -> Iterator[Figure]:
-    """What each product takes of a step."""
-    rows = [*zip(*(products[key] for key in ("phase", "product", "step_share")), strict=True)]
-    for phase in PHASES:
-        shares = {name: share for at, name, share in rows if at == phase}
-        yield share_bars(phase, f"What the products take of a {phase} step", "the step", shares)
 
 
 def _assumed(subject: Subject, steps: Steps | None) -> list[str]:

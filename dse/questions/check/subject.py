@@ -128,9 +128,9 @@ def subject_of(
 
 def degrees(
     batch: CandidateBatch, stacks: Sequence[str], domain: float
-) -> tuple[dict[str, Any], dict[str, dict[str, list[int]]], dict[int, list[str]]]:
-    """(degrees that all `stacks` accept, those of each stack, why others are refused), up to the
-    chips of a scale-up `domain` (pipeline stages: up to the layers). Tensor parallelism is that of
+) -> tuple[dict[str, Any], dict[str, dict[str, list[int]]]]:
+    """(degrees that all `stacks` accept, those of each stack), up to the chips of a scale-up
+    `domain` (pipeline stages: up to the layers). Tensor parallelism is that of
     one instance without data or expert parallelism; `tp_with_ep`: with its experts whole on their
     ranks."""
     largest = int(min(max(domain, batch.chips_per_instance[0]), MOST))
@@ -150,8 +150,7 @@ def degrees(
         found["ep"] = _accepted(spread.placed(batch), stacks, every, (EXPERTS, GROUP))
         found["tp_with_ep"] = _accepted(whole.placed(batch), stacks, every)
     accepted: dict[str, Any] = {name: by_stack["all"] for name, by_stack in found.items()}
-    reasons = _reasons(tensor.placed(batch), every)
-    return {"tp_with_ep": None, **accepted, "up_to": largest}, found, reasons
+    return {"tp_with_ep": None, **accepted, "up_to": largest}, found
 
 
 def _accepted(
@@ -168,22 +167,6 @@ def _accepted(
             for name in (*own, "all") if own else ():
                 refused[name] = refused[name] | finding.broken
     return {name: [int(v) for v in values[~broken]] for name, broken in refused.items()}
-
-
-def _reasons(batch: CandidateBatch, tensor: Ints) -> dict[int, list[str]]:
-    """Why tensor-parallel degrees that a person would try are refused: powers of two, and divisors
-    of the heads."""
-    tried = np.log2(tensor) % 1.0 == 0.0
-    for block in batch.blocks:
-        heads = block.sizes.get("heads", np.zeros(1))
-        if block.count[0] > 0.0 and heads[0] > 0.0:
-            tried = tried | ((heads % tensor == 0.0) & (tensor <= 8.0))
-    reasons: dict[int, list[str]] = {}
-    for finding in findings(Case(batch)):
-        for i in map(int, np.flatnonzero(finding.broken & tried)):
-            listed = reasons.setdefault(int(tensor[i]), [])
-            listed += [words] if (words := finding.words(i)) not in listed else []
-    return dict(sorted(reasons.items()))
 
 
 def nearest_degrees(batch: CandidateBatch, stack: str) -> list[dict[str, int]]:

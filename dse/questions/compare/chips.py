@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dse import units
-from dse.answer.answer import Answer, Figure, Opening, Table
+from dse.answer.answer import Answer, Figure, Table
 from dse.answer.frames import across, document, lines, of_rows
 from dse.answer.labels import GLOSSARY, label
 from dse.answer.numbers import dollars, number, show, show_as, significant, time
-from dse.answer.plots import PHASES, layout, line, marks, operators_of, plain
+from dse.answer.plots import Operator, layout, line, marks, operators_of, plain
 from dse.answer.sentences import listed
 from dse.catalog import Catalog, with_own_chips
 from dse.economics.tco import with_basis
@@ -25,10 +25,10 @@ from dse.schema.derive import PEAKS, derive
 
 PRICE = "usd_per_million_total_tokens"
 FEW = ("ttft_s", "tpot_s", PRICE, "joules_per_output_token")
-SHOWN = ("ttft_s", "tpot_s", "prefill_s", "output_tokens_per_s", "output_tokens_per_s_per_user")
-SHOWN = (*SHOWN, PRICE, "joules_per_output_token", "mfu", "mbu")
-METRICS = (*SHOWN, "decode_step_s", "output_tokens_per_s_per_chip", "usd_per_million_input_tokens")
-METRICS = (*METRICS, "usd_per_million_output_tokens", "running_requests", "latency_floor_s")
+METRICS = ("prefill_s", "output_tokens_per_s", "output_tokens_per_s_per_user", "mfu", "mbu")
+METRICS = (*FEW, *METRICS, "decode_step_s", "output_tokens_per_s_per_chip")
+METRICS = (*METRICS, "usd_per_million_input_tokens", "usd_per_million_output_tokens")
+METRICS = (*METRICS, "running_requests", "latency_floor_s")
 MOST = 6  # chips side by side
 FIGURES = {
     "memory_capacity": "memory",
@@ -72,8 +72,10 @@ OPERATORS = (
     "Each mark, in the colour of its chip, is an operator of the model. It grows with the "
     "operator's time, and lies as far below its roof as kernels, launches and links keep it."
 )
+PHASE = {"prefill": "Prefill of one prompt", "decode": "Decode step"}
 DASHES = ("solid", "dash", "dot", "dashdot")
 Row = Mapping[str, Any]
+Roof = tuple[int, str, float, float, list[Operator]]  # place, chip, byte/s, peak FLOP/s, operators
 
 
 def compare_chips(catalog: Catalog, chips: Sequence[str], **given: Any) -> Answer:
@@ -110,21 +112,18 @@ def compare_chips(catalog: Catalog, chips: Sequence[str], **given: Any) -> Answe
             continue
         answer, where = one.as_json(), breakdown(one.metrics, 0)
         first = first or {**answer, "model": one.model.name}
-        points.append(
-            {"chip": name, **{key: answer[key] for key in ("feasible", "bottleneck")}}
-            | {"known": answer["provenance"]["decode_step_s"]}
-            | {"hbm_bytes_per_s": where["hbm_bytes_per_s"], "violations": answer["violations"]}
-            | {metric: answer[metric] for metric in METRICS}
-            | {
-                f"{metric}.{end}": value
-                for metric in METRICS
-                for end, value in zip(
-                    ("low", "high"), answer["intervals"].get(metric, ()), strict=False
-                )
-            }
-        )
-        operators += [{"chip": name, **row} for row in where["breakdown"]]
+        row = {key: answer[key] for key in ("feasible", "bottleneck", "violations", *METRICS)}
+        row |= {"chip": name, "known": answer["provenance"]["decode_step_s"]}
+        row |= {"hbm_bytes_per_s": where["hbm_bytes_per_s"]}
+        for metric, ends in answer["intervals"].items():
+            row |= {f"{metric}.low": ends[0], f"{metric}.high": ends[1]}
+        points.append(row)
+        operators += [{"chip": name, **one} for one in where["breakdown"]]
     leaders = _leaders(points)
+    asked = f"Prices: {basis}"
+    if first is not None:
+        deployment = {**first["deployment"], "chip": "each chip"}
+        asked = heading({**first, "deployment": deployment, "price_basis": basis})
     sentences = _figure_lead(figures, basis)
     if point.get("model") is not None:
         sentences = [*_lead(leaders), *_cannot(points, refused)]
@@ -133,39 +132,30 @@ def compare_chips(catalog: Catalog, chips: Sequence[str], **given: Any) -> Answe
         if chip.hypothetical:
             changed = "; ".join(chip.changes) or "its file says so"
             sentences.append(f"{chip.id} is hypothetical: {changed}.")
-    asked = f"Prices: {basis}"
-    if first is not None:
-        deployment = {**first["deployment"], "chip": "each chip"}
-        asked = heading({**first, "deployment": deployment, "price_basis": basis})
-    keys = tuple(key for metric in METRICS for key in (metric, f"{metric}.low", f"{metric}.high"))
-    of_points = of_rows(
-        "points",
-        "The model on each chip",
-        points,
-        ("chip", "feasible", "bottleneck", "known", *keys),
-    )
-    blocks = _tables(figures, points, operators, list(names), basis)
-    drawn = [
-        picture
-        for phase, *_ in PHASES
-        if (picture := _roofs(f"roof-{phase}", f"Roofline: {phase}", points, operators, phase))
-    ] or _bare_roofs(figures, list(names))
-    opening = None
-    if points:
-        feasible = [row for row in points if row["feasible"]] or points
+    keys = [key for metric in METRICS for key in (metric, f"{metric}.low", f"{metric}.high")]
+    work = [f"{phase}_{key}" for phase in PHASE for key in ("flops", "bytes", "peak_flops_per_s")]
+    timed = ("prefill_s", "prefill_bound", "decode_s", "bound")
+    frames = [
+        of_rows("figures", "Figures", figures, "chip figure_name value unit written kind"),
+        of_rows(
+            "points",
+            "The model on each chip",
+            points,
+            ("chip", "feasible", "bottleneck", "known", *keys),
+            shown=("chip", *FEW, "bottleneck", "feasible") if points else (),
+            first=("chip", *FEW),
+        ),
+        of_rows("leaders", "Best chip by metric", leaders, "metric chip value next ratio"),
+        of_rows("operators", "Operators", operators, ("chip", "operator", *timed, *work)),
+    ]
+    pictures = []
+    if feasible := [row for row in points if row["feasible"]] or points:
         x = PRICE if all(row[PRICE] is not None for row in feasible) else "ttft_s"
         what = f"{label(x).text} and {label('tpot_s').text}"
-        speed = lines(
-            "speed",
-            f"{what[0].upper()}{what[1:]}",
-            of_rows("speed", "", feasible, f"chip {x} tpot_s"),
-            x,
-            "tpot_s",
-            "chip",
-            f"Each mark is a chip, by {what}; lower is better in both.",
-            joined=False,
-        )
-        opening = Opening(asked, sentences[0], speed, of_rows("few", "", points, ("chip", *FEW)))
+        speed = of_rows("speed", "", feasible, f"chip {x} tpot_s")
+        shows = f"Each mark is a chip, by {what}; lower is better in both."
+        title = f"{what[0].upper()}{what[1:]}"
+        pictures = [lines("speed", title, speed, x, "tpot_s", "chip", shows, joined=False)]
     facts = {
         "chips": list(names),
         "price_basis": basis,
@@ -177,30 +167,23 @@ def compare_chips(catalog: Catalog, chips: Sequence[str], **given: Any) -> Answe
         "refused": refused,
         "answer": sentences,
     }
-    wide = ("flops", "bytes", "peak_flops_per_s")
-    work = [f"{phase}_{key}" for phase in ("prefill", "decode") for key in wide]
-    frames = [
-        of_rows("figures", "Figures", figures, "chip figure_name value unit written kind"),
-        of_points,
-        of_rows("leaders", "Best chip by metric", leaders, "metric chip value next ratio"),
-        of_rows(
-            "operators",
-            "Operators",
-            operators,
-            ("chip", "operator", "prefill_s", "prefill_bound", "decode_s", "bound", *work),
-        ),
-    ]
     return Answer(
         question="compare",
         title=listed(list(names)),
         asked=asked,
         headline=sentences[0],
         sentences=sentences[1:],
-        blocks=(*drawn, *blocks),
+        blocks=(
+            *pictures,
+            *(frames[1:2] if points else ()),
+            _figure_table(figures, basis),
+            *(_operator_table(phase, operators) for phase in PHASE if operators),
+            *_roofs(points, operators),
+            *(() if points else _bare_roofs(specs)),
+        ),
         document=document(facts, frames),
         data=(frames[1] if points else frames[0], frames[0]),
         words=WORDS,
-        opening=opening,
         names={chip.id: _maker(chip) for chip in specs},
     )
 
@@ -322,91 +305,93 @@ def _figure_lead(figures: Sequence[Row], basis: str) -> list[str]:
     ] or ["None of these figures is published."]
 
 
-def _tables(
-    figures: Sequence[Row],
-    points: Sequence[Row],
-    operators: Sequence[Row],
-    chips: Sequence[str],
-    basis: str,
-) -> list[Table]:
-    """Figures, metrics and operators, a column for each chip. Of prices those of the basis, and of
-    those that every chip has published."""
-    published = [row["figure_name"] for row in figures if row["kind"] != "assumed"]
+def _figure_table(figures: Sequence[Row], basis: str) -> Table:
+    """Figures, a column for each chip, and the prices of the basis."""
+    order = [title or name.replace("_", " ") for name, title in FIGURES.items()]
     kept = [
         row
         for row in figures
         if not row["figure_name"].startswith("$/h ")
         or " per " in row["figure_name"]
         or row["figure_name"] == f"$/h {basis}"
-        or published.count(row["figure_name"]) == len(chips)
     ]
-
-    order = [title or name.replace("_", " ") for name, title in FIGURES.items()]
     kept.sort(key=lambda row: (*order, row["figure_name"]).index(row["figure_name"]))
 
-    def figure(row: Row) -> str:
+    def written(row: Row) -> str:
         mark = MARKS.get(row["kind"])
         return f"{row['written']} ({mark})" if mark else row["written"]
 
-    made = [across("figures", "Figures", kept, "figure_name", "chip", figure, MARKS_KEY)]
-    if not points:
-        return made
-    known = [{"chip": row["chip"], "metric": m, "value": row[m]} for row in points for m in SHOWN]
-    known += [
-        {"chip": row["chip"], "metric": title, "value": value}
-        for row in points
-        for title, value in (
-            ("bound by", row["bottleneck"]),
-            ("feasible", "yes" if row["feasible"] else "no"),
-        )
-    ]
-    for row in known:
-        metric, value = row["metric"], row["value"]
-        row["written"] = value if isinstance(value, str) else show(metric, value)
-        row["metric"] = label(metric).text if metric in SHOWN else metric
-    said = across(
-        "metrics", "The model on each chip", known, "metric", "chip", lambda row: row["written"]
-    )
-    made.append(said)
-    for phase, bound, caption in (
-        ("prefill", "prefill_bound", "Prefill of one prompt"),
-        ("decode", "bound", "Decode step"),
-    ):
-        key = f"{phase}_s"
-        longest = {row["operator"]: row[key] for row in operators if row["chip"] == chips[0]}
-        rows = [{**row, "bound": row[bound]} for row in operators if row[key]]
-        rows.sort(key=lambda row: -longest.get(row["operator"], 0.0))
-        for point in points:
-            mine = [row[key] for row in rows if row["chip"] == point["chip"]]
-            rows.append({"chip": point["chip"], "operator": "total", key: sum(mine), "bound": ""})
+    return across("figures", "Figures", kept, "figure_name", "chip", written, MARKS_KEY)
 
-        def cell(row: Row, key: str = key) -> str:
-            return f"{show(key, row[key])} {row['bound']}".strip()
 
-        note = "Beside a time: what the operator waits for."
-        made.append(across(phase, caption, rows, "operator", "chip", cell, note))
+def _operator_table(phase: str, operators: Sequence[Row]) -> Table:
+    """Times of one phase, a column for each chip, the longest of the first chip on top."""
+    key, bound = f"{phase}_s", "bound" if phase == "decode" else "prefill_bound"
+    first = operators[0]["chip"]
+    longest = {row["operator"]: row[key] for row in operators if row["chip"] == first}
+    rows = [row for row in operators if row[key]]
+    rows.sort(key=lambda row: -longest.get(row["operator"], 0.0))
+
+    def cell(row: Row) -> str:
+        return f"{show(key, row[key])} {row[bound]}"
+
+    note = "Beside a time: what the operator waits for."
+    return across(phase, PHASE[phase], rows, "operator", "chip", cell, note)
+
+
+def _roofs(points: Sequence[Row], operators: Sequence[Row]) -> list[Figure]:
+    """For each phase, a roof for each chip and its operators, whose marks grow with their time."""
+    made = []
+    for phase in PHASE:
+        roofs: list[Roof] = []
+        for k, point in enumerate(points):
+            mine = [row for row in operators if row["chip"] == point["chip"]]
+            rate = point["hbm_bytes_per_s"]
+            detail = {"breakdown": mine, "hbm_bytes_per_s": rate}
+            under = [one for one in operators_of(detail) if one.phase == phase]
+            peak = max((row.get(f"{phase}_peak_flops_per_s") or 0.0 for row in mine), default=0.0)
+            if under and peak:
+                roofs.append((k, point["chip"], rate, peak, under))
+        if roofs:
+            every = [one.intensity for *_, under in roofs for one in under]
+            high = max([*every, *(peak / rate for _, _, rate, peak, _ in roofs)])
+            shows = f"{ROOF} {OPERATORS}"
+            title = f"Roofline: {phase}"
+            made.append(_roofline(f"roof-{phase}", title, roofs, min(every) / 2, 2 * high, shows))
     return made
 
 
-def _roofs(
-    name: str, title: str, points: Sequence[Row], operators: Sequence[Row], phase: str
-) -> Figure | None:
-    """Intensity against TFLOP/s in one phase: a roof for each chip, and its operators, whose marks
-    grow with their time. None where no operator computes."""
-    found = []
-    for k, point in enumerate(points):
-        mine = [row for row in operators if row["chip"] == point["chip"]]
-        detail = {"breakdown": mine, "hbm_bytes_per_s": point["hbm_bytes_per_s"]}
-        under = [one for one in operators_of(detail) if one.phase == phase]
-        peak = max((row.get(f"{phase}_peak_flops_per_s") or 0.0 for row in mine), default=0.0)
-        if under and peak:
-            found.append((k, point["chip"], point["hbm_bytes_per_s"], peak, under))
-    if not found:
-        return None
-    every = [one.intensity for *_, under in found for one in under]
-    low, high = min(every) / 2, 2 * max([*every, *(peak / rate for _, _, rate, peak, _ in found)])
+def _bare_roofs(chips: Sequence[Chip]) -> list[Figure]:
+    """A roof at the bf16 peak for each chip that has one; nothing where none has."""
+    peaks = [chip.peak_flops_per_s.get("bf16") for chip in chips]
+    roofs: list[Roof] = [
+        (k, chip.id, chip.memories[0].bytes_per_s, peak, [])
+        for k, (chip, peak) in enumerate(zip(chips, peaks, strict=True))
+        if peak
+    ]
+    if not roofs:
+        return []
+    missing = [chip.id for chip, peak in zip(chips, peaks, strict=True) if not peak]
+    shows = f"{ROOF} Roofs are at the bf16 peak."
+    if missing:
+        shows += f" No roof: {', '.join(missing)}, which have no bf16 peak."
+    ridges = [peak / rate for _, _, rate, peak, _ in roofs]
+    low, high = min(ridges) / 100, max(ridges) * 8
+    return [_roofline("roof-chips", "Rooflines at bf16", roofs, low, high, shows)]
+
+
+def _roofline(
+    name: str, title: str, roofs: Sequence[Roof], low: float, high: float, shows: str
+) -> Figure:
+    """Intensity, FLOP per byte from `low` to `high`, against TFLOP/s."""
     traces = []
-    for k, chip, rate, peak, under in found:
+    for k, chip, rate, peak, under in roofs:
+        words = f"{chip}: {significant(1e-12 * rate)} TB/s, {significant(1e-12 * peak, 4)} TFLOP/s"
+        y = [1e-12 * low * rate, 1e-12 * peak, 1e-12 * peak]
+        roof = line(k, chip, [low, peak / rate, high], y, DASHES[k % len(DASHES)])
+        traces.append(roof | {"hoverinfo": "text", "hovertext": [plain(words)] * 3})
+        if not under:
+            continue
         hover = [
             f"{chip}: {o.name}, {time(o.seconds)}, {o.share:.0%} of its phase; "
             f"{significant(o.intensity)} FLOP per byte, {o.achieved / o.attainable:.0%} of the "
@@ -420,34 +405,5 @@ def _roofs(
             "symbol": f"{trace['marker']['symbol']}-open",
             "line": {"width": 2},
         }
-        traces += [_roof(k, chip, low, high, rate, peak), trace | {"showlegend": False}]
-    drawn = {"data": traces, "layout": layout(low, high, 460)}
-    return Figure(name, title, drawn, f"{ROOF} {OPERATORS}")
-
-
-def _roof(k: int, chip: str, low: float, high: float, rate: float, peak: float) -> dict[str, Any]:
-    words = f"{chip}: {significant(1e-12 * rate)} TB/s, {significant(1e-12 * peak, 4)} TFLOP/s"
-    y = [1e-12 * low * rate, 1e-12 * peak, 1e-12 * peak]
-    drawn = line(k, chip, [low, peak / rate, high], y, DASHES[k % len(DASHES)])
-    return drawn | {"hoverinfo": "text", "hovertext": [plain(words)] * 3}
-
-
-def _bare_roofs(figures: Sequence[Row], chips: Sequence[str]) -> list[Figure]:
-    """A roof at the bf16 peak for each chip that has the figures; nothing where none has."""
-    values = {(row["chip"], row["figure_name"]): row["value"] for row in figures}
-    known = [
-        (k, chip, values.get((chip, "memory bandwidth")), values.get((chip, "peak bf16")))
-        for k, chip in enumerate(chips)
-    ]
-    known = [(k, chip, rate, peak) for k, chip, rate, peak in known if rate and peak]
-    if not known:
-        return []
-    ridges = [peak / rate for _, _, rate, peak in known]
-    low, high = min(ridges) / 100, max(ridges) * 8
-    drawn = [_roof(k, chip, low, high, rate, peak) for k, chip, rate, peak in known]
-    missing = [chip for chip in chips if chip not in [one[1] for one in known]]
-    shows = f"{ROOF} Roofs are at the bf16 peak."
-    if missing:
-        shows += f" No roof: {', '.join(missing)}. It takes a bf16 peak and a memory bandwidth."
-    picture = {"data": drawn, "layout": layout(low, high, 460)}
-    return [Figure("roof-chips", "Rooflines at bf16", picture, shows)]
+        traces.append(trace | {"showlegend": False})
+    return Figure(name, title, {"data": traces, "layout": layout(low, high, 460)}, shows)

@@ -367,7 +367,7 @@ def _extrapolated(law: str, columns: Mapping[str, Floats], rows: NDArray[np.intp
 def _lead(frames: Sequence[Table], metric: str, extrapolated: int) -> list[str]:
     """Where the one design stands, and which assumption and which choice put it there."""
     designs, _, variants, causes_, *_ = frames
-    (row,) = designs.rows
+    row: Mapping[str, Any] = designs.rows[0]
     name, ratio = row["model"], row["cost_ratio"]
     if row["standing"] == "not servable":
         return [f"{name} cannot be served within the limits on any deployment of the space."]
@@ -389,7 +389,7 @@ def _lead(frames: Sequence[Table], metric: str, extrapolated: int) -> list[str]:
     elif ratio is not None and ratio > 1.0 + LEVEL:
         said.append("No single assumption that we changed brings the design nearer.")
     if causes_.rows:
-        dearest = causes_.rows[0]
+        dearest: Mapping[str, Any] = causes_.rows[0]
         said.append(
             f"The choice that costs most is {dearest['choice']}: {times(dearest['factor'])}."
         )

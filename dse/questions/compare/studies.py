@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import numpy as np
 from dse.answer.answer import Answer, Figure, Table
 from dse.answer.frames import document, frame, lines, of_rows
 from dse.answer.labels import axis_title, label
-from dse.answer.numbers import percent, priced, show, tenths
+from dse.answer.numbers import percent, priced, show, tenths, times
 from dse.answer.sentences import Sources, listed
 from dse.economics.prices import moved, price_pairs
 from dse.errors import InputError
@@ -34,8 +34,6 @@ from dse.study.definition import differences
 from dse.study.folder import read_study
 
 PROPORTIONAL = "usd_per_million"  # metrics that begin so are proportional to the price of the chip
-TELLING = 5  # designs that are told of those that entered, and that left
-SHOWN = 40  # points of a merged front on the page; merged.csv has all
 SAME = 5e-4  # a share below which two costs are said to be the same
 MOST = 4  # figures that are named
 LOAD = ("weight", "prompt_tokens", "output_tokens", "serving", "backend", *DETAILS)
@@ -46,6 +44,7 @@ WORDS = {
 }
 Json = Mapping[str, Any]
 Words = Callable[[Json], str]
+Row = dict[str, Any]
 
 
 @record
@@ -74,7 +73,7 @@ class Side:
         return np.array(signs) * np.array(rows, dtype=float)
 
     @property
-    def scale(self) -> tuple[bool, ...]:
+    def log(self) -> tuple[bool, ...]:
         """Which objectives are scaled by logarithm."""
         return tuple(row["log"] for row in self.study["objectives"])
 
@@ -87,34 +86,33 @@ class Side:
         """A chosen point: cheapest, fastest, ..."""
         return next((one for one in self.items.values() if name in one.get("names", ())), None)
 
-
-def _words(sides: Sequence[Side]) -> tuple[Words, str]:
-    """What a design is called beside others, with its shape where there are several and requests in
-    flight where these are held: `h4096 L32 kv8 f14336 on 8 h100_sxm TP4 fp8/fp8 c64`; and what the
-    letters mean."""
-    shaped = len({_shape(item) for side in sides for item in side.items.values()}) > 1
-    loaded = all(held(loads_of(side.study)) for side in sides)
-
-    def words(item: Json) -> str:
-        shape = f"{_shape(item)} on " if shaped else ""
-        return f"{shape}{short_deployment(item['deployment'], loaded)}"
-
-    return words, f"Designs: {f'{SHAPE_KEY}; ' * shaped}{DEPLOYMENT_KEY}."
-
-
-def _shape(item: Json) -> str:
-    model = item["model"]
-    return short_shape(model) if "hidden_size" in model else str(model.get("name"))
+    def rows(self, words: Words, keys: Sequence[str] | None = None) -> list[Row]:
+        """Points of the front, those of `keys` or all, under keys of the vocabulary."""
+        items = [self.items[key] for key in (self.items if keys is None else keys)]
+        return [
+            {
+                "study": self.name,
+                "point": item["point"],
+                "names": " ".join(item.get("names", ())),
+                "chip": item["deployment"]["chip"],
+                "design": words(item),
+                "command": item.get("command"),
+                **{name: item["metrics"][name] for name in self.metrics},
+            }
+            for item in items
+        ]
 
 
-def _sides(folders: Sequence[Path], names: Sequence[str]) -> list[Side]:
+def sides_of(folders: Sequence[Path]) -> list[Side]:
     """The studies of some folders. Raises InputError for other objectives or price bases than those
     of the first, StorageError for a study that is damaged."""
-    sides = []
+    names = [folder.resolve().name for folder in folders]
+    if len(set(names)) < len(names):
+        names = [f"{chr(ord('A') + k)} ({folder})" for k, folder in enumerate(folders)]
+    sides: list[Side] = []
     for folder, name in zip(folders, names, strict=True):
         study, items = read_study(folder)
-        side = Side(folder, name, study, {_design(item): item for item in items})
-        sides.append(side)
+        sides.append(Side(folder, name, study, {_design(item): item for item in items}))
         first = sides[0].study
         if study["objectives"] != first["objectives"]:
             message = f"{folders[0]} and {folder} have different objectives"
@@ -135,66 +133,45 @@ def _design(item: Json) -> str:
     return json.dumps([model, item["deployment"]], sort_keys=True)
 
 
-@record
-class Pair:
-    """Studies A and B. `called` is said in place of the folders."""
+def _words(sides: Sequence[Side]) -> tuple[Words, str]:
+    """What a design is called beside others, with its shape where there are several and requests in
+    flight where these are held: `h4096 L32 kv8 f14336 on 8 h100_sxm TP4 fp8/fp8 c64`; and what the
+    letters mean."""
 
-    a: Side
-    b: Side
-    called: tuple[str, str]
-    words: Words
-    key: str
+    def shape(item: Json) -> str:
+        model = item["model"]
+        return short_shape(model) if "hidden_size" in model else str(model.get("name"))
 
-    @property
-    def sides(self) -> tuple[Side, Side]:
-        return self.a, self.b
+    shaped = len({shape(item) for side in sides for item in side.items.values()}) > 1
+    loaded = all(held(loads_of(side.study)) for side in sides)
 
-    @cached_property
-    def prices(self) -> list[dict[str, Any]]:
-        return price_pairs(self.a.prices, self.b.prices)
+    def words(item: Json) -> str:
+        deployed = short_deployment(item["deployment"], loaded)
+        return f"{shape(item)} on {deployed}" if shaped else deployed
 
-    @cached_property
-    def same_workload(self) -> bool:
-        return same_workload(self.a.study, self.b.study)
+    return words, f"Designs: {f'{SHAPE_KEY}; ' * shaped}{DEPLOYMENT_KEY}."
 
-    @cached_property
-    def same_law(self) -> bool:
-        return same_law(self.a.study, self.b.study)
 
-    @cached_property
-    def same_hardware(self) -> bool:
-        """Whether no figure differs, and designs of both fronts have the same objectives on both,
-        cost apart: fronts hold what the model says, in full precision. Taken for granted of other
-        workloads or laws."""
-        if changed_figures(self.a.study, self.b.study):
-            return False
-        metrics = [metric for metric in self.a.metrics if "usd" not in metric]
-        if not self.same_workload or not self.same_law or not metrics:
-            return True
-        shared = [key for key in self.b.items if key in self.a.items]
-        values = [
-            [[side.items[key]["metrics"][metric] for metric in metrics] for key in shared]
-            for side in self.sides
-        ]
-        return bool(np.allclose(values[0], values[1], rtol=1e-9, atol=0.0))
-
-    @cached_property
-    def ratios(self) -> dict[str, float] | None:
-        """Price of each chip at B's prices over that at A's. None where more than prices differs,
-        so that a design of one study cannot be judged by the prices of the other."""
-        alike = self.same_workload and self.same_hardware and self.same_law
-        costs = [metric for metric in self.a.metrics if "usd" in metric]
-        if not alike or not all(name.startswith(PROPORTIONAL) for name in costs):
-            return None
-        return {row["chip"]: row["ratio"] for row in self.prices if row["ratio"]}
-
-    @property
-    def whole(self) -> int | None:
-        """Which of two studies of one space, at the same prices, saw all of it; None where neither
-        did."""
-        if moved(self.prices) or self.a.study["fingerprint"] != self.b.study["fingerprint"]:
-            return None
-        return next((k for k, side in enumerate(self.sides) if _saw_all(side.study)), None)
+def _pictures(sides: Sequence[Side], words: Words) -> list[Figure]:
+    """The cost over each of two other objectives: of every front the designs that no other of it
+    beats in both."""
+    first = sides[0]
+    y = first.cost or first.metrics[0]
+    made = []
+    for x in [metric for metric in first.metrics if metric != y][:2]:
+        columns = [first.metrics.index(x), first.metrics.index(y)]
+        rows: list[Row] = []
+        for side in sides:
+            keys = np.array(list(side.items))[non_dominated(side.F[:, columns])]
+            rows += sorted(side.rows(words, keys.tolist()), key=lambda row, x=x: row[x])
+        table = of_rows(f"best-{x}", "", rows, f"study point chip design {x} {y}")
+        title = f"{label(y).text} against {label(x).text}"
+        shows = "Of each front the designs that no other of it beats in these two."
+        across = "" if first.log[columns[0]] else axis_title(x)
+        hover = ("chip", "point", "design")
+        drawn = lines(f"front-{x}", title, table, x, y, "study", shows, hover=hover, across=across)
+        made.append(drawn)
+    return made
 
 
 def compare_studies(a: Path, b: Path, called: tuple[str, str] | None = None) -> Answer:
@@ -206,185 +183,147 @@ def compare_studies(a: Path, b: Path, called: tuple[str, str] | None = None) -> 
 
     Raises InputError for studies of different objectives or price bases.
     """
-    names = a.resolve().name, b.resolve().name
-    if names[0] == names[1]:
-        names = f"A ({a})", f"B ({b})"
-    sides = _sides((a, b), names)
-    pair = Pair(sides[0], sides[1], called or (str(a), str(b)), *_words(sides))
-    first, second, whole = *pair.sides, pair.whole
+    first, second = sides = sides_of((a, b))
+    (words, key), metrics = _words(sides), first.metrics
+    called = called or (str(a), str(b))
+    prices = price_pairs(first.prices, second.prices)
+    shared = _shared(first, second, prices)
     fronts = first.F, second.F
+    whole = None  # which of the two saw the whole of one space, at the same prices
+    if not moved(prices) and first.study["fingerprint"] == second.study["fingerprint"]:
+        whole = next((k for k, side in enumerate(sides) if _saw_all(side.study)), None)
     union = np.concatenate(fronts)
     reference = union[non_dominated(union)] if whole is None else fronts[whole]
-    scale = Scale.of(reference, first.scale)
+    scale = Scale.of(reference, first.log)
     volumes = [hypervolume(front, scale) for front in fronts]
     ratio = volumes[1] / volumes[0] if volumes[0] > 0 else None
-    entered, left = (
-        sorted(item["point"] for key, item in one.items.items() if key not in other.items)
-        for one, other in ((second, first), (first, second))
+    # Price of each chip at B's prices over that at A's, where nothing but prices differs.
+    costs = [metric for metric in metrics if "usd" in metric]
+    proportional = all(metric.startswith(PROPORTIONAL) for metric in costs)
+    alike = {row["what"]: row["alike"] for row in shared}
+    ratios: dict[str, float] = {}
+    if proportional and all(alike[what] for what in ("workload", "hardware data", "quality law")):
+        ratios = {row["chip"]: row["ratio"] for row in prices if row["ratio"]}
+
+    rows: list[Row] = []
+    for side, other, only, power in ((first, second, "left", 1), (second, first, "entered", -1)):
+        for design, row in zip(side.items, side.rows(words), strict=True):
+            row["became"] = "stays" if design in other.items else only
+            if only == row["became"] and row["chip"] in ratios:
+                there = ratios[row["chip"]] ** power
+                row |= {f"{metric}.elsewhere": row[metric] * there for metric in costs}
+            rows.append(row)
+    keys = ("became", "study", "point", "names", "chip", *metrics)
+    keys = (*keys, *(f"{metric}.elsewhere" for metric in costs), "design")
+    chosen = [
+        {"which": name, **row, "same_design": _design(start) == _design(end)}
+        for name in (name for item in first.items.values() for name in item.get("names", ()))
+        if (start := first.named(name)) and (end := second.named(name))
+        for row in (*first.rows(words, [_design(start)]), *second.rows(words, [_design(end)]))
+    ]
+    before, after = (
+        Counter(row["chip"] for row in rows if row["study"] == one.name) for one in sides
     )
-    kept = _kept(pair)
+    left, entered = (
+        Counter(row["chip"] for row in rows if row["became"] == status)
+        for status in ("left", "entered")
+    )
     frames = [
-        _chosen(pair),
-        _by_chip(pair),
-        _changed(pair, fronts, scale),
-        _prices(pair),
-        _comparable(pair),
+        of_rows(
+            "chosen",
+            "The chosen designs, before and after",
+            chosen,
+            ("which", "study", "point", "chip", "same_design", *metrics, "design"),
+            key,
+            shown=("which", "study", *metrics, "design") if chosen else (),
+        ),
+        of_rows(
+            "chips",
+            "Designs on the front, by chip",
+            [
+                {
+                    "chip": chip,
+                    "designs.before": before[chip],
+                    "left": left[chip],
+                    "entered": entered[chip],
+                    "designs.after": after[chip],
+                }
+                for chip in sorted(before | after, key=lambda c: (-after[c], -before[c], c))
+            ],
+            ("chip", "designs.before", "left", "entered", "designs.after"),
+        ),
+        _prices(prices, second.study["price_basis"]),
+        of_rows("comparable", "What the two share", shared, "what alike note", on_console=False),
     ]
-    unlike = [
-        f"{row['what']}: {row['note']}"
-        for row in frames[-1].rows
-        if not row["alike"] and row["what"] != "search"
-    ]
-    sentences = [_cheapest(pair)]
+    designs = of_rows("designs", "The designs of both fronts", rows, keys)
+    kept = None  # what A's cheapest design costs at B's prices, and how much more than B's that is
+    one, now = (side.named("cheapest") for side in sides)
+    if first.cost and one and now and one["deployment"]["chip"] in ratios:
+        cost = one["metrics"][first.cost] * ratios[one["deployment"]["chip"]]
+        over = cost / now["metrics"][first.cost] - 1.0
+        kept = {"metric": first.cost, "value": cost, "over": over}
+    sentences = [_headline(sides, words, prices)]
+    unlike = [row for row in shared if not row["alike"] and row["what"] != "search"]
     if unlike:
-        sentences.append(f"Not by prices alone: {'; '.join(unlike)}.")
+        said = "; ".join(f"{row['what']}: {row['note']}" for row in unlike)
+        sentences.append(f"Not by prices alone: {said}.")
     if kept is not None and kept["over"] > SAME:
         sentences.append(
             f"The cheapest design of {first.name} costs {priced(kept['metric'], kept['value'])} at "
-            f"the prices of {second.name}, {kept['over']:.1%} more than the cheapest now."
+            f"the prices of {second.name}, {tenths(kept['over'])} more than the cheapest now."
         )
-    volume = "" if ratio is None else f"; it has {ratio:.4%} of the hypervolume of {first.name}"
-    sentences.append(
-        f"{len(left):,} of {len(first.items):,} designs left the front and {len(entered):,} of now "
-        f"{len(second.items):,} are new on it{volume}."
-        if entered or left
-        else f"The front holds the same {len(second.items):,} designs."
-    )
-    as_of = [(side.study.get("own_prices") or {}).get("as_of") for side in pair.sides]
+    if left or entered:
+        volume = "" if ratio is None else f"; it has {times(ratio)} the hypervolume"
+        sentences.append(
+            f"{left.total():,} of {len(first.items):,} designs left the front and "
+            f"{entered.total():,} of now {len(second.items):,} are new on it{volume}."
+        )
+    else:
+        sentences.append(f"The front holds the same {len(second.items):,} designs.")
+    as_of = [(side.study.get("own_prices") or {}).get("as_of") for side in sides]
+    title = second.study.get("title") or second.study["space"]
     facts = {
-        "a": pair.called[0],
-        "b": pair.called[1],
+        "a": called[0],
+        "b": called[1],
         "names": {"a": first.name, "b": second.name},
-        "title": second.study.get("title") or second.study["space"],
+        "title": title,
         "as_of": dict(zip("ab", as_of, strict=True)),
         "price_basis": second.study["price_basis"],
         "hypervolume_a": volumes[0],
         "hypervolume_b": volumes[1],
         "ratio": ratio,
         "epsilon": additive_epsilon(fronts[1], fronts[0], scale),
-        "reference_point": [REFERENCE] * len(first.metrics),
-        "reference_front": "union of both" if whole is None else f"all of {pair.called[whole]}",
+        "reference_point": [REFERENCE] * len(metrics),
+        "reference_front": "union of both" if whole is None else f"all of {called[whole]}",
         "true_hypervolume_share": None if whole is None else volumes[1 - whole] / volumes[whole],
         "front_a": len(first.items),
         "front_b": len(second.items),
-        "entered": entered,
-        "left": left,
+        **{
+            status: sorted(row["point"] for row in rows if row["became"] == status)
+            for status in ("entered", "left")
+        },
         "kept": kept,
         "answer": sentences,
     }
     return Answer(
         question="compare",
-        title=f"{facts['title']}: what changed",
-        asked=f"{facts['title']}: from {pair.called[0]} to {pair.called[1]}",
+        title=f"{title}: what changed",
+        asked=f"{title}: from {called[0]} to {called[1]}",
         headline=sentences[0],
         sentences=sentences[1:],
-        blocks=(*_pictures(pair.sides, pair.words), *(one for one in frames if one.rows)),
-        document=document(facts, frames),
-        data=(_designs(pair),),
+        blocks=(*_pictures(sides, words), *(one for one in frames if one.rows)),
+        document=document(facts, [*frames, designs]),
+        data=(designs,),
         words=WORDS,
     )
 
 
-def _status(pair: Pair, key: str) -> str:
-    here, there = key in pair.a.items, key in pair.b.items
-    return "stays" if here and there else "left" if here else "entered"
-
-
-def _chosen(pair: Pair) -> Table:
-    """What became of each chosen point that both fronts have."""
-    names = [name for item in pair.a.items.values() for name in item.get("names", ())]
-    rows = []
-    for name in names:
-        ends = [item for side in pair.sides if (item := side.named(name))]
-        if len(ends) < 2:
-            continue
-        same = _design(ends[0]) == _design(ends[1])
-        for side, item in zip(pair.sides, ends, strict=True):
-            rows.append({"which": name, **_row(pair.words, side, item), "same_design": same})
-    keys = ("which", "study", "point", "chip", "same_design", *pair.a.metrics, "design")
-    shown = ("which", "study", *pair.a.metrics, "design") if rows else ()
-    caption = "The chosen designs, before and after"
-    return of_rows("chosen", caption, rows, keys, pair.key, shown=shown)
-
-
-def _row(words: Words, side: Side, item: Json) -> dict[str, Any]:
-    """A point of a study under keys of the vocabulary."""
-    return {
-        "study": side.name,
-        "point": item["point"],
-        "chip": item["deployment"]["chip"],
-        "design": words(item),
-        **{name: item["metrics"][name] for name in side.metrics},
-    }
-
-
-def _designs(pair: Pair) -> Table:
-    """Every design of both fronts, as it stands in each."""
-    rows = [
-        {"became": _status(pair, key), "names": " ".join(item["names"])}
-        | _row(pair.words, side, item)
-        for side in pair.sides
-        for key, item in side.items.items()
-    ]
-    keys = ("became", "study", "point", "names", "chip", *pair.a.metrics, "design")
-    return of_rows("designs", "The designs of both fronts", rows, keys)
-
-
-def _by_chip(pair: Pair) -> Table:
-    """How many designs of each chip were on the front, left it, entered, and are on it."""
-    counts: dict[str, dict[str, int]] = {}
-    keys = ("designs.before", "left", "entered", "designs.after")
-    for key, item in {**pair.a.items, **pair.b.items}.items():
-        count = counts.setdefault(item["deployment"]["chip"], dict.fromkeys(keys, 0))
-        count["designs.before"] += key in pair.a.items
-        count["designs.after"] += key in pair.b.items
-        if (status := _status(pair, key)) != "stays":
-            count[status] += 1
-    rows = [{"chip": chip, **count} for chip, count in counts.items()]
-    rows.sort(key=lambda row: (-row["designs.after"], -row["designs.before"], row["chip"]))
-    return of_rows("chips", "Designs on the front, by chip", rows, ("chip", *keys))
-
-
-def _changed(pair: Pair, fronts: Sequence[np.ndarray], scale: Scale) -> Table:
-    """Of the designs that only one front has, those that are farthest from the other at its prices:
-    the point there that beats them by most, and the margin in the scaled objective in which that is
-    least (0 or more). A chip without a price there comes first."""
-    metrics, found = pair.a.metrics, []
-    costs = np.array(["usd" in name for name in metrics])
-    elsewhere = [f"{name}.elsewhere" for name in metrics if "usd" in name]
-    unpriced = {row["chip"] for row in pair.prices if row["ratio"] is None}
-    for status, k, power in (("entered", 1, -1.0), ("left", 0, 1.0)):
-        side, other = pair.sides[k], pair.sides[1 - k]
-        there, points = scale(fronts[1 - k]), [item["point"] for item in other.items.values()]
-        rows: list[dict[str, Any]] = []
-        for i, (key, item) in enumerate(side.items.items()):
-            if key in other.items:
-                continue
-            row = {"became": status, **_row(pair.words, side, item), "margin": None}
-            row["reason"] = f"not compared with {other.name}"
-            if row["chip"] in unpriced:
-                row["reason"] = f"no price in {other.name}"
-            elif (ratio := (pair.ratios or {}).get(row["chip"])) is not None:
-                value = np.where(costs, fronts[k][i] * ratio**power, fronts[k][i])
-                margins = (scale(value[None]) - there).min(axis=1)
-                best = int(np.argmax(margins))
-                row |= dict(zip(elsewhere, value[costs].tolist(), strict=True))
-                row["reason"] = f"no gain over a design of {other.name}, or not found"
-                if margins[best] >= 0.0:
-                    row |= {"beaten_by": points[best], "margin": float(margins[best])}
-                    row["reason"] = f"beaten by point {points[best]} of {other.name}"
-            rows.append(row)
-        rows.sort(key=lambda row: (row["chip"] not in unpriced, -(row["margin"] or 0.0)))
-        found += rows[:TELLING]
-    keys = ("became", "study", "point", "chip", *metrics, *elsewhere, "beaten_by", "margin")
-    shown = ("became", "point", *metrics, "reason", "design") if found else ()
-    caption = "Designs that only one front has"
-    return of_rows("changed", caption, found, (*keys, "reason", "design"), shown=shown)
-
-
-def _prices(pair: Pair) -> Table:
+def _prices(pairs: Sequence[Json], basis: str) -> Table:
     """The prices of both sides; none where no price, date or source differs."""
     sources = Sources()
+    same = all(
+        row["date_a"] == row["date_b"] and row["source_a"] == row["source_b"] for row in pairs
+    )
     rows = [
         {
             "chip": row["chip"],
@@ -397,51 +336,42 @@ def _prices(pair: Pair) -> Table:
                 *(text for side in "ab" for text in (row[f"source_{side}"] or "").split("; "))
             ),
         }
-        for row in pair.prices
+        for row in ([] if same and not moved(pairs) else pairs)
     ]
-    same = all(r["date_a"] == r["date_b"] and r["source_a"] == r["source_b"] for r in pair.prices)
-    rows = [] if same and not moved(pair.prices) else rows
-    caption = f"Prices, USD per chip-hour ({pair.b.study['price_basis']})"
     keys = ("chip", "usd_per_chip_hour.before", "usd_per_chip_hour.after", "change")
     keys = (*keys, "date.before", "date.after", "source")
-    return of_rows("prices", caption, rows, keys, *sources)
+    return of_rows("prices", f"Prices, USD per chip-hour ({basis})", rows, keys, *sources)
 
 
-def _kept(pair: Pair) -> dict[str, Any] | None:
-    """What A's cheapest design costs at B's prices, and how much more than B's cheapest that is."""
-    metric, (one, other) = pair.a.cost, (side.named("cheapest") for side in pair.sides)
-    ratio = None if one is None else (pair.ratios or {}).get(one["deployment"]["chip"])
-    if metric is None or one is None or other is None or ratio is None:
-        return None
-    cost = one["metrics"][metric] * ratio
-    return {"metric": metric, "value": cost, "over": cost / other["metrics"][metric] - 1.0}
-
-
-def _cheapest(pair: Pair) -> str:
+def _headline(sides: Sequence[Side], words: Words, prices: Sequence[Json]) -> str:
     """What became of the cheapest design, and how many prices changed."""
-    start = f"From {pair.a.name} to {pair.b.name}"
-    chips, changed = len(pair.prices), len(moved(pair.prices))
-    counted = f"prices of {changed} of {chips} chip{'s' * (chips > 1)} changed"
-    if not chips:
+    first, second = sides
+    counted = (
+        f"prices of {len(moved(prices))} of {len(prices)} chip{'s' * (len(prices) > 1)} changed"
+    )
+    if not prices:
         counted = "no prices were written down"
-    names = [n for item in pair.a.items.values() for n in item.get("names", ()) if pair.b.named(n)]
-    name = "cheapest" if "cheapest" in names else next(iter(names), None)
-    if name is None:
+    start, cost = f"From {first.name} to {second.name}", first.cost
+    chosen = ["cheapest", *(n for item in first.items.values() for n in item.get("names", ()))]
+    for name in chosen:
+        before, after = first.named(name), second.named(name)
+        if before is not None and after is not None:
+            break
+    else:
         return f"{start}, {counted}."
-    before, after = (one for side in pair.sides if (one := side.named(name)))
     chip, now = (item["deployment"]["chip"] for item in (before, after))
     moves = f"moves from {chip} to {now}" if chip != now else f"stays on {now}, as another design"
     if _design(before) == _design(after):
-        moves = f"stays {pair.words(after)}"
-    if (cost := pair.a.cost) is not None:
+        moves = f"stays {words(after)}"
+    if cost is not None:
         was, new = (item["metrics"][cost] for item in (before, after))
+        change = new / was - 1.0
         paid = priced(cost, new) if cost.startswith("usd") else show(cost, new)
-        if abs(new / was - 1.0) < SAME:
+        if abs(change) < SAME:
             moves += f", at the same {paid}"
         else:
-            word = "dearer" if new > was else "cheaper"
-            much = tenths(abs(new / was - 1.0))
-            moves += f", {much} {word} ({paid}, before {show(cost, was)})"
+            word = "dearer" if change > 0.0 else "cheaper"
+            moves += f", {tenths(abs(change))} {word} ({paid}, before {show(cost, was)})"
     return f"{start}, the {name} design {moves}; {counted}."
 
 
@@ -457,8 +387,7 @@ def same_law(a: Json, b: Json) -> bool:
     """Whether one quality law predicts the loss, from as much text."""
 
     def law(study: Json) -> tuple[Any, ...]:
-        runs = study.get("loss_runs")
-        digest = None if runs is None else runs["digest"]
+        digest = (study.get("loss_runs") or {}).get("digest")
         return study.get("quality_law"), digest, study.get("unique_tokens")
 
     return law(a) == law(b)
@@ -474,63 +403,73 @@ def changed_figures(a: Json, b: Json) -> list[str]:
     return [name for name, said in one.items() if other.get(name, said) != said]
 
 
-def _comparable(pair: Pair) -> Table:
-    """Everything that two answers must share to differ by price alone."""
-    a, b = pair.a.study, pair.b.study
+def _shared(first: Side, second: Side, prices: Sequence[Json]) -> list[Row]:
+    """Everything that two answers must share to differ by price alone: `what`, whether it is
+    `alike`, and a `note`."""
+    a, b = first.study, second.study
+    load, law = same_workload(a, b), same_law(a, b)
     same_space, space = a["fingerprint"] == b["fingerprint"], "the same space"
-    if not same_space and (prices := _prices_alone(pair)):
-        same_space, space = True, f"the same space, but for {prices}"
+    if not same_space and (but := _prices_alone(first, second, prices)):
+        same_space, space = True, f"the same space, but for {but}"
     elif not same_space:
         said = differences(a.get("definition"), b.get("definition") or {})
         space = f"they searched different spaces{f': {said}' if said else ''}"
     figures = changed_figures(a, b)
     own = set(a.get("efficiency_files") or ()) ^ set(b.get("efficiency_files") or ())
-    hardware = "the same figures of chips and systems and the same kernel laws"
+    hardware, same_hardware = "the same figures of chips and systems, the same kernel laws", True
     if figures:
         more = f" and {len(figures) - MOST} more" if len(figures) > MOST else ""
+        same_hardware = False
         hardware = f"figures that differ: {', '.join(figures[:MOST])}{more}"
-    elif own:
-        hardware = f"kernel laws of one's own in one of them: {', '.join(sorted(own))}"
-    elif not pair.same_hardware:
+    elif load and law and not _perform_alike(first, second):
+        same_hardware = False
         hardware = (
             "designs of both fronts perform otherwise, though no figure differs: the model of one "
             "is older"
         )
-    elif a["data_digest"] != b["data_digest"]:
-        hardware += "; the digests differ by prices, or by chips that neither uses"
-    digests = ", ".join(f"{side.name} {side.study['data_digest'][:12]}" for side in pair.sides)
-    load = "the same workload" if pair.same_workload else "they serve different workloads"
+    elif own:
+        hardware = f"kernel laws of one's own in one of them: {', '.join(sorted(own))}"
+    digests = ", ".join(f"{side.name} {side.study['data_digest'][:12]}" for side in (first, second))
     laws = " and ".join(dict.fromkeys(str(study.get("quality_law")) for study in (a, b)))
     saw = [_saw_all(study) for study in (a, b)]
     search = f"both saw every point of their space: {a['size']:,} and {b['size']:,}"
     if not all(saw):
-        parts = [
-            f"{side.name} saw {'every point' if all_ else _seen(side.study)}"
-            for side, all_ in zip(pair.sides, saw, strict=True)
+        seen = [
+            f"{side.name} saw {'every point' if whole else _seen(side.study)}"
+            for side, whole in zip((first, second), saw, strict=True)
         ]
-        parts.append("what is on one front alone may only not have been looked at by the other")
-        search = "; ".join(parts)
+        search = f"{'; '.join(seen)}; the other may only not have looked at what one has alone"
     rows = (
         ("space", same_space, space),
-        ("workload", pair.same_workload, load),
-        ("hardware data", pair.same_hardware, f"{hardware} (data digest: {digests})"),
-        ("quality law", pair.same_law, laws),
+        ("workload", load, "the same workload" if load else "they serve different workloads"),
+        ("hardware data", same_hardware, f"{hardware} (data digest: {digests})"),
+        ("quality law", law, laws),
         ("search", all(saw), search),
     )
-    what, alike, note = zip(*rows, strict=True)
-    columns = {"what": what, "alike": alike, "note": note}
-    return frame("comparable", "What the two share", columns, on_console=False)
+    return [{"what": what, "alike": alike, "note": note} for what, alike, note in rows]
 
 
-def _prices_alone(pair: Pair) -> str:
+def _perform_alike(first: Side, second: Side) -> bool:
+    """Whether designs of both fronts have the same objectives on both, cost apart: fronts hold what
+    the model says, in full precision."""
+    metrics = [metric for metric in first.metrics if "usd" not in metric]
+    both = [key for key in second.items if key in first.items]
+    one, other = (
+        [[side.items[key]["metrics"][metric] for metric in metrics] for key in both]
+        for side in (first, second)
+    )
+    return bool(np.allclose(one, other, rtol=1e-9, atol=0.0))
+
+
+def _prices_alone(first: Side, second: Side, prices: Sequence[Json]) -> str:
     """What differs between two spaces where that is costs of owning, or chips that only one of the
     studies has a price of; empty where anything else differs."""
-    defined = [dict(side.study.get("definition") or {}) for side in pair.sides]
+    defined = [dict(side.study.get("definition") or {}) for side in (first, second)]
     chips = [set(map(str, one.pop("axis chip", ()))) for one in defined]
     costs = [
         {line: one.pop(line) for line in list(one) if line.startswith("cost ")} for one in defined
     ]
-    unpriced = [row["chip"] for row in pair.prices if row["ratio"] is None]
+    unpriced = [row["chip"] for row in prices if row["ratio"] is None]
     if not defined[0] or defined[0] != defined[1] or chips[0] ^ chips[1] != set(unpriced):
         return ""
     once = [f"chips with a price on one side only: {', '.join(unpriced)}"] if unpriced else []
@@ -549,30 +488,6 @@ def _seen(study: Json) -> str:
     return f"{study['evaluations']:,}{of} by {study['engine']}"
 
 
-def _pictures(sides: Sequence[Side], words: Words) -> list[Figure]:
-    """The cost over each of two other objectives: of every front the designs that no other of it
-    beats in both."""
-    first = sides[0]
-    y = first.cost or first.metrics[0]
-    made = []
-    for x in [metric for metric in first.metrics if metric != y][:2]:
-        columns = [first.metrics.index(x), first.metrics.index(y)]
-        rows = []
-        for side in sides:
-            items = list(side.items.values())
-            best = [items[i] for i in np.flatnonzero(non_dominated(side.F[:, columns]))]
-            best.sort(key=lambda item: item["metrics"][x])
-            rows += [_row(words, side, item) for item in best]
-        table = of_rows(f"best-{x}", "", rows, f"study point chip design {x} {y}")
-        title = f"{label(y).text} against {label(x).text}"
-        shows = "Of each front the designs that no other of it beats in these two."
-        across = "" if first.scale[first.metrics.index(x)] else axis_title(x)
-        hover = ("chip", "point", "design")
-        drawn = lines(f"front-{x}", title, table, x, y, "study", shows, hover=hover, across=across)
-        made.append(drawn)
-    return made
-
-
 def merged_studies(folders: Sequence[Path]) -> Answer:
     """Several studies as one front.
 
@@ -583,68 +498,65 @@ def merged_studies(folders: Sequence[Path]) -> Answer:
     Raises InputError for studies that cannot stand on one front: of other objectives, price bases,
     workloads or quality laws.
     """
-    names = [folder.resolve().name for folder in folders]
-    names = names if len(set(names)) == len(names) else [str(folder) for folder in folders]
-    sides = _sides(folders, names)
-    first = sides[0]
+    sides = sides_of(folders)
+    first, names = sides[0], [side.name for side in sides]
     for side in sides[1:]:
         _refuse_unlike(first, side)
     (words, key), metrics = _words(sides), first.metrics
     union = np.concatenate([side.F for side in sides])
     owner = np.repeat(np.arange(len(sides)), [len(side.items) for side in sides])
     kept = np.flatnonzero(non_dominated(union))
-    scale = Scale.of(union[kept], first.scale)
+    counts = np.bincount(owner[kept], minlength=len(sides)).tolist()
+    scale = Scale.of(union[kept], first.log)
     whole = hypervolume(union[kept], scale)
-    items = [item for side in sides for item in side.items.values()]
-    points = [
-        {**_row(words, sides[owner[i]], items[i]), "command": items[i].get("command")} for i in kept
-    ]
-    points.sort(key=lambda row: row[first.cost or metrics[0]])
-    keys = ("study", "point", "chip", *metrics, "design", "command")
-    front = of_rows("front", "The merged front", points, keys, key, on_console=False)
+    rows = [row for side in sides for row in side.rows(words)]
+    points = sorted((rows[i] for i in kept), key=lambda row: row[first.cost or metrics[0]])
     best = []
     for row in first.study["objectives"]:
         choose = min if row["direction"] == "minimize" else max
         point = choose(points, key=lambda one, metric=row["metric"]: one[metric])
         best.append({"best_in": label(row["metric"]).text, **point})
-    volumes = [hypervolume(side.F, scale) for side in sides]
+    volumes = np.array([hypervolume(side.F, scale) for side in sides])
     without = [
         hypervolume(union[owner != k], scale) if (owner != k).any() else 0.0
         for k in range(len(sides))
     ]
-    counts = np.bincount(owner[kept], minlength=len(sides)).tolist()
-    studies = frame(
-        "studies",
-        "What each study adds",
-        {
-            "study": names,
-            "chips_of": [
-                ", ".join(sorted({item["deployment"]["chip"] for item in side.items.values()}))
-                for side in sides
-            ],
-            "designs": [len(side.items) for side in sides],
-            "on_front": counts,
-            "hypervolume": volumes,
-            "share": [volume / whole if whole > 0.0 else math.nan for volume in volumes],
-            "adds": [1.0 - less / whole if whole > 0.0 else math.nan for less in without],
-        },
-        shown=("study", "chips_of", "designs", "on_front", "share", "adds"),
-    )
+    keys = ("study", "point", "chip", *metrics, "design")
+    frames = [
+        frame(
+            "studies",
+            "What each study adds",
+            {
+                "study": names,
+                "chips_of": [
+                    ", ".join(sorted({item["deployment"]["chip"] for item in side.items.values()}))
+                    for side in sides
+                ],
+                "designs": [len(side.items) for side in sides],
+                "on_front": counts,
+                "hypervolume": volumes,
+                "share": volumes / whole if whole > 0.0 else math.nan,
+                "adds": 1.0 - np.array(without) / whole if whole > 0.0 else math.nan,
+            },
+            shown=("study", "chips_of", "designs", "on_front", "share", "adds"),
+        ),
+        of_rows("chosen", "The ends of the merged front", best, ("best_in", *keys)),
+        of_rows(
+            "front",
+            "The merged front",
+            points,
+            (*keys, "command"),
+            key,
+            shown=keys,
+            on_console=False,
+        ),
+    ]
     counted = ", ".join(f"{n:,} from {name}" for n, name in zip(counts, names, strict=True))
     sentences = [f"The merged front has {len(points):,} points: {counted}."]
     if idle := [name for n, name in zip(counts, names, strict=True) if not n]:
         sentences.append(f"Nothing of {listed(idle)} is on it: other studies beat every point.")
-    if unlike := _not_alike(sides):
+    if unlike := [text for side in sides[1:] for text in _not_alike(first, side)]:
         sentences.append(f"What else differs: {'; '.join(unlike)}.")
-    frames = [
-        studies,
-        of_rows("chosen", "The ends of the merged front", best, ("best_in", *keys[:-1])),
-        front,
-    ]
-    spread = np.unique(np.linspace(0, len(points) - 1, min(len(points), SHOWN)).round().astype(int))
-    few = replace(
-        front, rows=[front.rows[i] for i in spread], shown=(*keys[:2], *metrics, keys[-2])
-    )
     facts = {
         "title": f"{listed(names)}: one front",
         "objectives": first.study["objectives"],
@@ -660,9 +572,9 @@ def merged_studies(folders: Sequence[Path]) -> Answer:
         headline=sentences[0],
         sentences=sentences[1:],
         asked=f"{len(sides)} studies; prices: {facts['price_basis']}",
-        blocks=(*frames[:2], *_pictures(sides, words), few),
+        blocks=(*frames[:2], *_pictures(sides, words), frames[2]),
         document=document(facts, frames),
-        data=(replace(front, name="merged"),),
+        data=(replace(frames[2], name="merged"),),
         words=WORDS,
     )
 
@@ -684,17 +596,15 @@ def _refuse_unlike(one: Side, other: Side) -> None:
         raise InputError(message, accepted="studies of one quality law")
 
 
-def _not_alike(sides: Sequence[Side]) -> list[str]:
+def _not_alike(first: Side, side: Side) -> list[str]:
     """What else differs from the first study: the points differ by that, too."""
-    first, said = sides[0], []
-    limits = [{row["text"] for row in side.study["constraints"]} for side in sides]
-    for side, own in zip(sides[1:], limits[1:], strict=True):
-        pair = f"{first.name} and {side.name}"
-        if own != limits[0]:
-            said.append(f"limits of {pair} ({', '.join(sorted(own ^ limits[0]))})")
-        changed = moved(price_pairs(first.prices, side.prices))
-        if chips := [row["chip"] for row in changed if row["ratio"]]:
-            said.append(f"prices of {', '.join(chips)} of {pair}")
-        if figures := changed_figures(first.study, side.study):
-            said.append(f"figures of {pair} ({', '.join(figures[:MOST])})")
+    said, pair = [], f"{first.name} and {side.name}"
+    one, other = ({row["text"] for row in of.study["constraints"]} for of in (first, side))
+    if one != other:
+        said.append(f"limits of {pair} ({', '.join(sorted(one ^ other))})")
+    changed = moved(price_pairs(first.prices, side.prices))
+    if chips := [row["chip"] for row in changed if row["ratio"]]:
+        said.append(f"prices of {', '.join(chips)} of {pair}")
+    if figures := changed_figures(first.study, side.study):
+        said.append(f"figures of {pair} ({', '.join(figures[:MOST])})")
     return said
