@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dse.problem.demanded import TOTAL as COST
+from dse.problem.objective import TOTAL as COST
 from dse.questions.whatif.inputs import apply, changes_of, inputs_of
 
 __all__ = ["COST", "PAIR", "POISSON", "SPACE", "changed"]

@@ -19,9 +19,8 @@ from scipy.stats import kendalltau, spearmanr
 
 from dse.errors import InputError
 from dse.quality import depth, quantisation
-from dse.quality.law import SIZES, Coefficient, Law, Quality, Shape
+from dse.quality.law import SIZES, Coefficient, Law, Quality, Shape, compute_optimal_tokens
 from dse.quality.laws import DEFAULT, LAWS, quality
-from dse.quality.overtraining import compute_optimal_tokens
 from tools.written import markdown
 from tools.written import write as write_page
 

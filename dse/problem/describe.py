@@ -8,16 +8,20 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from dse.answer.numbers import number
+from dse.answer.numbers import large as amount
+from dse.answer.numbers import number, significant
+from dse.answer.sentences import listed
 from dse.blocks import WEIGHT_PARTS
+from dse.catalog import Catalog
 from dse.errors import InputError
 from dse.physics.intervals import (
     CLASS,
     ENERGY_METRICS,
+    EQUIVALENT_FACTOR,
     LABEL,
     POWER_METRICS,
     THROUGHPUT_METRICS,
@@ -28,10 +32,12 @@ from dse.physics.racks import BOUNDS, largest_domain, rack_use
 from dse.physics.serving import BOTTLENECKS
 from dse.problem.evaluate import MEMORY_PARTS, Metrics
 from dse.problem.mix import load_row, whole
-from dse.problem.models import ASKED
-from dse.problem.quality import describe_quality, quality_intervals
+from dse.problem.models import ASKED, FormatLoss
 from dse.problem.training import OF_LIFE, OF_TRAINING, study_intervals
-from dse.quality import quantisation
+from dse.quality.law import Quality, overtraining
+from dse.quality.laws import DEFAULT, LAWS
+from dse.quality.own_runs import LEVERAGE, P90
+from dse.quality.quantisation import FIT
 from dse.rules.case import Case
 from dse.rules.registry import MEANINGS, row
 from dse.schema.calibration import KINDS
@@ -41,11 +47,6 @@ from dse.schema.system import Rack, System, refusal, shipped_racks
 from dse.schema.tiers import TIERS
 from dse.space.batches import CAP_AXIS, DOMAIN_AXIS, DRAFT_AXIS, EXPERT_AXES, OFFLOAD_AXES
 from dse.space.candidates import CandidateBatch
-
-if TYPE_CHECKING:
-    from dse.catalog import Catalog
-    from dse.physics.machines import Machines
-
 
 # Metrics that are given of each workload of a mix.
 BY_WORKLOAD = (
@@ -203,7 +204,7 @@ def _provenance(
         known[counted] = "derived"
     known |= {asked: "derived" for asked in ASKED if asked in values}
     if values["predicted_loss"] is not None:
-        own = [name for name in extrapolates if name not in quantisation.FIT]
+        own = [name for name in extrapolates if name not in FIT]
         known["predicted_loss"] = "extrapolated" if extrapolates else "fitted"
         known["dense_equivalent_parameters"] = "extrapolated" if own else "fitted"
     return known
@@ -382,3 +383,157 @@ def bound_columns(rack: Rack) -> dict[str, list[Any]]:
         "bound_chips": alone(rack),
         "one_stage_chips": alone(replace(rack, stage_chips=math.inf)),
     }
+
+
+# What is said of a predicted loss: its law, where that was fitted, how far from compute-optimal.
+
+LEAST_NATS = 5e-5  # of the loss, below which nothing is said of it
+# Numbers of `describe_quality`.
+OVERTRAINING = ("compute_optimal_tokens", "overtraining_ratio", "loss_given_up")
+
+
+def describe_quality(metrics: Metrics, i: int, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Of candidate `i`, whose metrics are `values`: the law, the nats that quantising adds (and,
+    where one of the batch was trained in a narrow format or keeps a narrow cache, those that this
+    adds), how far it is over-trained, and in what it lies outside the law's data. Numbers are null
+    and lists empty where no loss is predicted."""
+    asked = {
+        "training_format_loss": (metrics.formats.training, metrics.formats.narrow.any()),
+        "cache_format_loss": (metrics.formats.cached, metrics.formats.cached.any()),
+    }
+    more = {name: nats for name, (nats, present) in asked.items() if present}
+    if values["predicted_loss"] is None:
+        return {
+            "quality_law": metrics.quality.law,
+            "quantisation_loss": None,
+            **dict.fromkeys(more),
+            **dict.fromkeys(OVERTRAINING),
+            "extrapolates": [],
+            "at_bounds": [],
+        }
+    quality, formats = metrics.quality, metrics.formats
+    added = float(formats.deployed[i])
+    outside = [name for name, flags in quality.extrapolates.items() if flags[i]]
+    if added > 0.0:
+        sizes = (quality.quantised_parameters[i : i + 1], np.array([values["training_tokens"]]))
+        outside += [
+            name
+            for (name, known), size in zip(FIT.items(), sizes, strict=True)
+            if known.excludes(size)[0]
+        ]
+    return {
+        "quality_law": quality.law,
+        "quantisation_loss": added,
+        **{name: float(nats[i]) for name, nats in more.items()},
+        **describe_overtraining(quality, i, values["training_tokens"]),
+        "extrapolates": sorted(outside),
+        "at_bounds": sorted(name for name, flags in quality.at_bound.items() if flags[i]),
+    }
+
+
+def describe_overtraining(quality: Quality, i: int, tokens: float) -> dict[str, float | int | None]:
+    """Compute-optimal tokens at the training compute of candidate `i`, its own over these, and the
+    nats that this gives up."""
+    found = overtraining(quality.terms.row(i), np.array([tokens]))
+    amounts = (found.compute_optimal_tokens, found.ratio, found.loss_given_up)
+    return {name: number(amount[0]) for name, amount in zip(OVERTRAINING, amounts, strict=True)}
+
+
+def fit_ranges(law: str, *, quantised: bool = False) -> dict[str, list[float]]:
+    """{quantity: [low, high]} of what a law was fitted on, and of what the penalty was that weights
+    `quantised` after training pay."""
+    ranges = {**LAWS[law].fit, **(FIT if quantised else {})}
+    return {name: [known.low, known.high] for name, known in ranges.items()}
+
+
+def quality_intervals(
+    quality: Quality, i: int, values: Mapping[str, Any], formats: FormatLoss
+) -> dict[str, list[float]]:
+    """80% intervals of loss and dense equivalent: the latter is off by `EQUIVALENT_FACTOR`, and the
+    former what the law's dense form makes of that or, with runs of one's own, what these leave, and
+    independent of it what number formats may add. Empty where there is no dense equivalent."""
+    equivalent, tokens = values["dense_equivalent_parameters"], values["training_tokens"]
+    if equivalent is None or values["predicted_loss"] is None:
+        return {}
+    loss, doubt = values["predicted_loss"], quality.doubt
+    if doubt is not None:
+        # By the posterior of one's own runs: a dense equivalent is as far off as the exponent of
+        # the leverage makes it, and besides as that of a dense model is.
+        ends = P90 * float(doubt.sd[i])
+        by_leverage = P90 * float(doubt.posterior.sd[LEVERAGE] * doubt.leverage[i])
+        factor = math.exp(math.hypot(math.log(EQUIVALENT_FACTOR["dense"]), by_leverage))
+        return {
+            "predicted_loss": _with_formats(loss, loss - ends, loss + ends, formats, i),
+            "dense_equivalent_parameters": [equivalent / factor, equivalent * factor],
+        }
+    dense = LAWS[quality.law].dense
+    sparse = quality.efficiency_leverage[i] > 1.0
+    factor = EQUIVALENT_FACTOR["sparse" if sparse else "dense"]
+    ends = np.array([equivalent * factor, equivalent / factor])
+    losses = dense(ends, np.array([tokens, tokens])).loss
+    losses += loss - dense(np.array([equivalent]), np.array([tokens])).loss
+    return {
+        "predicted_loss": _with_formats(loss, float(losses[0]), float(losses[1]), formats, i),
+        "dense_equivalent_parameters": [float(ends[1]), float(ends[0])],
+    }
+
+
+def _with_formats(loss: float, low: float, high: float, formats: FormatLoss, i: int) -> list[float]:
+    """The ends of an interval of the loss, with what number formats may add, independent of it."""
+    least, most = formats.interval(i)
+    if most > 0.0:
+        added = float(formats.added[i])
+        low = loss - math.hypot(loss - low, added - least)
+        high = loss + math.hypot(high - loss, most - added)
+    return [low, high]
+
+
+# Of a loss, what the number formats of training and serving add.
+ADDED = {
+    "training_format_loss": "training in a narrow format",
+    "quantisation_loss": "quantising the weights after training",
+    "cache_format_loss": "a cache in 4 bits",
+}
+
+
+def quality_words(answer: Mapping[str, Any]) -> list[str]:
+    """Sentences on the predicted loss of an answer of `dse estimate --json`; none without one."""
+    if answer.get("predicted_loss") is None:
+        return []
+    name = answer.get("quality_law", DEFAULT)
+    where = "inside what it was fitted on"
+    if answer["extrapolates"]:
+        known = fit_ranges(name, quantised=True)
+        outside = [_outside(quantity, *known[quantity]) for quantity in answer["extrapolates"]]
+        where = f"it extrapolates in {listed(outside)}"
+    if answer["at_bounds"]:
+        where += f"; {listed(answer['at_bounds'])} held at the end of the range".replace("_", " ")
+    words = [f"Loss by the quality law {name} (docs/quality.md): {where}."]
+    added = [
+        f"{answer[key]:.4f} nats from {what}"
+        for key, what in ADDED.items()
+        if (answer.get(key) or 0.0) >= LEAST_NATS
+    ]
+    words += [f"Of it number formats add {listed(added)}."] if added else []
+    if answer.get("overtraining_ratio") is not None:
+        words.append(overtraining_words(answer))
+    return words
+
+
+def _outside(quantity: str, low: float, high: float) -> str:
+    """`training tokens (fitted on 820M to 318B)`."""
+    ends = (f"{end:.0e}".replace("e+", "e") if end >= 1e15 else amount(end) for end in (low, high))
+    return f"{quantity.replace('_', ' ')} (fitted on {' to '.join(ends)})"
+
+
+def overtraining_words(answer: Mapping[str, Any]) -> str:
+    """`Trained on 15T tokens, 11 times the compute-optimal 1.3T of its training compute: 0.01
+    nats given up for a smaller model.`"""
+    ratio, tokens = answer["overtraining_ratio"], answer["training_tokens"]
+    best = answer["compute_optimal_tokens"]
+    side = "a smaller" if ratio >= 1.0 else "a larger"
+    return (
+        f"Trained on {amount(tokens)} tokens, {significant(ratio, 2)} times the compute-optimal "
+        f"{amount(best)} of its training compute: {answer['loss_given_up']:.4f} nats given up for "
+        f"{side} model."
+    )

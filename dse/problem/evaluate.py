@@ -19,8 +19,7 @@ from dse.physics.machines import Machines, worst_block_law
 from dse.physics.parameters import Parameters
 from dse.physics.serving import Arrivals, Performance, predict
 from dse.physics.workload import Workload
-from dse.problem.models import ASKED, OF_MODEL, Models
-from dse.problem.quality import FormatLoss
+from dse.problem.models import ASKED, OF_MODEL, FormatLoss, Models
 from dse.quality.law import Law, Quality
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS
 from dse.record import record
@@ -179,7 +178,7 @@ def evaluate(
 ) -> Metrics:
     """All metrics of n candidates. With `training_flops`, every shape whose training tokens are
     not given is trained for that compute; `keep` retains per-operator ledgers; `law` names the one
-    of `dse.quality.laws` that predicts the loss, or is one that was moved (`dse.problem.own_law`);
+    of `dse.quality.laws` that predicts the loss, or is one that was moved (`dse.problem.models`);
     of its text `unique_tokens` are not read twice. `searched` is what a search chooses, which the
     rules of a search bind. What candidates have in common by `shared` is worked out once."""
     models = Models(batch, training_flops, law, unique_tokens)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.answer.numbers import number
+from dse.errors import InputError
 from dse.physics.parameters import (
     ATTENTION_METRICS,
     Parameters,
@@ -16,10 +19,35 @@ from dse.physics.parameters import (
     kv_elements_per_token,
     parameters,
 )
-from dse.problem.quality import FormatLoss, format_loss
-from dse.quality.law import Law, Quality, Shape, tokens_at_compute
-from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, quality
-from dse.schema.dtypes import CODE
+from dse.quality.law import Law, Quality, Shape, tokens_at_compute, training_flops
+from dse.quality.laws import DEFAULT, LAWS, UNIQUE_TOKENS, quality
+from dse.quality.own_runs import (
+    LEAST_FACTOR,
+    PRIOR,
+    Posterior,
+    columns_of,
+    posterior_of,
+    rescaled,
+)
+from dse.quality.quantisation import (
+    AWARE,
+    CACHE_HIGH,
+    CACHE_LOW,
+    CACHE_NATS,
+    NONE,
+    PTQ_FACTOR,
+    PTQ_FACTOR_HIGH,
+    PTQ_FACTOR_LOW,
+    PTQ_FREE_BITS,
+    TRAINED,
+    cache_penalty,
+    quantisation_penalty,
+)
+from dse.record import record
+from dse.schema.dtypes import BITS, CODE, DTYPES
+from dse.schema.loss_runs import LossRuns
+from dse.schema.model import Model
+from dse.space.batches import DEPLOYMENT_AXES, batch_of
 from dse.space.candidates import BYTES, Block, CandidateBatch, Floats
 
 # Metrics that `Models.values` has, and those of a shape that are worked out for who names them.
@@ -38,6 +66,83 @@ SHAPE_METRICS = (
     "tokens_per_active_parameter",
 )
 ASKED = ("training_flops", *SHAPE_METRICS, *ATTENTION_METRICS)
+
+
+# What the number formats of training and of serving add to the loss of n models.
+
+_ELEMENT_BITS = np.array([float(int(bits)) for bits in BITS.values()])
+_PARTS = ("share", "low", "high")
+_WHOLE = {p: np.array([getattr(TRAINED.get(d, NONE), p) for d in DTYPES]) for p in _PARTS}
+_NARROW = _ELEMENT_BITS < PTQ_FREE_BITS
+# Of the penalty of weights quantised after training, which is its value.
+_AFTER = {"share": 1.0, "low": PTQ_FACTOR_LOW / PTQ_FACTOR, "high": PTQ_FACTOR_HIGH / PTQ_FACTOR}
+# The same of a cache in 4 bits.
+_CACHED = {"low": CACHE_LOW / CACHE_NATS, "high": CACHE_HIGH / CACHE_NATS}
+
+
+@record
+class FormatLoss:
+    """Nats that number formats add, (n,): in `training`, by quantising the weights after it
+    (`deployed`), and by the format of the cache (`cached`).
+
+    `whole` and `end` are the codes of the formats of the whole training and of its end, `loss` is
+    what the law says without them, and `rounded` what quantising to the format of the end after
+    training would add, 0 where the two formats are one."""
+
+    training: Floats
+    deployed: Floats
+    cached: Floats
+    whole: NDArray[np.intp]
+    end: NDArray[np.intp]
+    loss: Floats
+    rounded: Floats
+
+    @property
+    def narrow(self) -> NDArray[np.bool_]:
+        """(n,) whether training was in a format that may cost something."""
+        return (_WHOLE["high"][self.whole] > 0.0) | (_NARROW[self.end] & (self.end != self.whole))
+
+    @property
+    def added(self) -> Floats:
+        """(n,) all of it."""
+        return self.training + self.deployed + self.cached
+
+    def interval(self, i: int) -> tuple[float, float]:
+        """Of all together, of candidate `i`; 80%."""
+        loss, rounded, deployed = self.loss[i], self.rounded[i], self.deployed[i]
+        ends = []
+        for part in ("low", "high"):
+            aware = min(getattr(AWARE, part) * loss, rounded * _AFTER[part])
+            weights = _WHOLE[part][self.whole[i]] * loss + aware + deployed * _AFTER[part]
+            ends.append(weights + self.cached[i] * _CACHED[part])
+        return float(ends[0]), float(ends[1])
+
+
+def format_loss(
+    whole: NDArray[np.intp],
+    end: NDArray[np.intp],
+    deployed: NDArray[np.intp],
+    cache: NDArray[np.intp],
+    loss: Floats,
+    training_tokens: Floats,
+    parameters: Floats,
+) -> FormatLoss:
+    """What the formats of n models add to their `loss`: weights of code `deployed`, trained in
+    `whole` and at the end in `end`, and a cache of code `cache`.
+
+    Every format of 6 bits or less is a quantisation but the one that training ended in: weights
+    trained in one 4-bit format are rounded again for another. A training whose end alone knew of
+    the format costs no more than quantising after it, which it starts from."""
+    after = quantisation_penalty(_ELEMENT_BITS[deployed], training_tokens, parameters)
+    training = _WHOLE["share"][whole] * loss
+    rounded = np.zeros(len(loss))
+    at_the_end = end != whole
+    if at_the_end.any():
+        rounded = quantisation_penalty(_ELEMENT_BITS[end], training_tokens, parameters) * at_the_end
+        training = training + np.minimum(AWARE.share * loss, rounded)
+    deployed_nats = np.where(deployed == end, 0.0, after)
+    cached = cache_penalty(_ELEMENT_BITS[cache])
+    return FormatLoss(training, deployed_nats, cached, whole, end, loss, rounded)
 
 
 class Models:
@@ -176,3 +281,113 @@ def _deployed_format(batch: CandidateBatch) -> NDArray[np.intp]:
 def _cache_format(batch: CandidateBatch) -> NDArray[np.intp]:
     """(n,) codes of the keys and values; of a model that keeps none, that of 16 bits."""
     return np.where(kv_elements_per_token(batch) > 0.0, batch.kv_dtype, CODE["bf16"])
+
+
+# A quality law moved to training runs of one's own (`dse.quality.own_runs`).
+
+FAR = 3.0  # standard deviations of the scatter, beyond which a run is named
+
+
+@record
+class OwnLaw:
+    """`law` is the law of that name moved to the runs; of r runs, in their order: `flops`, of
+    their training, `published` and `predicted`, their loss under the law before and after, (r,)."""
+
+    law: Law
+    posterior: Posterior
+    runs: LossRuns
+    flops: Floats
+    published: Floats
+    predicted: Floats
+
+
+@lru_cache(maxsize=64)
+def own_law(name: str, runs: LossRuns) -> OwnLaw:
+    """The law moved to the runs. Raises InputError for runs in which size or data do nothing."""
+    models = [run.model for run in runs.runs]
+    batch, tokens = batch_of_models(models), np.array([run.training_tokens for run in runs.runs])
+    measured = np.array([run.loss for run in runs.runs])
+    found = quality_of_models(batch, tokens, LAWS[name])
+    posterior = posterior_of(columns_of(found), measured - found.predicted_loss)
+    for k, what in ((1, "size"), (2, "training tokens")):
+        if 1.0 + posterior.mean[k] < LEAST_FACTOR:
+            raise InputError(
+                f"by these runs {what} is worth {1.0 + posterior.mean[k]:.2f} of what the law "
+                f"{name} says",
+                file=runs.file,
+                field="loss",
+                accepted=f"runs whose loss falls with {what}; nats per token, on unseen text",
+            )
+    law = rescaled(LAWS[name], posterior)
+    moved = quality_of_models(batch, tokens, law)
+    flops = training_flops(parameters(batch).active, tokens)
+    return OwnLaw(law, posterior, runs, flops, found.predicted_loss, moved.predicted_loss)
+
+
+def batch_of_models(models: Sequence[Model]) -> CandidateBatch:
+    """n models as they are, each on one chip."""
+    n = len(models)
+    axes = {axis: np.ones(n) for axis in DEPLOYMENT_AXES}
+    return batch_of(models, np.zeros(n, dtype=np.intp), [None] * n, ["bf16"] * n, axes)
+
+
+def quality_of_models(batch: CandidateBatch, tokens: Floats, law: str | Law) -> Quality:
+    """The quality of n models that are trained on `tokens` (n,)."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return shape_quality_of(batch, parameters(batch), tokens, law)
+
+
+def describe_own_law(own: OwnLaw) -> dict[str, Any]:
+    """`loss_runs` of an answer: what the runs say of the law."""
+    posterior, runs = own.posterior, own.runs
+    return {
+        "file": runs.file,
+        "digest": runs.digest,
+        "noise": posterior.noise,
+        "posterior": [
+            {"name": name, "prior_sd": prior, "mean": float(mean), "sd": float(sd)}
+            for (name, prior), mean, sd in zip(
+                PRIOR.items(), posterior.mean, posterior.sd, strict=True
+            )
+        ],
+        "runs": [
+            {
+                **row,
+                "training_flops": float(flops),
+                "published_loss": number(published),
+                "predicted_loss": number(predicted),
+            }
+            for row, flops, published, predicted in zip(
+                runs.as_json(), own.flops, own.published, own.predicted, strict=True
+            )
+        ],
+    }
+
+
+def own_law_words(answer: Mapping[str, Any]) -> list[str]:
+    """Sentences on `loss_runs` of an answer; none without."""
+    if not (document := answer.get("loss_runs")):
+        return []
+    runs, (floor, size, tokens, leverage) = document["runs"], document["posterior"]
+    said = [
+        f"Moved to {len(runs)} runs of {document['file']}: floor {_signed(floor)} nats, "
+        f"parameter term {_factor(size)}, token term {_factor(tokens)}, leverage of experts to the "
+        f"power of {_factor(leverage).removeprefix('x ')}; the runs scatter by "
+        f"{document['noise']:.4f} nats about it."
+    ]
+    far = [
+        f"{row['name']} ({row['loss'] - row['predicted_loss']:+.4f})"
+        for row in runs
+        if abs(row["loss"] - row["predicted_loss"]) > FAR * document["noise"]
+    ]
+    if far:
+        said.append(f"Runs that lie more than {FAR:g} times as far from it: {', '.join(far)}.")
+    return said
+
+
+def _signed(one: dict[str, Any]) -> str:
+    return f"{one['mean']:+.3f} ± {one['sd']:.3f}"
+
+
+def _factor(one: dict[str, Any]) -> str:
+    return f"x {1.0 + one['mean']:.3f} ± {one['sd']:.3f}"

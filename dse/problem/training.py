@@ -13,7 +13,7 @@ tokens of each point.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Any
 
@@ -36,7 +36,7 @@ from dse.physics.training.plan import (
     default_batch_tokens,
     plans,
 )
-from dse.problem.evaluate import Metrics
+from dse.problem.evaluate import Metrics, Values
 from dse.record import record
 from dse.rules.case import Case, Training
 from dse.rules.deployment import TRAINING_FITS
@@ -277,34 +277,27 @@ def run_assumptions(catalog: Catalog, terms: TrainingTerms, trainer: Trainer) ->
             f"global batch {terms.global_batch_tokens:,} tokens is no whole number of sequences: "
             f"{setting.sequences:,} of {setting.sequence_length:,} are taken, near it and divisible"
         )
-    if terms.schedule is None:
-        sentences.append(
-            "schedules are 1F1B and interleaved; --set schedule=zero_bubble or dualpipe asks for "
-            "others"
-        )
-    stack = trainer.stack
-    guessed = [name for name, kind in stack.kinds.items() if kind == "assumed"]
+    guessed = [name for name, kind in trainer.stack.kinds.items() if kind == "assumed"]
     if guessed:
+        stack = trainer.stack.id
         sentences.append(
-            f"training stack {stack.id}: {len(guessed)} of {len(stack.kinds)} constants are "
-            f"assumed (hardware/training/{stack.id}.yaml)"
+            f"training stack {stack}: {len(guessed)} of {len(trainer.stack.kinds)} constants are "
+            f"assumed (hardware/training/{stack}.yaml)"
         )
-    if terms.chip_s_between is None:
-        sentences.append(_figure("chip-hours between interruptions", figures.between(terms.chip)))
-    if terms.restart_s is None:
-        sentences.append(_figure("restart", figures.figure("restart")))
-    if terms.checkpoint_bytes_per_s is None:
-        name = "checkpoint_bandwidth_per_chip"
-        sentences.append(_figure("checkpoint bandwidth of a chip", figures.figure(name)))
-    if terms.checkpoint_interval_s is None:
-        sentences.append("checkpoints at the interval that wastes least (Daly 2006)")
-    if terms.input_tokens_per_s is None:
-        sentences.append("the input pipeline keeps up: --set input_tokens_per_s=20M sets a ceiling")
-    if terms.straggler is None:
-        sentences.append(
-            "ranks are delayed no more than the stack's own share for stragglers says; 5% and more "
-            "between the chips of one node were measured (stas00/ml-engineering, 2026-08)"
-        )
+    storage = figures.figure("checkpoint_bandwidth_per_chip")
+    unsaid = {
+        "schedule": "schedules are 1F1B and interleaved; --set schedule=zero_bubble or dualpipe "
+        "asks for others",
+        "chip_s_between": _figure("chip-hours between failures", figures.between(terms.chip)),
+        "restart_s": _figure("restart", figures.figure("restart")),
+        "checkpoint_bytes_per_s": _figure("checkpoint bandwidth of a chip", storage),
+        "checkpoint_interval_s": "checkpoints at the interval that wastes least (Daly 2006)",
+        "input_tokens_per_s": "the input pipeline keeps up: --set input_tokens_per_s=20M sets a "
+        "ceiling",
+        "straggler": "ranks are delayed no more than the stack's own share for stragglers says; 5% "
+        "and more between the chips of one node were measured (stas00/ml-engineering, 2026-08)",
+    }
+    sentences += [text for name, text in unsaid.items() if getattr(terms, name) is None]
     if terms.sites > 1:
         sentences.append(
             f"{terms.sites} sites share the chips evenly; nothing of their exchange is hidden "
@@ -329,21 +322,9 @@ def _figure(name: str, figure: Figure) -> str:
 # power is drawn all the time, waits and restarts included; work that is lost is drawn for again.
 
 
-@record
-class Watts:
-    """(n,) mean over the run: of a chip, and of the network for each chip. NaN without a power
-    figure."""
-
-    chip: Floats
-    network: Floats
-
-    @property
-    def whole(self) -> Floats:
-        return self.chip + self.network
-
-
-def mean_watts(plans: Evaluated, machines: Machines) -> Watts:
-    """Of plans (n,)."""
+def mean_watts(plans: Evaluated, machines: Machines) -> tuple[Floats, Floats]:
+    """(n,) mean over the run of plans: of a chip, and of the network for each chip. NaN without a
+    power figure."""
     draw = machines.power.of(plans.batch.candidates.chip)
     metrics, run = plans.metrics, plans.run
     most = (draw.cap_w - draw.idle_w) * metrics.step_s
@@ -351,7 +332,7 @@ def mean_watts(plans: Evaluated, machines: Machines) -> Watts:
     # Of the wall clock, the share in which steps run, lost ones too.
     running = (run.goodput.goodput + run.goodput.lost) / run.step_s
     network = draw.network_j_per_byte * metrics.work.network_bytes
-    return Watts(draw.idle_w + own * running, network * running)
+    return draw.idle_w + own * running, network * running
 
 
 # The metrics of training and life, and how far a prediction of them may be off: 80% intervals of
@@ -442,11 +423,15 @@ class Trained:
 
     def complete(self, metrics: Metrics, batch: CandidateBatch) -> Metrics:
         """The metrics with those of training, and the rule that some plan fits."""
-        best = self._best(batch)
+        best, served = self._best(batch), metrics.values
         names = OF_TRAINING if self.life is None else (*OF_TRAINING, *OF_LIFE)
+
+        def found(name: str) -> Mapping[str, Floats]:
+            return self._values(served, best) if name in names else {name: served[name]}
+
         return replace(
             metrics,
-            values=_Joined(metrics.values, names, lambda: self._values(metrics.values, best)),
+            values=Values(dict.fromkeys((*served, *names)), found),
             violations={**metrics.violations, TRAINING_FITS.name: best[:, 3]},
         )
 
@@ -477,9 +462,9 @@ class Trained:
         ranked = self.trainer.ranked(shapes)
         chosen = self.trainer.evaluate(shapes, *ranked.take(ranked.best()))
         mfu = chosen.metrics.mfu * chosen.metrics.step_s / chosen.run.step_s
-        drawn = mean_watts(chosen, self.trainer.machines).whole
-        columns = (chosen.rate.tolist(), mfu.tolist(), drawn.tolist(), chosen.miss.tolist())
-        return list(zip(*columns, strict=True))
+        own, network = mean_watts(chosen, self.trainer.machines)
+        columns = (chosen.rate, mfu, own + network, chosen.miss)
+        return list(zip(*(column.tolist() for column in columns), strict=True))
 
     def _values(self, values: Mapping[str, Floats], best: Floats) -> dict[str, Floats]:
         chips = float(self.trainer.chips)
@@ -561,32 +546,3 @@ def trained_again(study: Mapping[str, Any], catalog: Catalog) -> Trained | None:
     life = study.get("lifetime")
     forecast = LifetimeTerms(**life["terms"]) if life else None
     return of_terms(TrainingTerms(**study["training"]), forecast, catalog)
-
-
-class _Joined(Mapping[str, Floats]):
-    """Metrics and those that are worked out when one of them is first asked for."""
-
-    __slots__ = ("_base", "_found", "_later", "_names")
-
-    def __init__(
-        self,
-        base: Mapping[str, Floats],
-        names: tuple[str, ...],
-        later: Callable[[], Mapping[str, Floats]],
-    ) -> None:
-        self._base, self._names, self._later = base, names, later
-        self._found: Mapping[str, Floats] | None = None
-
-    def __getitem__(self, name: str) -> Floats:
-        if name not in self._names:
-            return self._base[name]
-        if self._found is None:
-            self._found = self._later()
-        return self._found[name]
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self._base
-        yield from self._names
-
-    def __len__(self) -> int:
-        return len(self._base) + len(self._names)

@@ -4,16 +4,18 @@ from dse.quality.depth import depth_factor
 from dse.quality.law import (
     SIZES,
     Law,
+    Overtraining,
     Quality,
     Range,
     Shape,
     Terms,
+    compute_optimal_tokens,
+    overtraining,
     tokens_at_compute,
     training_flops,
 )
 from dse.quality.laws import DEFAULT, LAWS, find_law, predicted_loss, quality
 from dse.quality.laws.leverage import expert_leverage
-from dse.quality.overtraining import Overtraining, compute_optimal_tokens, overtraining
 from dse.quality.quantisation import quantisation_penalty
 
 __all__ = [

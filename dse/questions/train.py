@@ -336,7 +336,7 @@ class Run:
         best, size = self.plan(0), parameters(shape_of(self.model))
         hours = best["days"] * 24.0 * terms.chips
         price = float(trainer.machines.usd_per_chip_hour[0])
-        watts = mean_watts(plans, trainer.machines)
+        watts, network_w = mean_watts(plans, trainer.machines)
         losses = {name: float(run.losses[name][0]) for name in LOSSES_AT_SCALE}
         owned = next(iter(price_documents(catalog, [terms.chip], self.price_basis)), None)
         layers = Pass(TrainingDeployed(plans.batch[0:1], trainer.machines, trainer.stack)).layers
@@ -352,8 +352,8 @@ class Run:
             "goodput": best["goodput"],
             "backward_over_forward": float((layers.backward / layers.forward)[0]),
             "usd": number(hours * price),
-            "kwh": number(watts.whole[0] * hours / 1e3),
-            "watts_per_chip": number(watts.chip[0]),
+            "kwh": number((watts + network_w)[0] * hours / 1e3),
+            "watts_per_chip": number(watts[0]),
         }
         kind = int(law_kind(plans.batch, trainer.machines)[0])
         intervals, usual = train_intervals(speed, kind), None

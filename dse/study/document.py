@@ -25,16 +25,16 @@ from dse.problem.describe import (
     describe_deployment,
     describe_metrics,
     describe_workloads,
+    fit_ranges,
     number,
     pools_of,
     study_rack,
 )
 from dse.problem.evaluate import Metrics
 from dse.problem.mix import one_load, whole
+from dse.problem.models import describe_own_law
 from dse.problem.objective import PhysicsProblem, on_terms, pose
-from dse.problem.own_law import describe_own_law
 from dse.problem.pools import RULES as POOL_RULES
-from dse.problem.quality import fit_ranges
 from dse.problem.shapes import model_at
 from dse.problem.words import FP8, draft_words, format_words, untried_row, wide
 from dse.quality.laws import LAWS, UNIQUE_TOKENS

@@ -3,7 +3,7 @@
 - Times, costs and energies move with the machine (below): in part alike on one chip.
 - Dollars a token move with the price of the chip (`dse.economics.prices`), alike for all
   designs on it.
-- Predicted loss and the dense equivalent move along their 80% intervals (`dse.problem.quality`),
+- Predicted loss and the dense equivalent move along their 80% intervals (`dse.problem.describe`),
   the better one with the other. Half of the variance is shared by all sparse models, and by all
   dense ones; the rest by those with the same experts (their number, how many a token meets, their
   granularity). These shares are assumed.

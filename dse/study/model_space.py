@@ -10,7 +10,7 @@ from typing import Any, Unpack
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError, InputErrors
 from dse.files import full_path
-from dse.problem.demanded import TOTAL as COST
+from dse.problem.objective import TOTAL as COST
 from dse.schema.axes import POOL_AXES
 from dse.schema.catalog import is_chip_file
 from dse.schema.dtypes import ALIASES

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.problem.quality import format_loss
+from dse.problem.models import format_loss
 from dse.quality.quantisation import (
     AWARE,
     CACHE_HIGH,

@@ -17,7 +17,7 @@ from dse.catalog import load_catalog
 from dse.economics.tco import price_by_parts
 from dse.economics.tokens import at_load
 from dse.errors import InputError
-from dse.problem.demanded import TOTAL as COST
+from dse.problem.objective import TOTAL as COST
 from dse.questions.whatif.inputs import Subject, inputs_of, subject_of, sweep_of
 from dse.questions.whatif.moves import elasticities, sweep
 from dse.questions.whatif.solve import Stand, all_points, describe, metrics_at, solve

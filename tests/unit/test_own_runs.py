@@ -13,8 +13,8 @@ from dse.catalog import load_catalog
 from dse.data import search_spaces_dir
 from dse.errors import InputError
 from dse.physics.parameters import parameters
+from dse.problem.models import batch_of_models, own_law, quality_of_models
 from dse.problem.objective import pose
-from dse.problem.own_law import batch_of_models, own_law, quality_of_models
 from dse.quality import LAWS, Shape, quality
 from dse.quality.own_runs import (
     LEVERAGE,

@@ -13,8 +13,7 @@ import yaml
 from dse.catalog import load_catalog
 from dse.economics.tco import price_by_parts
 from dse.errors import InputErrors
-from dse.problem.demanded import demanded
-from dse.problem.objective import PhysicsProblem, pose
+from dse.problem.objective import PhysicsProblem, demanded, pose
 from dse.problem.training import OF_TRAINING
 from dse.questions.estimate.again import estimate_again
 from dse.questions.whatif.inputs import Subject, apply, changes_of, inputs_of

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from dse.physics.parameters import parameters
-from dse.problem.own_law import batch_of_models
+from dse.problem.models import batch_of_models
 from dse.quality.depth import depth_factor
 from dse.schema.model_catalog import load_models
 

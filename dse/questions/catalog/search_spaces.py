@@ -24,8 +24,8 @@ from dse.physics.parameters import (
     parameters,
     state_bytes_per_request,
 )
+from dse.problem.describe import describe_overtraining, overtraining_words
 from dse.problem.models import shape_quality_of
-from dse.problem.quality import describe_overtraining, overtraining_words
 from dse.quality.laws import DEFAULT
 from dse.schema.axes import Axis, points
 from dse.schema.costs import Costs

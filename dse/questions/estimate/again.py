@@ -21,8 +21,8 @@ from dse.physics.serving import BOTTLENECKS
 from dse.physics.workload import Workload
 from dse.problem.describe import HELD, describe_deployment, limits_of, number, pools_of, violations
 from dse.problem.mix import held, load_row, loads_of, mix_of, one_load, whole
+from dse.problem.models import describe_own_law, own_law
 from dse.problem.objective import KNOWN, PhysicsProblem
-from dse.problem.own_law import describe_own_law, own_law
 from dse.problem.pools import RULES, pool_dollars, pool_joules
 from dse.problem.shapes import model_at
 from dse.problem.training import trained_again

@@ -24,9 +24,9 @@ from dse.economics.tco import with_basis
 from dse.errors import InputError
 from dse.files import full_path
 from dse.options import CHIP, Opt, Tokens
+from dse.problem.describe import quality_words
 from dse.problem.mix import held, loads_of, mix_of
-from dse.problem.own_law import describe_own_law, own_law, own_law_words
-from dse.problem.quality import quality_words
+from dse.problem.models import describe_own_law, own_law, own_law_words
 from dse.problem.words import (
     KNOWN,
     MIX,

@@ -26,10 +26,10 @@ from dse.problem.describe import (
     describe_metrics,
     describe_workloads,
     domain_assumptions,
+    fit_ranges,
 )
 from dse.problem.evaluate import Metrics
 from dse.problem.mix import Mix, alone, evaluate_mix, load_row, one_load, served_by
-from dse.problem.quality import fit_ranges
 from dse.quality.law import Law
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, find_law
 from dse.record import record
@@ -79,7 +79,7 @@ class Estimate:
     load: Load | None = None
     prefill: Estimate | None = None  # the prefill pool, where this is the decode pool alone
     held: float | None = None  # requests that a worker of it decodes at once, of a point of a study
-    own_law: Mapping[str, Any] | None = None  # `dse.problem.own_law.describe_own_law`
+    own_law: Mapping[str, Any] | None = None  # `dse.problem.models.describe_own_law`
     running: tuple[str, ...] = ()  # how the requests of one pool run
     priced: tuple[Mapping[str, Any], ...] = ()  # `dse.economics.prices.evidence_rows`
     names: Mapping[str, str] = field(default_factory=dict)  # the makers' names of chips
@@ -145,7 +145,7 @@ def estimate(
     of delay, takes the place of what the chip's system states. `backend_default`: nobody asked
     for the backend, the chip's own was taken. A hypothetical scale-up domain is held to the bounds
     of `rack` where one is given, and chips to `power_cap_w` watts (None: their rated power);
-    `law` names the quality law, or is one that was moved to runs (`dse.problem.own_law`); of its
+    `law` names the quality law, or is one that was moved to runs (`dse.problem.models`); of its
     text `unique_tokens` are not read twice; with
     `trained` the metrics are also those of training and life;
     `demand` asks for the prices at its average load. Raises InputError for an unknown chip, dtype,

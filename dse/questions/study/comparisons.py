@@ -13,7 +13,7 @@ from dse.answer.labels import label
 from dse.answer.numbers import show, significant
 from dse.answer.sentences import listed
 from dse.problem.mix import loads_of
-from dse.problem.own_law import own_law_words
+from dse.problem.models import own_law_words
 from dse.problem.words import axis_words
 from dse.questions.study.points import QUALITY, Json, StudyFolder
 

@@ -34,9 +34,8 @@ from dse.economics.tco import owning
 from dse.errors import Doubt, InputError
 from dse.physics.machines import compile_machines
 from dse.physics.workload import POISSON
-from dse.problem.demanded import Demanded, demanded, in_servers, with_power
 from dse.problem.mix import Mix, Share
-from dse.problem.objective import on_terms, pose
+from dse.problem.objective import Demanded, demanded, in_servers, on_terms, pose, with_power
 from dse.problem.training import trained_of
 from dse.record import record
 from dse.schema.costs import BASIS as OWNED

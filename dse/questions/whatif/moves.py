@@ -22,7 +22,7 @@ from dse.answer.frames import bar_chart, lines, of_rows
 from dse.answer.numbers import number, show, tenths
 from dse.answer.plots import scaled
 from dse.errors import InputError, NothingFeasible
-from dse.problem.demanded import Demanded, tokens_per_request
+from dse.problem.objective import Demanded, tokens_per_request
 from dse.questions.whatif.inputs import (
     COSTS,
     DEMAND,

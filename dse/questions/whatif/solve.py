@@ -21,10 +21,9 @@ from dse.answer.numbers import dollars, number, significant
 from dse.errors import NothingFeasible
 from dse.pareto import Archive
 from dse.physics.workload import POISSON
-from dse.problem.demanded import TOTAL, Demanded, at_demand
 from dse.problem.describe import describe_metrics
 from dse.problem.evaluate import Metrics
-from dse.problem.objective import KNOWN
+from dse.problem.objective import KNOWN, TOTAL, Demanded, at_demand
 from dse.problem.protocol import Evaluation
 from dse.problem.shapes import model_at
 from dse.problem.words import short_deployment, short_shape

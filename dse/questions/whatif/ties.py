@@ -39,8 +39,8 @@ from dse.economics.prices import price_parts
 from dse.economics.tco import price_by_parts
 from dse.errors import InputError
 from dse.physics.workload import POISSON
-from dse.problem.demanded import TOTAL as COST
 from dse.problem.evaluate import Metrics
+from dse.problem.objective import TOTAL as COST
 from dse.questions.whatif.inputs import (
     Subject,
 )

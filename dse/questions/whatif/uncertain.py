@@ -26,9 +26,8 @@ from dse.economics.prices import (
 from dse.errors import InputError
 from dse.physics.intervals import COMMON, MEASURED
 from dse.physics.workload import POISSON
-from dse.problem.demanded import tokens_per_request
 from dse.problem.mix import held
-from dse.problem.objective import on_terms
+from dse.problem.objective import on_terms, tokens_per_request
 from dse.problem.words import deployment_words, short_deployment
 from dse.questions.whatif.inputs import Subject
 from dse.questions.whatif.solve import Progress
