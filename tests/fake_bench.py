@@ -10,19 +10,18 @@ import numpy as np
 from dse.measure.session import STREAMS, Device, Run, Work
 
 CPU = Device(
-    "cpu", "Fake 9000, 4 threads", 64e9, 32e6, 1, ("bf16", "fp16", "fp32"), "torch 0", "no driver",
+    "cpu", "Fake 9000, 4 threads", 64e9, 32e6, 1, ("bf16",), "torch 0", "no driver",
     "nowhere", "a fake",
 )  # fmt: skip
 H100 = Device(
-    "cuda", "NVIDIA H100 PCIe", 80e9, 50e6, 1, ("bf16", "fp16", "fp32", "fp8"), "torch 0",
+    "cuda", "NVIDIA H100 PCIe", 80e9, 50e6, 1, ("bf16", "fp8"), "torch 0",
     "CUDA 0, driver 0", "nowhere", "a fake",
 )  # fmt: skip
 
 
 @dataclass
 class FakeBench:
-    """Seconds = ((flops / rate)^p + (bytes / bandwidth)^p)^(1/p) + fixed. A GEMM with a side that
-    64 does not divide takes `cliff` times as long. `noise` (of a sample) and `uneven` (of a shape)
+    """Seconds = ((flops / rate)^p + (bytes / bandwidth)^p)^(1/p) + fixed. `noise` (of a sample) and `uneven` (of a shape)
     are standard deviations of a logarithm."""
 
     device: Device
@@ -31,7 +30,6 @@ class FakeBench:
     memory: dict[str, float] = field(default_factory=dict)
     fixed_s: float = 1e-5
     p: float = 1.6
-    cliff: float = 1.0
     noise: float = 0.0
     uneven: float = 0.0
     room: float = 1e9
@@ -53,10 +51,9 @@ class FakeBench:
         rate = self.rate[work.dtype] * (1.0 if work.operator == "gemm" else 0.3)
         memory = self.bandwidth * self.memory.get(work.operator, 0.8)
         busy = (work.flops / rate) ** self.p + (work.bytes / memory) ** self.p
-        slow = work.operator == "gemm" and any(side % 64 for side in work.sizes[1:])
         luck = np.random.default_rng(work.sizes).standard_normal()
         busy = busy ** (1 / self.p) * np.exp(self.uneven * luck)
-        return busy * (self.cliff if slow else 1.0) + self.fixed_s
+        return busy + self.fixed_s
 
     def prepare(self, work: Work) -> Run:
         if self.refuses(work):

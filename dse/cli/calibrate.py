@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from dse.measure.session import Effort
 
-FORMATS = ("bf16", "fp16", "fp32", "fp8")
-
 
 @click.command("calibrate")
 @click.option(
@@ -36,14 +34,6 @@ FORMATS = ("bf16", "fp16", "fp32", "fp8")
 )
 @click.option("--quick/--full", default=True, help="Under a minute, or about six.")
 @click.option(
-    "--dtype",
-    "dtypes",
-    metavar="FORMAT",
-    multiple=True,
-    type=click.Choice(FORMATS),
-    help="Formats of GEMMs beside bf16: fp16, fp32, fp8. All that the device has, if left out.",
-)
-@click.option(
     "--devices",
     type=Whole(1, 64),
     help="Devices to measure collectives between: all GPUs, one CPU. Of a CPU: processes.",
@@ -56,7 +46,6 @@ def command(
     new_chip: str | None,
     out: Path | None,
     quick: bool,
-    dtypes: tuple[str, ...],
     devices: int | None,
     seed: int,
     as_json: bool,
@@ -84,10 +73,6 @@ def command(
     device_kind = pick_device(kind)
     bench = TorchBench(device_kind, seed, POOL_BYTES[device_kind])
     device = bench.device
-    for dtype in dtypes:
-        if dtype not in device.dtypes:
-            message = f"{device.name} has no {dtype} arithmetic that PyTorch reaches"
-            raise InputError(message, field="--dtype", accepted=", ".join(device.dtypes))
     if device.kind == "cuda" and devices is not None and devices > device.count:
         message = f"read {devices}: there are {device.count}"
         raise InputError(message, field="--devices", accepted=f"1 to {device.count}")
@@ -98,13 +83,13 @@ def command(
         raise InputError(f"read {str(path)!r}", field="--out", accepted="a name that ends in .yaml")
     session = Session(bench, effort, seed, _section)
     rows = _collectives(device_kind, devices or device.count, effort)
-    formats = list(dict.fromkeys(("bf16", *(dtypes or device.dtypes))))
-    made = calibrate(session, formats, to, path, datetime.date.today().isoformat(), rows)
-    for name, text in made.texts.items():
+    today = datetime.date.today().isoformat()
+    texts, answer = calibrate(session, device.dtypes, to, path, today, rows)
+    for name, text in texts.items():
         write_text(path.parent, name, text)
-    deliver(made.answer, out=None, as_json=as_json)
+    deliver(answer, out=None, as_json=as_json)
     if not as_json:
-        written = made.answer.document
+        written = answer.document
         click.echo(
             f"Use them: dse estimate --model llama-3.2-1b --chip {written['chip_file'] or to.id} "
             f"\\\n  --efficiency-file {written['efficiency_file']}"

@@ -17,8 +17,8 @@ from typing import Any
 import pandas as pd
 
 from dse import units
-from dse.answer.answer import Answer
-from dse.answer.frames import of_rows
+from dse.answer.answer import Answer, Table
+from dse.answer.frames import document, of_rows
 from dse.answer.numbers import time
 from dse.catalog import load_catalog
 from dse.data import hardware_dir
@@ -27,13 +27,27 @@ from dse.measure import laws
 from dse.measure.session import Device, Session
 from dse.schema.chip import ROOFLINE, Chip
 from dse.schema.dtypes import ARITHMETIC, arithmetic
-from dse.schema.efficiency import NOISY, Collective, Efficiency, Law, load_efficiency
+from dse.schema.efficiency import (
+    COLLECTIVES,
+    NOISY,
+    Collective,
+    Efficiency,
+    Law,
+    load_efficiency,
+)
 
 # Whose laws stand for what was not measured on a device that the catalog does not have.
 CLASSES = {"cpu": "class_accelerator", "cuda": "class_gpu", "rocm": "class_amd"}
 # Measured over catalog: outside, the device is hardly the chip that was named.
 PLAUSIBLE = (0.3, 1.05)
 TOP_FIXED_US = {"cuda": 300.0, "cpu": 3000.0}  # where a fit of the fixed cost ends
+MADE_BY = "Written by dse calibrate; docs/calibrate.md says how."
+# Attention over a cache of 8 bits where no such kernel was measured; docs/efficiency.md.
+AS_16_BITS = "as bf16, measured here: 16-bit arithmetic on an fp8 cache"
+WEIGHT_ONLY = "weight only: 16-bit arithmetic, compute is a fraction of the bf16 peak"
+Laws = dict[str, dict[str, dict]]  # operator -> format -> constants
+Links = dict[str, dict[int, dict]]  # collective -> number of chips -> constants
+Notes = dict[str, tuple[str, str]]  # collective -> kind and note
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +68,17 @@ def target(device: Device, chip: str | None, new_chip: str | None) -> Target:
     the catalog has no chip of that name, or several."""
     catalog = load_catalog()  # as shipped, without laws that were measured before
     if new_chip is not None:
+        field = "--new-chip"
         if new_chip in catalog.chips:
+            accepted = f"an id of its own, or --chip {new_chip}"
             raise InputError(
-                f"{new_chip!r} is a chip of the catalog",
-                field="--new-chip",
-                accepted=f"an id of its own, or --chip {new_chip}",
+                f"{new_chip!r} is a chip of the catalog", field=field, accepted=accepted
             )
         if not new_chip.replace("_", "").replace("-", "").isalnum():
-            raise InputError(
-                f"read {new_chip!r}", field="--new-chip", accepted="letters, digits, _ and -"
-            )
-        return _new(device, new_chip)
-    if chip is None and device.kind == "cpu":
-        return _new(device, "my_cpu")
-    if chip is None:
+            raise InputError(f"read {new_chip!r}", field=field, accepted="letters, digits, _ and -")
+    elif chip is None and device.kind == "cpu":
+        new_chip = "my_cpu"
+    elif chip is None:
         found = chips_named(device.name, catalog.chips)
         if len(found) != 1:
             near = f"--chip {' or '.join(found)}, or " if found else "--chip ID, or "
@@ -76,36 +87,38 @@ def target(device: Device, chip: str | None, new_chip: str | None) -> Target:
                 accepted=f"{near}--new-chip NAME for one that the catalog does not have",
             )
         chip = found[0]
-    spec = catalog.chip(chip)
+    if new_chip is not None:
+        kind = "rocm" if "ROCm" in device.driver else device.kind
+        parent = load_efficiency(hardware_dir() / "efficiency" / f"{CLASSES[kind]}.yaml")
+        return Target(new_chip, True, parent, {}, None, None)
+    spec = catalog.chip(str(chip))
     spec.require(*ROOFLINE)
-    extra = {
-        name: figure.value
-        for name in ("fp16", "fp32")
-        if (figure := spec.figure(f"peak_{name}")) is not None
-    }
     link = catalog.systems[spec.system].levels[0].bytes_per_s_per_direction
     return Target(
-        chip,
+        spec.id,
         False,
         catalog.efficiencies[spec.efficiency],
-        {**spec.peak_flops_per_s, **extra},
+        spec.peak_flops_per_s,
         spec.memories[0].bytes_per_s,
         None if math.isnan(link) else link,
     )
 
 
-def _new(device: Device, name: str) -> Target:
-    kind = "rocm" if "ROCm" in device.driver else device.kind
-    laws = load_efficiency(hardware_dir() / "efficiency" / f"{CLASSES[kind]}.yaml")
-    return Target(name, True, laws, {}, None, None)
+def chips_named(device: str, chips: Mapping[str, Chip]) -> list[str]:
+    """Chips of the catalog whose model (the first word with a digit in it, such as h100) is a word
+    of the device's name; of several, those that have most words in common with it."""
+    words = set(_words(device))
+    shared = {
+        one.id: len(words & set(named))
+        for one in chips.values()
+        for named in (_words(one.name),)
+        if next((word for word in named if re.search("[0-9]", word)), None) in words
+    }
+    return [id_ for id_, count in shared.items() if count == max(shared.values())]
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """`texts`: the content of each file by its name."""
-
-    texts: Mapping[str, str]
-    answer: Answer
+def _words(name: str) -> list[str]:
+    return re.findall("[a-z0-9]+", name.lower())
 
 
 def calibrate(
@@ -115,9 +128,9 @@ def calibrate(
     out: Path,
     date: str,
     collectives: pd.DataFrame | None = None,
-) -> Calibration:
-    """Measures and fits. `out`: the path of the efficiency file; `collectives`: rows of
-    `dse.measure.torch_bench.measure`."""
+) -> tuple[dict[str, str], Answer]:
+    """Measures and fits: the content of each file by its name, and the answer. `out`: the path of
+    the efficiency file; `collectives`: rows of `dse.measure.torch_bench.measure_collectives`."""
     device = session.bench.device
     points = laws.table(session.measure(dtypes))
     rates, memory = laws.reached(points)
@@ -144,16 +157,27 @@ def calibrate(
     }
     own = {dtype: peak for dtype, peak in peaks.items() if dtype in to.peaks or to.new}
     every = complete(fits, to.parent, own)
-    tables = complete_links(measured, note, to.parent)
-    padding = to.parent.expert_padding_rows
-    text = efficiency_file(to.id, run, every, padding, tables, own, bandwidth)
-    csv = points
+    links, notes = complete_links(measured, note, to.parent)
+    head = {
+        "id": to.id,
+        "title": f"{device.name}, fitted to kernels measured here",
+        "divided_by": {
+            **{d: units.format(own[d], "flop/s", 4) for d in ARITHMETIC if d in own},
+            "memory_bandwidth": units.format(bandwidth, "bytes/s", 4),
+        },
+        "source": f"measured here, {date}: dse calibrate on {device.name}, {device.software}, "
+        f"{device.driver}",
+        "date": date,
+        "provenance": run,
+    }
+    rows = [points]
     if collectives is not None:
-        rows = collectives.rename(columns={"operation": "operator"})
-        csv = pd.concat([points, rows.assign(dtype="bf16", role="grid")])
+        rows.append(collectives.rename(columns={"operation": "operator"}).assign(dtype="bf16"))
+    csv = pd.concat(rows).to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    padding = to.parent.expert_padding_rows
     texts = {
-        out.name: text,
-        f"{out.stem}.csv": csv.to_csv(index=False, float_format="%.6g", lineterminator="\n"),
+        out.name: efficiency_text(MADE_BY, head, every, padding, links, notes),
+        f"{out.stem}.csv": csv,
     }
     chip_name = None
     if to.new:
@@ -163,52 +187,104 @@ def calibrate(
             together = (int(collectives.devices.max()), link)
         texts[chip_name] = chip_file(to.id, device, date, rates, memory, together)
     kind = "measured" if to.new else "catalog"
+    missing = [
+        {"operator": operator, "dtype": dtype, "kind": row["kind"], "note": row["note"]}
+        for operator, table in every.items()
+        for dtype, row in table.items()
+        if row["kind"] != "fitted"
+    ]
+    missing += [
+        {"operator": name, "dtype": None, "kind": how, "note": note}
+        for name, (how, note) in notes.items()
+        if how != "fitted"
+    ]
     refused = Counter((work.operator, work.dtype, reason) for work, reason in session.skipped)
-    document = {
+    facts = {
         "id": to.id,
         "new_chip": to.new,
         "provenance": run,
         "efficiency_file": str(out),
         "points_file": str(out.with_suffix(".csv")),
         "chip_file": None if chip_name is None else str(out.parent / chip_name),
-        "gemm": [
-            {"dtype": d, "flops_per_s": rate, "divided_by": peaks[d],
-             "divided_by_kind": "catalog" if d in to.peaks else "measured"}
-            for d, rate in rates.items()
-        ],
-        "memory": [
-            {"kernel": name, "bytes_per_s": rate, "divided_by": bandwidth, "divided_by_kind": kind}
-            for name, rate in memory.items()
-        ],
-        "fits": [fit | {"in_file": fit["dtype"] in ARITHMETIC} for fit in fits],
-        "collectives": [
-            {"operation": name, "devices": n, **row}
-            for name, rows in measured.items() for n, row in rows.items()
-        ],
-        "penalties": laws.penalties(points),
-        "not_measured": [
-            {"operator": operator, "dtype": dtype, "kind": row["kind"], "note": row["note"]}
-            for operator, table in every.items() for dtype, row in table.items()
-            if row["kind"] != "fitted"
-        ] + [
-            {"operator": name, "dtype": None, "kind": kind, "note": note}
-            for name, (kind, note) in tables[1].items() if kind != "fitted"
-        ],
+        "not_measured": missing,
         "warnings": _warnings(to, rates, memory, noise),
         "points": len(points),
         "skipped": [
             {"operator": operator, "dtype": dtype, "works": count, "reason": reason}
             for (operator, dtype, reason), count in refused.items()
         ],
-        "median_spread": round(noise, 3),
         "seconds": round(session.clock() - session.started, 1),
-    }  # fmt: skip
-    return Calibration(texts, answer(document))
+    }
+    reached = [
+        {
+            "dtype": dtype,
+            "flops_per_s": rate,
+            "peak_share": rate / peaks[dtype],
+            "divided_by_kind": "catalog" if dtype in to.peaks else "measured",
+        }
+        for dtype, rate in rates.items()
+    ]
+    kernels = [
+        {"kernel": name, "bytes_per_s": rate, "peak_share": rate / bandwidth, "kind": kind}
+        for name, rate in memory.items()
+    ]
+    between = [
+        {"operation": name, "devices": n, **row}
+        for name, by_count in measured.items()
+        for n, row in by_count.items()
+    ]
+    tables = (
+        of_rows(
+            "gemm",
+            "The fastest GEMM of each format",
+            reached,
+            "dtype flops_per_s peak_share divided_by_kind",
+        ),
+        of_rows(
+            "memory", "The memory", kernels, "kernel bytes_per_s peak_share divided_by_kind=kind"
+        ),
+        of_rows(
+            "fits",
+            "Fitted laws",
+            [fit["law"] | fit for fit in fits],
+            "operator dtype timed_shapes law_compute=compute law_memory=memory law_fixed_us=fixed "
+            "law_exponent=p fit_error held_out_error sample_spread",
+        ),
+        of_rows(
+            "collectives",
+            "Collectives",
+            between,
+            "operation devices latency_us=latency link_fraction=fraction ramp fit_error=error",
+        ),
+    )
+    return texts, _answer(facts, tables)
+
+
+def _answer(facts: Mapping[str, Any], tables: Sequence[Table]) -> Answer:
+    """What was reached, the laws, and what was not measured."""
+    lines = [f"Warning: {line}" for line in facts["warnings"]]
+    missing = (row for row in facts["not_measured"] if row["dtype"] in (None, "bf16"))
+    if rest := sorted({row["operator"] for row in missing}):
+        lines.append(f"Not measured, from other laws (derived or assumed): {', '.join(rest)}.")
+    for row in facts["skipped"]:
+        lines.append(f"{row['works']} of {row['operator']} {row['dtype']} not run: {row['reason']}")
+    written = {"Laws": "efficiency_file", "Points": "points_file", "Chip": "chip_file"}
+    lines += [f"{title}: {facts[key]}" for title, key in written.items() if facts[key]]
+    run = facts["provenance"]
+    return Answer(
+        question="calibrate",
+        title=f"Kernel laws of {facts['id']}",
+        headline=f"{facts['id']}: {run['device']}, {run['software']}, {run['driver']}; "
+        f"{facts['points']} points in {time(facts['seconds'])} ({run['grid']})",
+        sentences=lines,
+        blocks=[one for one in tables if one.rows],
+        document=document(facts, tables),
+    )
 
 
 def _links(
     to: Target, rows: pd.DataFrame | None, device: Device
-) -> tuple[dict[str, dict[int, dict]], float | None, str]:
+) -> tuple[Links, float | None, str]:
     """(measured collectives, the link's bytes a second, their note)."""
     if rows is None or rows.empty:
         return {}, None, ""
@@ -241,66 +317,6 @@ def _warnings(
     ]
 
 
-# Tables of the answer by rows of the document: caption, columns.
-TABLES: Mapping[str, tuple[str, str]] = {
-    "gemm": ("The fastest GEMM of each format", "dtype flops_per_s peak_share divided_by_kind"),
-    "memory": ("The memory", "kernel bytes_per_s peak_share divided_by_kind"),
-    "fits": (
-        "Fitted laws (the file holds those of formats that dse has laws for)",
-        "operator dtype timed_shapes law_compute=compute law_memory=memory law_fixed_us=fixed "
-        "law_exponent=p fit_error held_out_error sample_spread",
-    ),
-    "collectives": (
-        "Collectives",
-        "operation devices latency_us=latency link_fraction=fraction ramp fit_error=error",
-    ),
-    "penalties": (
-        "Misaligned sizes",
-        "operator misaligned_axis misaligned_size aligned_below aligned_above alignment time_ratio "
-        "lowest_time_ratio highest_time_ratio sample_spread cliff",
-    ),
-}
-
-
-def answer(document: Mapping[str, Any]) -> Answer:
-    """What was reached, the laws, and what was not measured."""
-    flat: dict[str, list[dict[str, Any]]] = {name: list(document[name]) for name in TABLES}
-    for name, rate in (("gemm", "flops_per_s"), ("memory", "bytes_per_s")):
-        flat[name] = [row | {"peak_share": row[rate] / row["divided_by"]} for row in flat[name]]
-    flat["fits"] = [row["law"] | row for row in flat["fits"]]
-    sizes = ("operator", "misaligned_axis", "misaligned_size")
-    flat["penalties"].sort(key=lambda row: [row[key] for key in sizes])
-    tables = [
-        of_rows(name, caption, flat[name], keys)
-        for name, (caption, keys) in TABLES.items()
-        if flat[name]
-    ]
-    lines = [f"Warning: {line}" for line in document["warnings"]]
-    missing = (row for row in document["not_measured"] if row["dtype"] in (None, "bf16"))
-    if rest := sorted({row["operator"] for row in missing}):
-        lines.append(f"Not measured, from other laws (derived or assumed): {', '.join(rest)}.")
-    for row in document["skipped"]:
-        lines.append(f"{row['works']} of {row['operator']} {row['dtype']} not run: {row['reason']}")
-    written = {"Laws": "efficiency_file", "Points": "points_file", "Chip": "chip_file"}
-    lines += [f"{title}: {document[key]}" for title, key in written.items() if document[key]]
-    run = document["provenance"]
-    return Answer(
-        question="calibrate",
-        title=f"Kernel laws of {document['id']}",
-        headline=f"{document['id']}: {run['device']}, {run['software']}, {run['driver']}; "
-        f"{document['points']} points in {time(document['seconds'])} ({run['grid']})",
-        sentences=lines,
-        blocks=tables,
-        document=document,
-    )
-
-
-MADE_BY = "Written by dse calibrate; docs/calibrate.md says how."
-COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
-# Attention over a cache of 8 bits where no such kernel was measured; docs/efficiency.md.
-AS_16_BITS = "as bf16, measured here: 16-bit arithmetic on an fp8 cache"
-
-
 def complete(
     fits: Sequence[Mapping[str, Any]], parent: Efficiency, peaks: Mapping[str, float]
 ) -> Laws:
@@ -316,79 +332,47 @@ def complete(
             if (operator, dtype) in measured:
                 row = measured[operator, dtype]
             elif own is None or operator == "experts":
-                row = borrowed(law, parent)
-            elif operator == "gemm" and arithmetic(dtype) not in peaks:
-                row = derive(own, f"as bf16, measured here; {WEIGHT_ONLY}")
+                row = _borrowed(law, parent)
             elif operator != "gemm":
                 row = derive(own, AS_16_BITS, peaks["bf16"] / peaks.get("fp8", peaks["bf16"]))
+            elif arithmetic(dtype) not in peaks:
+                row = derive(own, f"as bf16, measured here; {WEIGHT_ONLY}")
             else:
-                row = borrowed(law, parent)
+                row = _borrowed(law, parent)
             out[operator][dtype] = row
     return out
 
 
-def borrowed(law: Law, parent: Efficiency) -> dict[str, Any]:
+def _of(parent: Efficiency, law: Law | Collective) -> tuple[str, str]:
+    """Kind and note of a law that `parent` lends."""
+    note = f" ({law.note})" if law.note else ""
     kind = "derived" if law.kind == "fitted" else law.kind
-    note = f"not measured here: {law.kind} law of {parent.id}"
-    note += f" ({law.note})" if law.note else ""
+    return kind, f"not measured here: {law.kind} law of {parent.id}{note}"
+
+
+def _borrowed(law: Law, parent: Efficiency) -> dict[str, Any]:
+    kind, note = _of(parent, law)
     fixed = float(f"{law.fixed_s * 1e6:.4g}")
-    return {
-        "compute": law.compute,
-        "memory": law.memory,
-        "fixed": fixed,
-        "p": law.p,
-        "kind": kind,
-        "note": note,
-    }
+    own = {"compute": law.compute, "memory": law.memory, "fixed": fixed, "p": law.p}
+    return {**own, "kind": kind, "note": note}
 
 
-def complete_links(
-    measured: Links, note: str, parent: Efficiency
-) -> tuple[Links, dict[str, tuple[str, str]]]:
+def complete_links(measured: Links, note: str, parent: Efficiency) -> tuple[Links, Notes]:
     """(constants of each collective, its kind and note): measured, else those of `parent`."""
-    links: Links = {}
-    notes: dict[str, tuple[str, str]] = {}
+    links, notes = dict(measured), dict.fromkeys(measured, ("fitted", note))
     for name in COLLECTIVES:
-        if name in measured:
-            links[name], notes[name] = measured[name], ("fitted", note)
-            continue
-        table: Collective = getattr(parent, name)
-        kind = "derived" if table.kind == "fitted" else table.kind
-        links[name] = {
-            n: {
-                "latency": float(f"{seconds * 1e6:.4g}"),
-                "fraction": table.bandwidth_fraction[n],
-                "ramp": table.ramp[n],
+        if name not in measured:
+            table = parent.links[name]
+            notes[name] = _of(parent, table)
+            links[name] = {
+                n: {
+                    "latency": float(f"{seconds * 1e6:.4g}"),
+                    "fraction": table.bandwidth_fraction[n],
+                    "ramp": table.ramp[n],
+                }
+                for n, seconds in table.latency_s.items()
             }
-            for n, seconds in table.latency_s.items()
-        }
-        note_ = f" ({table.note})" if table.note else ""
-        notes[name] = kind, f"not measured here: {table.kind} law of {parent.id}{note_}"
     return links, notes
-
-
-def efficiency_file(
-    chip: str,
-    run: Mapping[str, str],
-    laws: Laws,
-    padding_rows: float,
-    links: tuple[Links, Mapping[str, tuple[str, str]]],
-    peaks: Mapping[str, float],
-    bandwidth: float,
-) -> str:
-    """`peaks` and `bandwidth`: what the fractions are of, operations and bytes a second."""
-    divided = {d: units.format(peaks[d], "flop/s", 4) for d in ARITHMETIC if d in peaks}
-    divided["memory_bandwidth"] = units.format(bandwidth, "bytes/s", 4)
-    head = {
-        "id": chip,
-        "title": f"{run['device']}, fitted to kernels measured here",
-        "divided_by": divided,
-        "source": f"measured here, {run['date']}: dse calibrate on {run['device']}, "
-        f"{run['software']}, {run['driver']}",
-        "date": run["date"],
-        "provenance": dict(run),
-    }
-    return efficiency_text(MADE_BY, head, laws, padding_rows, *links)
 
 
 def chip_file(
@@ -412,7 +396,7 @@ def chip_file(
             "note": note,
         }
 
-    document: dict[str, Any] = {
+    written: dict[str, Any] = {
         "id": chip,
         "name": device.name,
         "efficiency": chip,
@@ -420,37 +404,14 @@ def chip_file(
         "memory_capacity": figure(device.memory_bytes, "bytes", "as the system reports it"),
         "memory_bandwidth": figure(memory[best], "bytes/s", f"best of the kernels: {best}"),
     }
-    for dtype in ("bf16", "fp16", "fp32", "fp8"):
-        if dtype in rates:
-            note = "fastest GEMM of the grid, no peak of paper"
-            document[f"peak_{dtype}"] = figure(rates[dtype], "flop/s", note)
+    for dtype, rate in rates.items():
+        note = "fastest GEMM of the grid, no peak of paper"
+        written[f"peak_{dtype}"] = figure(rate, "flop/s", note)
     if link is not None:  # the best bandwidth of a measured collective
-        rate = units.format(link[1], "bytes/s", 4)
-        document["system"] = {"chips": link[0], "bandwidth_per_direction": rate}
+        bandwidth = units.format(link[1], "bytes/s", 4)
+        written["system"] = {"chips": link[0], "bandwidth_per_direction": bandwidth}
     made_by = "Written by dse calibrate: what this device reached, not what its vendor promises."
-    return _yaml(made_by, document)
-
-
-def chips_named(device: str, chips: Mapping[str, Chip]) -> list[str]:
-    """Chips of the catalog whose model (the first word with a digit in it, such as h100) is a word
-    of the device's name; of several, those that have most words in common with it."""
-    words = set(_words(device))
-    shared = {
-        one.id: len(words & set(named))
-        for one in chips.values()
-        for named in (_words(one.name),)
-        if next((word for word in named if re.search("[0-9]", word)), None) in words
-    }
-    return [id_ for id_, count in shared.items() if count == max(shared.values())]
-
-
-def _words(name: str) -> list[str]:
-    return re.findall("[a-z0-9]+", name.lower())
-
-
-WEIGHT_ONLY = "weight only: 16-bit arithmetic, compute is a fraction of the bf16 peak"
-Laws = dict[str, dict[str, dict]]  # operator -> format -> constants
-Links = dict[str, dict[int, dict]]  # collective -> number of chips -> constants
+    return _yaml(made_by, written)
 
 
 def derive(law: dict, note: str, compute: float = 1.0, kind: str = "derived") -> dict:

@@ -17,16 +17,12 @@ import pandas as pd
 from scipy.optimize import least_squares
 
 from dse.measure.session import HEADS, SIZES, STREAMS, Point
+from dse.schema.efficiency import COLLECTIVES
 
 FOLDS = 5
 FEWEST = 6  # points of a fit of four constants
-COLUMNS = (
-    "operator", "dtype", "role", "axis", "m", "n", "k", *HEADS, "elements", "flops", "bytes",
-    "seconds", "spread", "samples",
-)  # fmt: skip
-# Time of a misaligned size over that of its neighbours, above which the table calls it a cliff.
-CLIFF = 1.15
-OPERATIONS = ("all_reduce", "all_gather", "all_to_all")
+WHOLE = ("m", "n", "k", *HEADS, "elements")
+COLUMNS = ("operator", "dtype", *WHOLE, "flops", "bytes", "seconds", "spread", "samples")
 TOP_LATENCY_US = {"cuda": 300.0, "cpu": 10_000.0}
 WIRE = {"all_reduce": 2.0, "all_gather": 1.0, "all_to_all": 1.0}  # times (n - 1) / n of the bytes
 
@@ -115,17 +111,11 @@ def table(points: Sequence[Point]) -> pd.DataFrame:
         work, samples = point.work, np.array(point.samples)
         low, middle, high = np.quantile(samples, (0.25, 0.5, 0.75))
         sizes = dict(zip(SIZES[work.operator], work.sizes, strict=True))
-        rows.append(
-            {
-                "operator": work.operator, "dtype": work.dtype, "role": work.role,
-                "axis": work.axis, **sizes, "flops": work.flops, "bytes": work.bytes,
-                "seconds": middle, "spread": (high - low) / middle, "samples": len(samples),
-            }
-        )  # fmt: skip
+        counted = {"flops": work.flops, "bytes": work.bytes}
+        timed = {"seconds": middle, "spread": (high - low) / middle, "samples": len(samples)}
+        rows.append({"operator": work.operator, "dtype": work.dtype, **sizes, **counted, **timed})
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    sizes = [name for name in COLUMNS[4:13] if name in frame]
-    frame[sizes] = frame[sizes].astype("Int64")
-    return frame
+    return frame.astype(dict.fromkeys(WHOLE, "Int64"))
 
 
 def reached(points: pd.DataFrame) -> tuple[dict[str, float], dict[str, float]]:
@@ -147,12 +137,11 @@ def fits(
     software: str,
     top_us: float = 300.0,
 ) -> list[dict[str, Any]]:
-    """A fit of each operator and format with enough points on its grid: `operator, dtype,
+    """A fit of each operator and format with enough points: `operator, dtype,
     timed_shapes, law` (`dse.measure.calibration`), `fit_error` and `held_out_error`, medians of the
     miss as a fraction; the second on shapes that the fit was made without. Bandwidth in bytes/s."""
     found = []
-    grid = points[points.role == "grid"]
-    for (operator, dtype), rows in grid.groupby(["operator", "dtype"], sort=False):
+    for (operator, dtype), rows in points.groupby(["operator", "dtype"], sort=False):
         if operator in STREAMS or len(rows) < FEWEST or dtype not in peaks:
             continue
         ready = rows.assign(rows=1.0, measured=True, miss=0.0, backend="", version=software)
@@ -193,44 +182,10 @@ def _held_out(points: pd.DataFrame, peak: float, bandwidth: float, top_us: float
     return round(float(np.median(np.concatenate(misses))), 3)
 
 
-def penalties(points: pd.DataFrame) -> list[dict[str, Any]]:
-    """Time of each misaligned size over the straight line between its aligned neighbours, over the
-    `shapes` that were compared: `operator, dtype, misaligned_axis, misaligned_size, aligned_below,
-    aligned_above`, `time_ratio` (the median, and the `lowest_` and `highest_`), `sample_spread`
-    (that of the three sizes), `alignment` (the largest power of two that divides the size), `cliff`
-    (longer by CLIFF, by more than the samples spread, and for every shape)."""
-    compared: Any = points[points.role != "grid"].to_dict("records")
-    rows = []
-    # Works of a comparison stand together: below, size, above.
-    for below, odd, above in zip(compared, compared[1:], compared[2:], strict=False):
-        if odd["role"] == "misaligned":
-            low, size, high = (int(row[odd["axis"]]) for row in (below, odd, above))
-            slope = (above["seconds"] - below["seconds"]) / (high - low)
-            ratio = odd["seconds"] / (below["seconds"] + (size - low) * slope)
-            noise = max(row["spread"] for row in (below, odd, above))
-            key = (odd["operator"], odd["dtype"], odd["axis"], size, low, high)
-            rows.append((*key, ratio, noise))
-    names = ["operator", "dtype", "misaligned_axis", "misaligned_size", "aligned_below"]
-    names.append("aligned_above")
-    groups = pd.DataFrame(rows, columns=[*names, "ratio", "noise"]).groupby(names, sort=False)
-    found = groups.agg(
-        time_ratio=("ratio", "median"),
-        lowest_time_ratio=("ratio", "min"),
-        highest_time_ratio=("ratio", "max"),
-        sample_spread=("noise", "median"),
-        shapes=("ratio", "size"),
-    ).reset_index()
-    size, above_noise = found["misaligned_size"], (1.0 + found["sample_spread"]).clip(lower=CLIFF)
-    found["alignment"] = size & -size
-    found["cliff"] = (found["time_ratio"] > above_noise) & (found["lowest_time_ratio"] > 1.0)
-    records = found.round(3).to_dict("records")
-    return [{str(name): cell for name, cell in row.items()} for row in records]
-
-
 def links(rows: pd.DataFrame, link: float, kind: str) -> dict[str, dict[int, dict]]:
     """Constants of each collective by number of devices; `link`: bytes a second and direction."""
     out: dict[str, dict[int, dict]] = {}
-    for operation in OPERATIONS:
+    for operation in COLLECTIVES:
         for n in sorted(set(rows.devices)):
             part = rows[(rows.operation == operation) & (rows.devices == n)]
             size = part.bytes.to_numpy(float)

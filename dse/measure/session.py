@@ -17,7 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
-BYTES = {"bf16": 2.0, "fp16": 2.0, "fp32": 4.0, "fp8": 1.0}
+BYTES = {"bf16": 2.0, "fp32": 4.0, "fp8": 1.0}
 HEADS = ("batch", "length", "heads", "kv_heads", "head_dim")
 SIZES = {
     "gemm": ("m", "n", "k"),
@@ -32,22 +32,14 @@ STREAMS = {"copy": 2.0, "triad": 3.0, "read": 1.0}  # arrays that are read or wr
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """`sizes` in the order of SIZES; `role`: grid (fitted), or part of a comparison of misaligned
-    sizes with their aligned neighbours, `axis` being the size that varies."""
+    """`sizes` in the order of SIZES."""
 
     operator: str
     dtype: str
     sizes: tuple[int, ...]
-    role: str = "grid"
-    axis: str = ""
 
     def __getitem__(self, name: str) -> int:
         return self.sizes[SIZES[self.operator].index(name)]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """What points share that a fit may leave out together: the weight, or the heads."""
-        return self.sizes[1:] if self.operator == "gemm" else self.sizes[2:]
 
     @property
     def flops(self) -> float:
@@ -85,11 +77,6 @@ class Work:
             return self.bytes
         batch, length, _, kv_heads, head_dim = self.sizes
         return 2.0 * each * batch * length * kv_heads * head_dim
-
-    @property
-    def hot_bytes(self) -> float:
-        """Bytes of what the operator before has just written, and of the output."""
-        return self.bytes - self.cold_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,18 +136,6 @@ MODEL_WEIGHTS = (
     (1280, 8192), (8192, 1024), (7168, 8192), (8192, 3584),  # the same on 8 chips
 )  # fmt: skip
 SQUARES = (512, 1024, 2048, 4096, 8192, 16384)
-# Sizes that real models have and kernels dislike, each between its aligned neighbours: multiples of
-# 128, or of 1,024 where the size is a multiple of 128 itself.
-MISALIGNED = {
-    5000: (4992, 5120),
-    10922: (10880, 11008),
-    11008: (10240, 11264),
-    2880: (2816, 2944),
-    4097: (4096, 4224),
-}
-MISALIGNED_ROWS = {129: (128, 256), 1000: (896, 1024)}
-ACROSS = 2048  # the other side of a weight whose one side is misaligned
-COMPARED_ROWS = (1, 16, 256)
 # Heads, KV heads, head size: multi-head, grouped, one KV head.
 ATTENTION_HEADS = (
     (16, 8, 128), (32, 8, 64), (32, 8, 128), (64, 8, 128), (32, 32, 128), (8, 1, 128),
@@ -168,10 +143,6 @@ ATTENTION_HEADS = (
 LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 CONTEXTS = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
 BATCHES = (1, 4, 16, 64)
-# Head counts of real models that divide by nothing, between even ones; every head has its own KV
-# head, so that time should follow the count.
-ODD_HEADS = {7: (4, 8), 9: (8, 16), 14: (8, 16), 25: (24, 32)}
-ODD_LENGTH = 1024
 
 
 def gemms(dtype: str) -> list[Work]:
@@ -194,60 +165,26 @@ def streams(bytes_: float) -> list[Work]:
     return [Work(name, "fp32", (int(bytes_ / 4),)) for name in ("copy", "triad", "read")]
 
 
-def _compared(
-    operator: str, dtype: str, axes: Sequence[str], values: Sequence[int], *sizes: int
-) -> list[Work]:
-    """(below, size, above) along the axes, each with the same other sizes."""
-    named = dict(zip(SIZES[operator], sizes, strict=True))
-    return [
-        Work(operator, dtype, tuple((named | dict.fromkeys(axes, value)).values()), role, axes[0])
-        for value, role in zip(values, ("aligned", "misaligned", "aligned"), strict=True)
-    ]
-
-
-def misaligned_gemms(dtype: str) -> list[list[Work]]:
-    groups = [
-        _compared("gemm", dtype, (axis,), (low, size, high), rows, ACROSS, ACROSS)
-        for rows in COMPARED_ROWS
-        for size, (low, high) in MISALIGNED.items()
-        for axis in ("n", "k")
-    ]
-    return groups + [
-        _compared("gemm", dtype, ("m",), (low, size, high), 0, ACROSS, ACROSS)
-        for size, (low, high) in MISALIGNED_ROWS.items()
-    ]
-
-
-def odd_heads(dtype: str) -> list[list[Work]]:
-    axes = ("heads", "kv_heads")
-    return [
-        _compared(operator, dtype, axes, (low, odd, high), 1, ODD_LENGTH, 0, 0, head_dim)
-        for operator in ("prefill_attention", "decode_attention")
-        for head_dim in (64, 128)
-        for odd, (low, high) in ODD_HEADS.items()
-    ]
-
-
 def affordable(
-    groups: Sequence[Sequence[Work]],
+    works: Sequence[Work],
     seconds_of: Callable[[Work], float],
     budget_s: float,
     runs: int,
     rng: np.random.Generator,
 ) -> list[Work]:
-    """The works of groups whose estimated seconds, `runs` of each, fit the budget together: in
-    random order, one of each number of rows (or tokens) after another, so that a small budget
-    still covers all of them. A group that would take a sixth of the budget is left out."""
-    strata: dict[int, list[Sequence[Work]]] = {}
-    for group in (groups[k] for k in rng.permutation(len(groups))):
-        if runs * sum(map(seconds_of, group)) <= budget_s / 6:
-            rows = group[0].sizes[1 if group[0].operator.endswith("attention") else 0]
-            strata.setdefault(rows, []).append(group)
+    """The works whose estimated seconds, `runs` of each, fit the budget together: in random order,
+    one of each number of rows (or tokens) after another, so that a small budget still covers all of
+    them. A work that would take a sixth of the budget is left out."""
+    strata: dict[int, list[Work]] = {}
+    for work in (works[k] for k in rng.permutation(len(works))):
+        if runs * seconds_of(work) <= budget_s / 6:
+            rows = work.sizes[1 if work.operator.endswith("attention") else 0]
+            strata.setdefault(rows, []).append(work)
     chosen, spent = [], 0.0
-    for group in (group for layer in zip_longest(*strata.values()) for group in layer if group):
-        spent += runs * sum(map(seconds_of, group))
+    for work in (work for layer in zip_longest(*strata.values()) for work in layer if work):
+        spent += runs * seconds_of(work)
         if spent <= budget_s:
-            chosen += group
+            chosen.append(work)
     return chosen
 
 
@@ -268,14 +205,12 @@ class Effort:
     streams_s: float
     gemm_s: float
     other_gemm_s: float
-    misaligned_s: float
     attention_s: float
-    odd_heads_s: float
     collectives_s: float
 
 
-QUICK = Effort("quick", 7, 2.5, 18.0, 2.5, 9.0, 7.0, 4.0, 6.0)
-FULL = Effort("full", 15, 8.0, 120.0, 30.0, 45.0, 60.0, 20.0, 60.0)
+QUICK = Effort("quick", 7, 2.5, 18.0, 5.0, 7.0, 6.0)
+FULL = Effort("full", 15, 8.0, 120.0, 30.0, 60.0, 60.0)
 STREAM_BYTES = 256 * 2**20  # at least eight times the cache, at most an eighth of the memory
 Progress = Callable[[str, float], None]
 
@@ -299,39 +234,29 @@ class Session:
         self.started = self.clock()
 
     def measure(self, dtypes: Sequence[str]) -> list[Point]:
-        """Every section for every format; the first format gets attention and misaligned sizes."""
-        sections = self._sections(dtypes)
+        """Every section for every format; the first format gets attention."""
+        effort, first, device = self.effort, dtypes[0], self.bench.device
+        array = min(max(STREAM_BYTES, 8 * device.cache_bytes), device.memory_bytes / 8, 2 * 2**30)
+        sections = [(BANDWIDTH, streams(array), effort.streams_s)]
+        for dtype in dtypes:
+            seconds = effort.gemm_s if dtype == first else effort.other_gemm_s
+            sections.append((f"GEMMs in {dtype}", gemms(dtype), seconds))
+        for operator, of in (("prefill", "prompts"), ("decode", "the cache")):
+            works = attention(f"{operator}_attention", first)
+            sections.append((f"attention over {of} in {first}", works, effort.attention_s))
         total = sum(budget for _, _, budget in sections)
         done = 0.0
-        for words, groups, budget in sections:
+        for words, works, budget in sections:
             self.progress(words, done / total)
             if words != BANDWIDTH:
-                self._probe(groups[0][0].dtype)
-            self._section(groups, budget, words)
+                self._probe(works[0].dtype)
+            self._section(works, budget, words)
             done += budget
             if words == BANDWIDTH:
                 self.rates["bytes"] = max(p.work.bytes / min(p.samples) for p in self.points)
         self.bench.release()
         self.progress("done", 1.0)
         return self.points
-
-    def _sections(self, dtypes: Sequence[str]) -> list[tuple[str, list[list[Work]], float]]:
-        """(words, groups of works, seconds) of each."""
-        effort, first, device = self.effort, dtypes[0], self.bench.device
-        array = min(max(STREAM_BYTES, 8 * device.cache_bytes), device.memory_bytes / 8, 2 * 2**30)
-        sections = [(BANDWIDTH, _alone(streams(array)), effort.streams_s)]
-        for dtype in dtypes:
-            seconds = effort.gemm_s if dtype == first else effort.other_gemm_s
-            sections.append((f"GEMMs in {dtype}", _alone(gemms(dtype)), seconds))
-        odd = misaligned_gemms(first)
-        sections.append((f"misaligned GEMMs in {first}", odd, effort.misaligned_s))
-        if first in ("bf16", "fp16"):
-            for operator, of in (("prefill", "prompts"), ("decode", "the cache")):
-                works = _alone(attention(f"{operator}_attention", first))
-                sections.append((f"attention over {of} in {first}", works, effort.attention_s))
-            odd = odd_heads(first)
-            sections.append((f"odd head counts in {first}", odd, effort.odd_heads_s))
-        return sections
 
     def _probe(self, dtype: str) -> None:
         """Operations a second of one middling GEMM, once a format."""
@@ -363,21 +288,19 @@ class Session:
         seconds = work.flops / flops + work.bytes / (0.5 * self.rates.get("bytes", 1e10)) + 2e-5
         return max(seconds, SAMPLE_S)
 
-    def _section(self, groups: list[list[Work]], budget: float, words: str) -> None:
+    def _section(self, every: list[Work], budget: float, words: str) -> None:
         """Up to `passes` samples of what the budget allows, at least three of each point."""
         rng = np.random.default_rng((self.seed, len(self.points)))
-        held = [group for group in groups if all(map(self.bench.holds, group))]
-        runs = self.effort.passes + WARM_UP
-        works = affordable(held, self._expected_s, budget, runs, rng)
+        held = [work for work in every if self.bench.holds(work)]
+        works = affordable(held, self._expected_s, budget, self.effort.passes + WARM_UP, rng)
         if words == BANDWIDTH:
-            works = [group[0] for group in groups]
+            works = every
         if not works:  # a device too slow for any of them: the smallest
-            works = list(min(held, key=lambda group: sum(map(self._expected_s, group)), default=[]))
+            works = sorted(held, key=self._expected_s)[:1]
         started = self.clock()
         points, runners = [], []
         for work in works:
-            late = self.clock() - started > 0.5 * budget
-            if late and len(points) >= FEWEST and work.role == "grid":
+            if self.clock() - started > 0.5 * budget and len(points) >= FEWEST:
                 break  # slower than expected: the rest is left out
             try:
                 run = self.bench.prepare(work)
@@ -395,11 +318,4 @@ class Session:
             for k in rng.permutation(len(points)):
                 run, count = runners[k]
                 points[k].samples.append(run(count))
-        timed = {id(point.work) for point in points}
-        whole = [group for group in groups if all(id(work) in timed for work in group)]
-        kept = {id(work) for group in whole for work in group}
-        self.points += [point for point in points if id(point.work) in kept]
-
-
-def _alone(works: Sequence[Work]) -> list[list[Work]]:
-    return [[work] for work in works]
+        self.points += points

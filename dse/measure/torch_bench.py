@@ -27,10 +27,10 @@ import numpy as np
 import pandas as pd
 
 from dse.errors import InputError
-from dse.measure.laws import OPERATIONS
-from dse.measure.session import BYTES, Device, Run, Work
+from dse.measure.session import BYTES, STREAMS, Device, Run, Work
+from dse.schema.efficiency import COLLECTIVES
 
-DTYPE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp8": "float8_e4m3fn"}
+DTYPE = {"bf16": "bfloat16", "fp8": "float8_e4m3fn"}
 INSTALL = "pip install torch"
 UNKNOWN_CACHE = 32 * 2**20  # of a CPU that does not say: assumed
 POOL_BYTES = {"cpu": 384 * 2.0**20, "cuda": 1.5 * 2.0**30}
@@ -71,15 +71,13 @@ class TorchBench:
         self.pools: dict[str, Any] = {}
 
     def holds(self, work: Work) -> bool:
-        if work.operator in ("copy", "triad", "read"):
+        if work.operator in STREAMS:
             return True
-        m_n = max(BYTES[work.dtype], 2.0) * work["m"] * work["n"] if work.operator == "gemm" else 0
-        hot = work.hot_bytes - m_n
-        return (
-            work.cold_bytes <= self.room["cold"]
-            and hot <= self.room["hot"]
-            and m_n <= self.room["out"]
-        )
+        out = max(BYTES[work.dtype], 2.0) * work["m"] * work["n"] if work.operator == "gemm" else 0
+        # What the operator before has just written.
+        hot = work.bytes - work.cold_bytes - out
+        room = self.room
+        return work.cold_bytes <= room["cold"] and hot <= room["hot"] and out <= room["out"]
 
     def release(self) -> None:
         self.pools, self.dtype = {}, ""
@@ -88,7 +86,7 @@ class TorchBench:
 
     def prepare(self, work: Work) -> Run:
         with self.torch.no_grad():
-            if work.operator in ("copy", "triad", "read"):
+            if work.operator in STREAMS:
                 return self._run([self._stream(work)])
             self._fill(work.dtype)
             make = {"gemm": self._gemm}.get(work.operator, self._attention)
@@ -234,7 +232,7 @@ def describe(torch: Any, kind: str) -> Device:
             _host_memory(),
             _host_cache(),
             1,
-            ("bf16", "fp16", "fp32"),
+            ("bf16",),
             software,
             "no driver",
             host,
@@ -254,7 +252,7 @@ def describe(torch: Any, kind: str) -> Device:
         float(card.total_memory),
         float(getattr(card, "L2_cache_size", 0) or 2 * UNKNOWN_CACHE),
         torch.cuda.device_count(),
-        ("bf16", "fp16", "fp32", *(("fp8",) if native8 else ())),
+        ("bf16", *(("fp8",) if native8 else ())),
         software,
         driver,
         host,
@@ -352,8 +350,8 @@ def _member(rank: int, count: int, kind: str, folder: str, sizes: list[int], bud
         world_size=count,
     )
     rows = []
-    each = budget / (len(OPERATIONS) * len(sizes))
-    for operation in OPERATIONS:
+    each = budget / (len(COLLECTIVES) * len(sizes))
+    for operation in COLLECTIVES:
         for size in sizes:
             samples = _samples(torch, operation, size, count, kind, each)
             low, middle, high = np.quantile(samples, (0.25, 0.5, 0.75))
