@@ -21,8 +21,8 @@ H100 = Device(
 
 @dataclass
 class FakeBench:
-    """Seconds = ((flops / rate)^p + (bytes / bandwidth)^p)^(1/p) + fixed. `noise` (of a sample) and `uneven` (of a shape)
-    are standard deviations of a logarithm."""
+    """Seconds = ((flops / rate)^p + (bytes / bandwidth)^p)^(1/p) + fixed. `noise` (of a sample) and
+    `uneven` (of a shape) are standard deviations of a logarithm."""
 
     device: Device
     rate: dict[str, float]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from dse import units
-from dse.data import hardware_dir, is_shipped
+from dse.data import hardware_dir, is_shipped, rows_beside
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.figure import OWN_SOURCE, Figure, Figured, Value, reasons
@@ -19,6 +19,7 @@ from dse.schema.loader import Document, did_you_mean, load_yaml
 from dse.schema.plausible import doubts, near, unusual
 from dse.schema.reader import (
     ID,
+    REQUIRED,
     Field,
     Flag,
     Listed,
@@ -107,7 +108,28 @@ class System:
         return None
 
 
-_SHARE = Value("count", most=1.0, accepted="above 0, at most 1")
+_ROWS = rows_beside(__file__, "system_figures.csv")
+_WORDS = {"topology": TOPOLOGIES, "in_network_reduction": ("none", "supported")}
+
+
+def _figures(part: str) -> list[Field]:
+    """The figures of a part of a system or a rack: rows of system_figures.csv. In a rack file of
+    the user's own each may be its value alone."""
+    found = []
+    for row in _ROWS:
+        if row["part"] == part:
+            whole, most = row["dimension"] == "whole", float(row["most"] or math.inf)
+            value = Value(
+                "count" if whole else row["dimension"],
+                _WORDS.get(row["field"], ()),
+                whole=whole,
+                most=most,
+                accepted="above 0, at most 1" if most == 1.0 else "",
+            )
+            kind = Figured(value, bare=None if part == "level" else OWN_SOURCE)
+            default = None if row["optional"] else REQUIRED
+            found.append(Field(row["field"], kind, default, row["to"], row["meaning"]))
+    return found
 
 
 def _level(name: str, **found: Figure | None) -> tuple[FabricLevel, list[Figure]]:
@@ -118,44 +140,6 @@ def _level(name: str, **found: Figure | None) -> tuple[FabricLevel, list[Figure]
         values["size"] = int(values["size"])
     values["in_network_reduction"] = values.get("in_network_reduction", "none") != "none"
     return FabricLevel(name, **values), [one.named(f"{name} {one.name}") for one in own.values()]
-
-
-_LEVEL = Table(
-    Field("name", Text()),
-    Field("topology", Figured(Value("text", TOPOLOGIES)), meaning="how the chips are joined"),
-    Field(
-        "size",
-        Figured(Value("count", whole=True)),
-        None,
-        meaning="chips of one domain; the last level joins any number and has none",
-    ),
-    Field(
-        "bandwidth_per_direction",
-        Figured("bytes/s"),
-        None,
-        to="bytes_per_s_per_direction",
-        meaning="what one chip sends, over all its links",
-    ),
-    Field(
-        "bandwidth_per_pair",
-        Figured("bytes/s"),
-        None,
-        to="bytes_per_s_per_pair",
-        meaning="one link between two neighbours of a mesh, torus or dragonfly",
-    ),
-    Field("latency", Figured("s"), to="latency_s", meaning="of one hop"),
-    Field("jitter", Figured("s"), to="jitter_s", meaning="mean delay of a hop"),
-    Field(
-        "in_network_reduction",
-        Figured(Value("text", ("none", "supported"))),
-        None,
-        meaning="whether the switches add what passes through them",
-    ),
-    Field("software", Figured("s"), None, to="software_s", meaning="what software adds to a hop"),
-    Field("reached", Figured(_SHARE), None, meaning="share of the bandwidth in a collective"),
-    Field("ramp", Figured("count"), None, meaning="cost of messages between latency and bandwidth"),
-    make=_level,
-)
 
 
 def _grow(levels: tuple[tuple[FabricLevel, list[Figure]], ...]) -> Any:
@@ -175,7 +159,11 @@ def _grow(levels: tuple[tuple[FabricLevel, list[Figure]], ...]) -> Any:
 SYSTEM = Table(
     Field("id", ID),
     Field("name", Text()),
-    Field("levels", Then(Listed(_LEVEL, 1), _grow), meaning="innermost first"),
+    Field(
+        "levels",
+        Then(Listed(Table(Field("name", Text()), *_figures("level"), make=_level), 1), _grow),
+        meaning="innermost first",
+    ),
 )
 
 
@@ -287,38 +275,6 @@ class Rack:
     file: str = ""
 
 
-def _figure(name: str, value: Value | str, to: str = "", meaning: str = "") -> Field:
-    return Field(name, Figured(value, bare=OWN_SOURCE), to=to, meaning=meaning)
-
-
-def _optional(name: str, value: Value | str, to: str = "", meaning: str = "") -> Field:
-    return replace(_figure(name, value, to, meaning), default=None)
-
-
-_WHOLE = Value("count", whole=True)
-_MEDIUM = Table(
-    Field("kind", Word(("air", "liquid"))),
-    _figure("share", _SHARE, "cooling_share", "of all heat"),
-    _figure("capacity", "W", "cooling_w", "that it can carry out of the rack"),
-)
-_CABLES = Table(
-    Field("kind", Word(("passive_copper", "active_copper", "optical"))),
-    _figure("per_chip", "count", meaning="to the first stage of switches"),
-    _figure("rate", "bytes/s", "bytes_per_s", "both directions added"),
-    _figure("diameter", "m", "diameter_m"),
-    _figure("bend_multiple", "count"),
-    _figure("reach", "m", "reach_m"),
-    _optional("power", "W", "power_w", "of both ends"),
-    _optional("mass", "kg", "mass_kg"),
-    _figure("area", "m2", "area_m2", "cross-section for cables along the rack"),
-    _figure("fill", _SHARE, meaning="of the area that cables can take"),
-    _figure("bend_depth", "m", "bend_depth_m"),
-    _figure("tray_width", "m", "tray_width_m"),
-    _figure("lead", "m", "lead_m", "beside the way along the rack"),
-    _figure("between_racks", "m", "between_racks_m", "for each further rack"),
-)
-
-
 def _rack(
     per_chip: Mapping[str, Any],
     switches: Mapping[str, Any] | None,
@@ -347,58 +303,30 @@ def _rack(
         accepted = f"more than {found['frame_kg']:g} kg"
         raise Refused("not above the empty rack", accepted, "frame", "allowed_mass")
     worst = max(media, key=lambda medium: medium["cooling_share"] / medium["cooling_w"])
-    found |= {"cooling_share": worst["cooling_share"], "cooling_w": worst["cooling_w"]}
-    wired = Cables(**values(cables, f"{cables['kind']} cables")) if cables else None
+    found |= {name: worst[name] for name in ("cooling_share", "cooling_w")}
     found |= {name: int(found[name]) for name in ("domain", "racks", "tray_chips")}
+    wired = Cables(**values(cables, f"{cables['kind']} cables")) if cables else None
     return Rack(**found, cables=wired, figures=tuple(figures), assumed=reasons(tuple(figures)))
 
 
+_MEDIUM = Table(Field("kind", Word(("air", "liquid"))), *_figures("cooling"))
+_KINDS = Word(("passive_copper", "active_copper", "optical"))
 RACK = Table(
     Field("id", ID, meaning="what commands call the rack"),
     Field("name", Text()),
     Field("hypothetical", Flag(), False, meaning="nobody sells it"),
     Field("chip", ID, meaning="that it is full of"),
-    _figure("domain", _WHOLE, meaning="chips of the scale-up domain of the product"),
-    _figure(
-        "racks_per_domain",
-        replace(_WHOLE, most=64.0),
-        "racks",
-        "that one domain may take",
-    ),
-    _figure("chips_per_tray", _WHOLE, "tray_chips"),
-    Field(
-        "per_chip",
-        Table(
-            _figure("power", "W", "chip_w"),
-            _optional("other_power", "W", "other_w", "host, network, fans, conversion"),
-            _figure("height_units", "count", "chip_units"),
-            _figure("mass", "kg", "chip_kg"),
-        ),
-    ),
-    Field(
-        "switches",
-        Table(
-            _optional("chips_per_stage", "count", "stage_chips", "any number where left out"),
-            _optional("power", "W", "stage_w", "of a stage, per chip"),
-            _optional("height_units", "count", "stage_units", "of a stage, per chip"),
-            _optional("mass", "kg", "stage_kg", "of a stage, per chip"),
-        ),
-        None,
-    ),
-    Field(
-        "frame",
-        Table(
-            _figure("height_units", "count", "frame_units"),
-            _figure("mass", "kg", "frame_kg", "of the rack without trays"),
-            _figure("allowed_mass", "kg", "allowed_kg"),
-            _figure("width", "m", "width_m"),
-            _figure("depth", "m", "depth_m"),
-        ),
-    ),
-    _figure("power_feed", "W", "feed_w"),
-    _figure("floor_load", "kg/m2", "floor_kg_per_m2"),
+    *_figures("rack"),
+    Field("per_chip", Table(*_figures("per_chip"))),
+    Field("switches", Table(*_figures("switches")), None),
+    Field("frame", Table(*_figures("frame"))),
     Field("cooling", Listed(_MEDIUM)),
-    Field("cables", _CABLES, None, meaning="of the scale-up fabric, and the space for them"),
+    Field(
+        "cables",
+        Table(Field("kind", _KINDS), *_figures("cables")),
+        None,
+        meaning="of the scale-up fabric, and the space for them",
+    ),
     Field("notes", Listed(Text()), ()),
     make=_rack,
 )
