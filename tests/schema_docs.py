@@ -11,7 +11,7 @@ from math import inf
 from dse import units
 from dse.schema.backend import Backend
 from dse.schema.chip import Chip
-from dse.schema.constants import EnergyConstants, Reliability
+from dse.schema.constants import EnergyConstants, Reliability, TierDefaults
 from dse.schema.costs import OWN_COSTS
 from dse.schema.efficiency import Efficiency
 from dse.schema.figure import Figured, Value, sourced
@@ -42,7 +42,6 @@ from dse.schema.reader import (
 )
 from dse.schema.study import CASE, Study
 from dse.schema.system import RACK, SYSTEM
-from dse.schema.tiers import TierDefaults
 from dse.schema.training import STACK
 
 INTRO = """\

@@ -1,6 +1,6 @@
 """Compiles the shipped YAML files when a wheel is built, so that no command of it reads YAML.
 
-Hatchling runs it (pyproject.toml); `dse.schema.compiled` says what stands in the file.
+Hatchling runs it (pyproject.toml); `dse.schema.loader` says what stands in the file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Compiling(BuildHookInterface[Any]):
         if version == "editable":
             return
         sys.path.insert(0, self.root)
-        from dse.schema.compiled import NAME, Compiled  # noqa: PLC0415 - of the source being built
+        from dse.schema.loader import NAME, Compiled  # noqa: PLC0415 - of the source being built
         from dse.schema.yaml_text import parse  # noqa: PLC0415
 
         made = Compiled(None)

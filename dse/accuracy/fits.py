@@ -78,8 +78,7 @@ from dse.physics.intervals import (
 from dse.physics.kernels import BACKENDS, KERNELS, Parameter
 from dse.physics.machines import Machines, calibrated_machines
 from dse.physics.training.evaluate import RATE, RATES, RUN, WHOLE_RUNS, training_interval
-from dse.schema.backend import STOCK, load_backends
-from dse.schema.calibration import KINDS, NONE, Calibration
+from dse.schema.backend import KINDS, STOCK, UNCALIBRATED, Calibration, load_backends
 from dse.schema.training import CLOCK, TrainingStack, training_stacks
 from dse.space.candidates import Floats
 
@@ -437,7 +436,7 @@ def as_factors(logs: Floats) -> dict[str, float]:
 def pose(table: pd.DataFrame, catalog: Catalog | None = None) -> Problem:
     """The fitting problem of a table in the measurement format."""
     written = load_backends(hardware_dir() / "backends")
-    catalog = replace(catalog or load_catalog(), calibration=NONE, backends=written)
+    catalog = replace(catalog or load_catalog(), calibration=UNCALIBRATED, backends=written)
     readout = SERVED.read(table, catalog)
     machines = machines_of(catalog)
     covered = np.array([status == "ok" for status in readout.status])

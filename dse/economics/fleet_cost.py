@@ -34,7 +34,7 @@ from dse.economics.tco import (
     upkeep_usd_per_hour,
     yearly_capital,
 )
-from dse.schema.calibration import KINDS
+from dse.schema.backend import KINDS
 from dse.schema.plan import BUY, QUARTER_HOURS, RENT, Offer, Plan
 
 SLACK = 1e-6  # relative, of sums of floats against their limit

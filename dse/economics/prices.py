@@ -24,10 +24,10 @@ from dse.economics.tco import owned, price_by_parts
 from dse.schema.catalog import Source
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import Costs, capital_rows, lacks_for_owning, own_cost, owning
-from dse.schema.dates import today
 from dse.schema.loader import csv_rows
 from dse.schema.plausible import USD_PER_HOUR, probably
 from dse.schema.prices import OWN, PRICE_TIERS, PriceTable, dates_of, first_day, last_day
+from dse.units import today
 
 STALE_DAYS = 90
 FAR_CAPITAL = 30.0  # times below or above what was published of the chip, and it is a mistake

@@ -359,7 +359,8 @@ def _borrowed(law: Law, parent: Efficiency) -> dict[str, Any]:
 
 def complete_links(measured: Links, note: str, parent: Efficiency) -> tuple[Links, Notes]:
     """(constants of each collective, its kind and note): measured, else those of `parent`."""
-    links, notes = dict(measured), dict.fromkeys(measured, ("fitted", note))
+    links: Links = dict(measured)
+    notes: Notes = dict.fromkeys(measured, ("fitted", note))
     for name in COLLECTIVES:
         if name not in measured:
             table = parent.links[name]

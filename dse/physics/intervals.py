@@ -18,8 +18,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.schema.backend import PREFILL_FIRST
-from dse.schema.calibration import KINDS, Calibration
+from dse.schema.backend import KINDS, PREFILL_FIRST, Calibration
 from dse.schema.catalog import Catalog
 from dse.schema.chip import Chip
 from dse.space.candidates import Floats

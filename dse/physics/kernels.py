@@ -3,7 +3,7 @@
 A factor multiplies a reached fraction (`compute`, `memory`, `bandwidth`) or a time (`fixed`,
 `latency`); no fraction passes the chip's peak. A factor of a class of chips that nobody measured
 kernel by kernel holds for all its laws, or for those of one of its kernels (FAMILIES).
-Factors of backends multiply fields of their files (`dse.schema.calibration`).
+Factors of backends multiply fields of their files (`dse.schema.backend`).
 
 Weights in a format that the chip's matrix units do not multiply in are unpacked to 16 bits on the
 way, at the cost that kernels which do so have. Of these there are two kinds. Fused ones read the

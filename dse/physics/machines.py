@@ -30,8 +30,7 @@ from dse.physics.kernels import (
 from dse.physics.racks import full_of
 from dse.physics.tiers import TierTable, tier_table
 from dse.record import record
-from dse.schema.backend import STOCK, Backend, find_backend
-from dse.schema.calibration import KINDS
+from dse.schema.backend import KINDS, STOCK, Backend, find_backend
 from dse.schema.catalog import Catalog
 from dse.schema.chip import ROOFLINE, Chip
 from dse.schema.dtypes import CODE, DTYPES, arithmetic
@@ -248,7 +247,7 @@ def with_jitter(machines: Machines, seconds: float) -> Machines:
 
 
 def worst_block_law(batch: CandidateBatch, machines: Machines) -> NDArray[np.intp]:
-    """(n,) index into `dse.schema.calibration.KINDS` of the worst law that the blocks of a
+    """(n,) index into `dse.schema.backend.KINDS` of the worst law that the blocks of a
     candidate use: one that no measurement of its chip holds, or one borrowed from other kernels."""
     worst = np.zeros(len(batch), dtype=np.intp)
     for block in batch.blocks:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from dse.record import record
 from dse.schema.chip import Chip
-from dse.schema.tiers import TIERS, TierDefaults, tiers_of
+from dse.schema.constants import TIERS, TierDefaults, tiers_of
 from dse.space.candidates import CandidateBatch, Floats, Rows
 
 if TYPE_CHECKING:

@@ -40,11 +40,11 @@ from dse.quality.own_runs import LEVERAGE, P90
 from dse.quality.quantisation import FIT
 from dse.rules.case import Case
 from dse.rules.registry import MEANINGS, row
-from dse.schema.calibration import KINDS
+from dse.schema.backend import KINDS
+from dse.schema.constants import TIERS
 from dse.schema.dtypes import DTYPES
 from dse.schema.metrics import Limit
 from dse.schema.system import Rack, System, refusal, shipped_racks
-from dse.schema.tiers import TIERS
 from dse.space.batches import CAP_AXIS, DOMAIN_AXIS, DRAFT_AXIS, EXPERT_AXES, OFFLOAD_AXES
 from dse.space.candidates import CandidateBatch
 

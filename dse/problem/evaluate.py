@@ -25,8 +25,7 @@ from dse.quality.laws import DEFAULT, UNIQUE_TOKENS
 from dse.record import record
 from dse.rules.case import Case, Searched, stack_of
 from dse.rules.registry import judge
-from dse.schema.backend import TUNED
-from dse.schema.calibration import KINDS
+from dse.schema.backend import KINDS, TUNED
 from dse.space.alike import Shared
 from dse.space.candidates import CandidateBatch, Floats
 

@@ -24,7 +24,7 @@ from dse.physics.workload import Workload
 from dse.problem.evaluate import Metrics, evaluate
 from dse.record import record
 from dse.rules.registry import MEANINGS, names
-from dse.schema.calibration import KINDS
+from dse.schema.backend import KINDS
 from dse.schema.model import Model
 from dse.space.batches import DEPLOYMENT_AXES, DRAFT_AXIS, batch_of
 from dse.space.candidates import CandidateBatch, Floats, Rows

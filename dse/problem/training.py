@@ -41,7 +41,7 @@ from dse.record import record
 from dse.rules.case import Case, Training
 from dse.rules.deployment import TRAINING_FITS
 from dse.rules.registry import judge
-from dse.schema.calibration import KINDS
+from dse.schema.backend import KINDS
 from dse.schema.chip import Figure
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.model import Model

@@ -14,9 +14,9 @@ from dse.answer.numbers import dollars, plain, share, show, significant
 from dse.problem.describe import pools_of
 from dse.problem.mix import held, loads_of
 from dse.rules.registry import row_words
+from dse.schema.constants import offload_words
 from dse.schema.dtypes import BITS
 from dse.schema.model import layers_in_short, layers_in_words
-from dse.schema.tiers import offload_words
 from dse.schema.workloads import load_words, mix_words
 
 MIX = (

@@ -49,8 +49,7 @@ from dse.problem.mix import Share, alone, load_row, one_load, served
 from dse.problem.paired import best_pairs, decode_pool, prefill_pool, with_degrees
 from dse.questions.estimate.estimate import published_drafts
 from dse.questions.estimate.point import assumptions
-from dse.schema.backend import find_backend
-from dse.schema.calibration import KINDS
+from dse.schema.backend import KINDS, find_backend
 from dse.schema.dtypes import known_dtypes
 from dse.schema.metrics import Limit
 from dse.schema.model import Model

@@ -19,7 +19,7 @@ from dse.rules.kinds import (
     uneven,
     whole,
 )
-from dse.schema.tiers import TIERS
+from dse.schema.constants import TIERS
 
 HOST = TIERS.index("host")
 

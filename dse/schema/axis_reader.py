@@ -28,10 +28,10 @@ from dse.schema.axes import (
     tokens_of,
 )
 from dse.schema.chip import GENERIC
+from dse.schema.constants import TIERS
 from dse.schema.dtypes import ALIASES, DTYPES
 from dse.schema.loader import Document, KeyPath, did_you_mean
 from dse.schema.reader import Mistakes
-from dse.schema.tiers import TIERS
 
 POOL_CHIPS = "pool_chips"
 CURRENT = "current"  # the software that a chip's file names

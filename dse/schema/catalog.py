@@ -20,17 +20,18 @@ from dse.data import hardware_dir
 from dse.errors import InputError
 from dse.files import full_path, read_bytes
 from dse.record import record
-from dse.schema.backend import Backend, load_backends
-from dse.schema.calibration import FILE as CALIBRATION
-from dse.schema.calibration import NONE, Calibration
+from dse.schema.backend import CALIBRATION, UNCALIBRATED, Backend, Calibration, load_backends
 from dse.schema.chip import ROOFLINE, Chip, load_chip
 from dse.schema.constants import (
     ENERGY_FILE,
     NO_ENERGY,
     NO_RELIABILITY,
+    NO_TIERS,
     RELIABILITY_FILE,
+    TIERS_FILE,
     EnergyConstants,
     Reliability,
+    TierDefaults,
 )
 from dse.schema.costs import FILE as COSTS_FILE
 from dse.schema.costs import NO_COSTS, Costs, check_chips, load_costs
@@ -45,8 +46,6 @@ from dse.schema.prices import (
     with_own_prices,
 )
 from dse.schema.system import ON_PCIE, THROUGH_HOST, FabricLevel, System, load_system
-from dse.schema.tiers import FILE as TIERS_FILE
-from dse.schema.tiers import NO_TIERS, TierDefaults
 
 if TYPE_CHECKING:
     from dse.schema.own_chip import OwnChip
@@ -163,7 +162,7 @@ class Catalog:
     prices: PriceTable
     purchases: tuple[PurchaseRow, ...]
     backends: Mapping[str, Backend]
-    calibration: Calibration = NONE
+    calibration: Calibration = UNCALIBRATED
     tiers: TierDefaults = NO_TIERS
     energy: EnergyConstants = NO_ENERGY
     reliability: Reliability = NO_RELIABILITY
@@ -352,7 +351,7 @@ def _read(folder: _Folder, source: Source) -> Catalog:
     own = [_own_chip(file, path, source.efficiency) for file in source.chips]
     replacing = _by_id([load_efficiency(file) for file in source.efficiency])
     laws = ChainMap(dict(replacing), folder.laws) if replacing else folder.laws  # pyright: ignore
-    fitted = _read_or(path / "efficiency" / CALIBRATION, Calibration.load, NONE)
+    fitted = _read_or(path / "efficiency" / CALIBRATION, Calibration.load, UNCALIBRATED)
     backends = load_backends(path / "backends")
 
     def checked(name: str) -> Chip:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeVar
 from dse.data import hardware_dir, is_shipped, rows_beside
 from dse.errors import InputError
 from dse.record import record
-from dse.schema.dates import DATES, days, last_year, today
 from dse.schema.loader import ACCEPTED_CHIPS, csv_rows, did_you_mean, nearest, unknown
 from dse.schema.plausible import USD_PER_CHIP, USD_PER_HOUR
 from dse.schema.reader import (
@@ -28,6 +27,7 @@ from dse.schema.reader import (
     field,
     together,
 )
+from dse.units import DATES, days, last_year, today
 
 # Bases that are computed (`dse.economics.tco`): no row of a file is on them.
 COMPUTED = ("owned_tco",)

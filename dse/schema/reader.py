@@ -29,9 +29,9 @@ from dse import units
 from dse.data import is_shipped
 from dse.errors import Doubt, InputError, InputErrors
 from dse.record import record
-from dse.schema.dates import DATES, days, in_future, last_year
 from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml, nearest
 from dse.schema.plausible import unusual
+from dse.units import DATES, days, in_future, last_year
 
 T = TypeVar("T")
 UNDATED = "undated"  # the date of a figure that the user's own file gives without one

@@ -11,7 +11,7 @@ from typing import Any
 
 from dse.data import hardware_dir
 from dse.errors import InputError
-from dse.schema.calibration import Calibration
+from dse.schema.backend import Calibration
 from dse.schema.loader import load_yaml, unknown
 from dse.schema.reader import (
     Date,

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from dse.blocks import BLOCK_SIZES, OPTIONAL_GROUPS, WEIGHT_PARTS
 from dse.schema.axes import AXES
+from dse.schema.constants import TIERS
 from dse.schema.dtypes import BITS, CODE, DTYPES, GGUF
 from dse.schema.model import Model
-from dse.schema.tiers import TIERS
 from dse.space.candidates import Block, CandidateBatch, Codes, Floats
 
 _KINDS = AXES["linear_attention"].names
@@ -200,7 +200,7 @@ DEPLOYMENT_AXES = (
     "concurrency",
 )
 EXPERT_AXES = ("redundant_experts", "routing_skew")  # of sparse models, where they are given
-# Shares in a memory tier, and its code (`dse.schema.tiers.TIERS`), where something is put there.
+# Shares in a memory tier, and its code (`dse.schema.constants.TIERS`), where something is put.
 OFFLOAD_AXES = ("weights_offloaded", "kv_offloaded", "offload_tier")
 PERCENT_AXES = {f"{share}_percent": share for share in OFFLOAD_AXES[:2]}
 DRAFT_AXIS = "draft_tokens"  # of a step, where it is given

@@ -58,7 +58,8 @@ class CandidateBatch(Rows):
     experts in each sparse layer over all ranks, None for none; `routing_skew` is the coefficient of
     variation of how often experts are chosen, None for the default of `dse.blocks.moe`.
     `weights_offloaded` and `kv_offloaded` are shares, 0 to 1, of the weights and of the cache that
-    lie in memory tier `offload_tier`, a code of `dse.schema.tiers.TIERS`; None: all on the device.
+    lie in memory tier `offload_tier`, a code of `dse.schema.constants.TIERS`; None: all on the
+    device.
     `domain` is a hypothetical scale-up domain in chips, None for that of each chip's system.
     `prediction_layers` are the multi-token-prediction modules of each model, None where nothing is
     said of them: a workload that drafts with one then takes one. `backend` is the code of each

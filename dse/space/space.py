@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.schema.axes import LARGEST_SPACE, SHARED, Axis, Branch, Value, branches, points
+from dse.schema.constants import TIERS
 from dse.schema.dtypes import CODE
 from dse.schema.study import Study
-from dse.schema.tiers import TIERS
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]

@@ -26,7 +26,7 @@ from dse.problem.objective import KNOWN, PhysicsProblem, on_terms, without_pools
 from dse.problem.protocol import Evaluation
 from dse.quality.own_runs import Doubt
 from dse.record import record
-from dse.schema.calibration import KINDS
+from dse.schema.backend import KINDS
 from dse.schema.derive import derive
 from dse.schema.metrics import METRICS, Limit
 from dse.schema.model import model_of

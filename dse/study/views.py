@@ -26,7 +26,7 @@ from dse.problem.objective import PhysicsProblem
 from dse.problem.shapes import model_at
 from dse.problem.words import short_deployment, short_shape
 from dse.quality.laws import LAWS
-from dse.schema.calibration import KINDS
+from dse.schema.backend import KINDS
 from dse.schema.dtypes import CODE
 from dse.schema.metrics import EVERY
 from dse.schema.model import config_of

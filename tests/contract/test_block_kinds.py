@@ -25,7 +25,7 @@ from dse.physics.training.passes import Pass, TrainingDeployed, elements_of
 from dse.physics.training.plan import TrainingBatch
 from dse.problem.evaluate import worst_kind
 from dse.questions.export import export_arguments, export_config
-from dse.schema.calibration import KINDS as PROVENANCE
+from dse.schema.backend import KINDS as PROVENANCE
 from dse.schema.model import BlockSpec, Model, config_of, layers_in_short, layers_in_words
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
 from dse.space.candidates import Block, CandidateBatch

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from dse.blocks import WEIGHT_PARTS
 from dse.errors import InputError
 from dse.physics.parameters import parameters
-from dse.schema.architectures import config_of_family
 from dse.schema.families import CLASSES, COMMON, FAMILIES, MODEL_TYPES, Family
 from dse.schema.families.config import Cannot, merged
-from dse.schema.huggingface import from_config, load_config
+from dse.schema.huggingface import config_of_family, from_config, load_config
 from dse.schema.model import Model, check
 from dse.schema.model_catalog import load_models, resolve_model
 from tests.helpers_models import batch_of_models

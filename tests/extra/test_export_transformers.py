@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dse.questions.export import counted_parameters, export_config
-from dse.schema.architectures import ARCHITECTURES, TRANSFORMERS, Written, write_config
+from dse.schema.huggingface import ARCHITECTURES, TRANSFORMERS, Written, write_config
 from dse.schema.model import BlockSpec, Model
 from dse.schema.model_catalog import resolve_model
 

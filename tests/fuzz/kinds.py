@@ -256,11 +256,11 @@ KINDS: Mapping[str, Kind] = {
 READERS: Mapping[str, tuple[str, str]] = {
     "system": ("dse.schema.system:load_system", "hardware/systems/*.yaml"),
     "stack": ("dse.schema.training:load_training_stack", "hardware/training/*.yaml"),
-    "tiers": ("dse.schema.tiers:TierDefaults.load", "hardware/tiers.yaml"),
+    "tiers": ("dse.schema.constants:TierDefaults.load", "hardware/tiers.yaml"),
     "energy": ("dse.schema.constants:EnergyConstants.load", "hardware/energy.yaml"),
     "reliability": ("dse.schema.constants:Reliability.load", "hardware/reliability.yaml"),
     "backend": ("dse.schema.backend:Backend.load", "hardware/backends/*.yaml"),
-    "calibration": ("dse.schema.calibration:Calibration.load",
+    "calibration": ("dse.schema.backend:Calibration.load",
                     "hardware/efficiency/serving/calibration.yaml"),
     "rediscovery": ("dse.schema.study:load_case", "search_spaces/rediscovery/*.yaml"),
 }  # fmt: skip

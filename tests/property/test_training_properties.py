@@ -19,8 +19,8 @@ from dse.physics.training.plan import (
     TrainingBatch,
     TrainingMetrics,
 )
+from dse.schema.constants import TIERS
 from dse.schema.model_catalog import resolve_model
-from dse.schema.tiers import TIERS
 from dse.schema.training import training_stack
 from dse.space.batches import batch_of
 from dse.space.candidates import Floats

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from dse.errors import InputError
 from dse.problem.evaluate import evaluate
 from dse.problem.shapes import model_at
-from dse.schema.architectures import ARCHITECTURES, TRANSFORMERS, Written, write_config
 from dse.schema.families.config import spread
-from dse.schema.huggingface import from_config
+from dse.schema.huggingface import ARCHITECTURES, TRANSFORMERS, Written, from_config, write_config
 from dse.schema.model import BlockSpec, Model
 from dse.schema.model_catalog import load_models, resolve_model
 from dse.schema.study import load_study, shipped_spaces

@@ -13,7 +13,7 @@ from dse.accuracy.serving_points import ROUNDS, estimate_rows
 from dse.accuracy.serving_rows import COLD_S
 from dse.catalog import load_catalog
 from dse.physics.workload import Workload
-from dse.schema.calibration import Calibration
+from dse.schema.backend import Calibration
 from tests.helpers import deploy, run
 
 BACKEND = load_catalog().backends["trtllm"]

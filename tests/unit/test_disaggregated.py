@@ -19,8 +19,7 @@ from dse.physics.intervals import interval
 from dse.physics.workload import Workload
 from dse.problem.instances import Subject, subject_of
 from dse.problem.paired import best_pairs, decode_pool, prefill_pool, with_degrees
-from dse.schema.backend import find_backend
-from dse.schema.calibration import KINDS
+from dse.schema.backend import KINDS, find_backend
 from dse.schema.metrics import Limit
 from dse.schema.model_catalog import resolve_model
 from dse.space.deployments import Deployments

@@ -11,8 +11,7 @@ import yaml
 
 from dse.errors import InputError
 from dse.questions.export import STACKS, export_arguments, export_config
-from dse.schema.architectures import ARCHITECTURES, published_class, write_config
-from dse.schema.huggingface import from_config
+from dse.schema.huggingface import ARCHITECTURES, from_config, published_class, write_config
 from dse.schema.model import Model, config_of, model_of
 from dse.schema.model_catalog import load_models, resolve_model
 from tests.helpers_export import DEGREES, MOE, SERVERS, answer, export, flags, read_by_a_shell

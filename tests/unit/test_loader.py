@@ -13,9 +13,8 @@ from dse.data import hardware_dir, search_spaces_dir
 from dse.errors import InputError, InputErrors
 from dse.schema import loader
 from dse.schema.chip import EXPECTED, load_chip
-from dse.schema.compiled import NAME, Compiled
 from dse.schema.efficiency import load_efficiency
-from dse.schema.loader import load_yaml
+from dse.schema.loader import NAME, Compiled, load_yaml
 from dse.schema.prices import load_prices
 from dse.schema.reader import (
     ByName,

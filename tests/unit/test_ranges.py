@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dse.schema.dates import days
+from dse.units import days
 from tests.cli.conftest import SMALL, dse
 from tests.cli.test_fleet import PLAN
 from tests.cli.test_hypotheticals import SHORT

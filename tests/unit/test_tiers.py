@@ -18,9 +18,9 @@ from dse.physics.tiers import SMALLEST
 from dse.physics.workload import Workload
 from dse.problem.evaluate import Metrics
 from dse.problem.objective import pose
+from dse.schema.constants import TIERS, TierDefaults, find_tier, tiers_of
 from dse.schema.model_catalog import resolve_model
 from dse.schema.study import load_study
-from dse.schema.tiers import TIERS, TierDefaults, find_tier, tiers_of
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
 from dse.space.candidates import CandidateBatch
 from tests.helpers import run

@@ -27,17 +27,17 @@ from dse.errors import InputError
 from dse.physics.intervals import CLASSES
 from dse.physics.kernels import BACKENDS, KERNELS
 from dse.physics.machines import Machines, calibrated_machines, compile_machines
-from dse.schema.calibration import FILE, KINDS, NONE, Calibration
+from dse.schema.backend import CALIBRATION, KINDS, UNCALIBRATED, Calibration
 from dse.schema.dtypes import CODE, arithmetic
 from tools.fits import serving
 
 CHIPS = ("h100_sxm", "b200_sxm", "mi300x", "trn1", "gaudi2")
-SHIPPED = hardware_dir() / "efficiency" / FILE
+SHIPPED = hardware_dir() / "efficiency" / CALIBRATION
 
 
 @pytest.fixture(scope="module")
 def machines() -> Machines:
-    return compile_machines(replace(load_catalog(), calibration=NONE), CHIPS)
+    return compile_machines(replace(load_catalog(), calibration=UNCALIBRATED), CHIPS)
 
 
 def arrays(machines: Machines) -> dict[str, np.ndarray]:

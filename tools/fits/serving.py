@@ -20,7 +20,7 @@ from dse.accuracy.fits import as_factors, linearise, pose
 from dse.accuracy.tables import ENOUGH_ROWS, read_table
 from dse.catalog import MEASUREMENTS, load_catalog
 from dse.data import hardware_dir
-from dse.schema.calibration import FILE
+from dse.schema.backend import CALIBRATION
 from dse.space.candidates import Floats
 
 DATA = "inference.csv"
@@ -131,7 +131,7 @@ def _round(value: float) -> float:
 
 
 def main(arguments: list[str]) -> None:
-    target = Path(arguments[0]) if arguments else hardware_dir() / "efficiency" / FILE
+    target = Path(arguments[0]) if arguments else hardware_dir() / "efficiency" / CALIBRATION
     with np.errstate(divide="ignore", invalid="ignore"):
         target.write_text(text(hardware_dir() / MEASUREMENTS / DATA), encoding="utf-8")
     print(target)

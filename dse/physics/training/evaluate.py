@@ -53,8 +53,8 @@ from dse.physics.training.plan import (
     bubble_share,
 )
 from dse.record import record
-from dse.schema.calibration import KINDS, Calibration
-from dse.schema.tiers import TIERS
+from dse.schema.backend import KINDS, Calibration
+from dse.schema.constants import TIERS
 from dse.schema.training import CALIBRATION, TrainingStack
 from dse.space.candidates import Floats
 

@@ -20,6 +20,7 @@ from dse.files import write_text
 from dse.options import Opt
 from dse.schema.catalog import is_chip_file
 from dse.schema.chip import Chip
+from dse.schema.constants import tier_words, tiers_of
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import lacks_for_owning
 from dse.schema.derive import as_yaml, derive
@@ -28,7 +29,6 @@ from dse.schema.figure import Figure
 from dse.schema.loader import did_you_mean
 from dse.schema.own_chip import read_own_chip, template
 from dse.schema.plausible import FAR
-from dse.schema.tiers import tier_words, tiers_of
 
 # What a list can be sorted by, and the key of its rows.
 SORTS = {

@@ -47,7 +47,7 @@ from dse.problem.shapes import (
     tabled,
 )
 from dse.quality import LAWS
-from dse.schema.calibration import KINDS
+from dse.schema.backend import KINDS
 from dse.schema.dtypes import DTYPES
 from dse.schema.study import Case, Study
 from dse.schema.workloads import load_words, mix_words

@@ -30,7 +30,7 @@ from dse.problem.words import SHAPE_KEY, deployment_words, short_shape, show, vi
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, find_law
 from dse.questions.estimate.point import Estimate, estimate, pool_words
 from dse.rules.registry import MEANINGS
-from dse.schema.calibration import KINDS
+from dse.schema.backend import KINDS
 from dse.schema.costs import costs_of
 from dse.schema.dtypes import CODE, DTYPES
 from dse.schema.loss_runs import runs_again

@@ -41,6 +41,7 @@ from dse.questions.estimate.point import Estimate
 from dse.questions.estimate.point import estimate as estimate_point
 from dse.questions.estimate.where import detail_blocks, where_figures
 from dse.record import record
+from dse.schema.constants import find_tier
 from dse.schema.costs import costs_of
 from dse.schema.derive import derive
 from dse.schema.dtypes import known_dtypes
@@ -53,7 +54,6 @@ from dse.schema.plausible import FAR
 from dse.schema.reader import Field, Listed, Number, Place, Raw, Text
 from dse.schema.reader import Table as Fields
 from dse.schema.system import Rack, load_rack, resolve_rack
-from dse.schema.tiers import find_tier
 from dse.schema.traffic import Demand, read_demand
 from dse.schema.workloads import DEGREE, DETAILS, FIELDS, PREFILL_FIELDS, check_details
 from dse.space.batches import DOMAIN_AXIS, DRAFT_AXIS, EXPERT_AXES

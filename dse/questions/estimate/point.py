@@ -33,14 +33,13 @@ from dse.problem.mix import Mix, alone, evaluate_mix, load_row, one_load, served
 from dse.quality.law import Law
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, find_law
 from dse.record import record
-from dse.schema.backend import find_backend
-from dse.schema.calibration import KINDS
+from dse.schema.backend import KINDS, find_backend
 from dse.schema.chip import GENERIC, Chip
+from dse.schema.constants import tiers_of
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.efficiency import NOISY, Efficiency
 from dse.schema.metrics import Limit
 from dse.schema.model import Model, config_of, layers_in_words
-from dse.schema.tiers import tiers_of
 from dse.schema.traffic import Demand, check_idle_once
 from dse.space.batches import (
     DOMAIN_AXIS,

@@ -14,7 +14,7 @@ from dse.physics.intervals import interval
 from dse.physics.ledger import Ledger
 from dse.problem.evaluate import MEMORY_PARTS, Metrics
 from dse.questions.estimate.point import Estimate
-from dse.schema.calibration import KINDS
+from dse.schema.backend import KINDS
 
 MOST = 8  # operators of a decode step that stand alone in its picture
 BOUNDS = ("compute", "memory", "network", "fixed")

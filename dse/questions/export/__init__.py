@@ -48,7 +48,7 @@ from dse.record import record
 from dse.rules.case import Case
 from dse.rules.kinds import MEGATRON
 from dse.rules.registry import broken_rows, judge
-from dse.schema.architectures import TRANSFORMERS, Written, write_config
+from dse.schema.huggingface import TRANSFORMERS, Written, write_config
 from dse.schema.model import Model, model_of
 from dse.schema.model_catalog import load_model
 from dse.schema.reader import Field, Text

@@ -9,8 +9,8 @@ from typing import Any
 
 from dse.errors import InputError
 from dse.questions.export.files import TOOLS, flags_of
-from dse.schema.architectures import ARCHITECTURES, note_of, published_class, write_config
 from dse.schema.families.config import FULL, PLAIN, Cannot, Shape, spread
+from dse.schema.huggingface import ARCHITECTURES, note_of, published_class, write_config
 from dse.schema.model import Model
 
 MEGATRON = "0.16.1"

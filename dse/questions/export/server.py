@@ -22,9 +22,9 @@ from dse.record import record
 from dse.rules.case import servers_on
 from dse.rules.kinds import UNKNOWN, family_of
 from dse.rules.registry import RULES, rebind, row_words
-from dse.schema.architectures import ARCHITECTURES, TRANSFORMERS, Written, note_of, write_config
 from dse.schema.backend import Backend
 from dse.schema.chip import GENERIC, Chip
+from dse.schema.huggingface import ARCHITECTURES, TRANSFORMERS, Written, note_of, write_config
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_models
 from dse.space.candidates import CandidateBatch
@@ -40,7 +40,7 @@ MTP = "mtp"  # `Model.drafted_by` of its own modules
 class Stack:
     """Serving software of one version, as flags.yaml has it.
 
-    `lacks` are classes of `dse.schema.architectures` that it has no model for. `windows` are those
+    `lacks` are classes of `dse.schema.huggingface` that it has no model for. `windows` are those
     in which it has sliding windows: "all" of the layers alone, "turns" with full layers (a windowed
     one first), or "any". `caches` are its names of formats of the KV cache, `loads_as` those of
     formats that it brings 16-bit weights into while it loads them, `converter` what converts the

@@ -41,8 +41,7 @@ from dse.problem.instances import (
 )
 from dse.problem.mix import Share, evaluate_mix, served
 from dse.problem.paired import Pool, best_pairs, decode_pool, prefill_pool, with_degrees
-from dse.schema.backend import find_backend
-from dse.schema.calibration import KINDS
+from dse.schema.backend import KINDS, find_backend
 from dse.schema.metrics import Limit
 from dse.schema.model_catalog import resolve_model
 from dse.schema.plan import DemandClass, Plan

@@ -44,8 +44,7 @@ from dse.questions.fleet.changes import (
     waits_for,
 )
 from dse.questions.fleet.options import Known, options_of
-from dse.schema.backend import STOCK
-from dse.schema.calibration import KINDS
+from dse.schema.backend import KINDS, STOCK
 from dse.schema.plan import BUY, QUARTER_HOURS, FleetChip, Offer, Plan
 from dse.space.candidates import Floats
 

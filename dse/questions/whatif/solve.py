@@ -30,7 +30,7 @@ from dse.problem.words import short_deployment, short_shape
 from dse.questions.whatif.inputs import Change, Subject, apply
 from dse.record import record
 from dse.rules.registry import STRUCTURAL
-from dse.schema.calibration import KINDS
+from dse.schema.backend import KINDS
 from dse.schema.model import config_of
 from dse.search.engine import ENUMERATE
 from dse.search.parallel import threaded

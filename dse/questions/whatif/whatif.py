@@ -39,7 +39,7 @@ from dse.questions.whatif.moves import scenario, scenarios, sensitivities, sweep
 from dse.questions.whatif.solve import Part, counted, load_of, stand_of, words
 from dse.questions.whatif.ties import KINDS, break_even, equal, racks_held, read_level
 from dse.questions.whatif.uncertain import uncertain_answer
-from dse.schema.calibration import KINDS as KNOWN
+from dse.schema.backend import KINDS as KNOWN
 from dse.schema.loader import did_you_mean
 from dse.schema.reader import Field, Flag, Number, Text, Whole
 from dse.schema.reader import Table as Fields

@@ -41,7 +41,7 @@ class Size:
 
     A class that has no layers without the size is marked `needed`; a key that some files have and
     the class has not is not `written`. What a class cannot say otherwise is read back as another
-    size (`dse.schema.architectures`).
+    size (`dse.schema.huggingface`).
     """
 
     key: str = ""
