@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from dse.data import search_spaces_dir
 from tests.cli.conftest import Said, dse, fits, on_page, sheets, unmarked
 
 
@@ -41,7 +40,7 @@ def test_the_document_says_the_same(space: Callable[..., Path]) -> None:
     assert (found["draws"], found["seed"], len(found["choices"])) == (1000, 4, 2)
     assert sum(one["chance_first"] for one in found["choices"]) == pytest.approx(1.0)
     first = found["measure_next"][0]
-    assert first["chance_wrong_after"] <= first["chance_wrong_now"]
+    assert first["chance_wrong_after"] <= found["chance_wrong"]
     served = next(one for one in found["measure_next"] if one["what"] == "serving")
     assert any(line.startswith("vllm bench serve") for line in served["commands"])
     again = risk(space(*TWO), "--draws", 1000, "--seed", 4, "--json").json()
@@ -56,45 +55,18 @@ def test_a_certain_price_is_no_measurement(space: Callable[..., Path]) -> None:
 
 
 def test_demand_pays_for_whole_instances(space: Callable[..., Path]) -> None:
-    def nominal(*options: object) -> list[float]:
-        asked = ("--draws", 1000, "--json", *options)
-        return [one["predicted"] for one in risk(space(*TWO), *asked).json()["choices"]]
+    def nominal(*options: object) -> dict[str, float]:
+        found = risk(space(*TWO), "--draws", 1000, "--json", *options).json()
+        return {one["chip"]: one[found["objective"]] for one in found["choices"]}
 
-    for full, partly in zip(nominal(), nominal("--demand", "1280/s..2560/s"), strict=True):
-        assert partly >= full
+    partly = nominal("--demand", "1280/s..2560/s")
+    assert all(partly[chip] >= full for chip, full in nominal().items())
 
 
 def test_a_shape_of_a_study_on_every_chip(tiny: Path) -> None:
     found = risk(tiny, "--point", "cheapest", "--draws", 1000, "--json").json()
     assert {one["chip"] for one in found["choices"]} == {"h100_sxm", "h200_sxm"}
     assert found["point"] == "cheapest"
-
-
-def test_shapes_are_compared_where_their_quality_is_held(tiny: Path, tmp_path: Path) -> None:
-    both = ("--point", "cheapest", "--point", "best")
-    said = risk(tiny, *both)
-    assert said.code == 2
-    assert "limits no quality" in said.err
-    space, out = tmp_path / "held.yaml", tmp_path / "held"
-    text = (search_spaces_dir() / "tiny.yaml").read_text("utf-8")
-    space.write_text(text.replace("  - ttft_s", "  - predicted_loss <= 2.6\n  - ttft_s"), "utf-8")
-    assert dse("run", space, "--seed", 1, "--out", out).code == 0
-    found = risk(out, *both, "--draws", 1000, "--json").json()
-    pairs = [(one["chip"], one["point"]) for one in found["choices"]]
-    assert sorted(pairs) == [
-        (chip, point) for chip in ("h100_sxm", "h200_sxm") for point in ("best", "cheapest")
-    ]
-    assert sum(one["chance_first"] for one in found["choices"]) == pytest.approx(1.0)
-    assert found["advised"].endswith("(cheapest)")
-    assert len(found["prices"]) == 2
-    assert any("predicted_loss <= 2.6" in text for text in found["rests_on"])
-    alone = risk(out, "--point", "cheapest", "--draws", 1000, "--json").json()
-    predicted = {one["chip"]: one["predicted"] for one in alone["choices"]}
-    for one in found["choices"]:
-        if one["point"] == "cheapest":
-            assert one["predicted"] == predicted[one["chip"]]
-    said = risk(out, *both, "--draws", 1000, "--out", tmp_path / "page")
-    assert fits(said.out, 100)
 
 
 def test_one_chip_has_no_rival(space: Callable[..., Path]) -> None:
@@ -118,7 +90,7 @@ def test_the_files_say_what_the_document_says(space: Callable[..., Path], tmp_pa
     page = unmarked((out / "whatif.html").read_text("utf-8"))
     advice = found["answer"][0].partition(": ")[2]
     assert html.escape(advice) in page
-    assert f"Take {on_page(found['advised'])}, served on 1 × {on_page(found['advised'])}" in page
+    assert f"Take {on_page(found['advised'])}, served on" in page
     assert 'id="choices"' in page
     assert {"answer", "choices", "measure_next", "prices"} <= set(sheets(out / "whatif.xlsx"))
 

@@ -142,9 +142,9 @@ def test_whatif_and_scale_take_pools_of_their_own():
         for more in ((), pools)
     )
     cost = "usd_per_million_total_tokens"
-    assert two["metrics"][cost] < one["metrics"][cost]
+    assert two[cost] < one[cost]
     assert two["deployment"]["prefill"]["tensor_parallel"] == 4
-    assert " -> " in two["words"]
+    assert " -> " in two["deployed"]
     set_pools = ("--disaggregated", "--set", "prefill_tp=4")
     scaled = dse("scale", *model, "--chips-up-to", "32", *set_pools, "--json").json()
     rows = scaled["pools"]

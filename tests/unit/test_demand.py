@@ -18,11 +18,8 @@ from dse.economics.tco import price_by_parts
 from dse.economics.tokens import at_load
 from dse.errors import InputError
 from dse.problem.objective import TOTAL as COST
-from dse.questions.whatif.inputs import Subject, inputs_of, subject_of, sweep_of
-from dse.questions.whatif.moves import elasticities, sweep
-from dse.questions.whatif.solve import Stand, all_points, describe, metrics_at, solve
-from dse.questions.whatif.ties import break_even, equal, racks_held
-from dse.schema.costs import power_at_meter
+from dse.questions.whatif.inputs import Subject, inputs_of, metrics_at, points, solve, stand_of
+from dse.questions.whatif.whatif import subject_of
 from dse.schema.traffic import Demand, demand_words, rate_words, read_rate
 from tests.helpers_whatif import SPACE, changed
 
@@ -72,33 +69,33 @@ def under(average: str | None, peak: str | None, demand: str = "", **more: Any) 
 
 @pytest.fixture(scope="module")
 def rented():
-    """(asked, points) of rented chips, without a demand."""
+    """(asked, ids) of rented chips, without a demand."""
     asked = asked_of()
-    return asked, all_points(asked)
+    return asked, stand_of(asked).ids
 
 
 @pytest.fixture(scope="module")
 def owned():
     asked = asked_of(basis="owned_tco")
-    return asked, all_points(asked)
+    return asked, stand_of(asked).ids
 
 
 def serving(subject: Subject, average: float, peak: float = 1.0):
     return replace(subject.problem, demand=Demand(average, peak))
 
 
-def least(problem, points) -> float:
+def least(problem, ids) -> float:
     """What the winner costs a million tokens."""
-    found = solve(problem, points, COST).value
+    found = solve(problem, ids, COST).value
     assert found is not None
     return found
 
 
 def pooled(basis: str, *demand: str, whole_servers: bool = False):
     space = yaml.safe_load(POOLS.replace("BASIS", basis))
-    given = demand or (None, None)
-    asked = subject_of(space, load_catalog(), (), None, *given, whole_servers)
-    return asked, all_points(asked)
+    average, peak = demand or (None, None)
+    asked = subject_of(space, load_catalog(), (), None, average, peak, whole_servers)
+    return asked, stand_of(asked).ids
 
 
 @pytest.fixture(scope="module")
@@ -149,13 +146,13 @@ def brute_force(subject: Subject, ids: np.ndarray, average: float, peak: float) 
 @pytest.mark.parametrize("basis", ["rented", "owned", "rented_pools", "owned_pools"])
 @pytest.mark.parametrize(("average", "peak"), [(3.0, 1.0), (2e4, 2.5), (3e5, 1.3)])
 def test_what_is_paid_is_what_a_loop_buys(request, basis: str, average: float, peak: float):
-    asked, points = request.getfixturevalue(basis)
+    asked, ids = request.getfixturevalue(basis)
     problem = serving(asked, average, peak)
-    metrics = problem.metrics(problem.space.unrank(points.ids))
-    expected = brute_force(asked, points.ids, average, peak)
+    metrics = problem.metrics(problem.space.unrank(ids))
+    expected = brute_force(asked, ids, average, peak)
     np.testing.assert_allclose(metrics.values[COST], expected, rtol=1e-9)
     # A search sees the same.
-    found = problem.evaluate(problem.space.unrank(points.ids))
+    found = problem.evaluate(problem.space.unrank(ids))
     feasible = (found.G <= 0.0).all(axis=1)
     np.testing.assert_array_equal(feasible, (problem.judge(metrics).G <= 0.0).all(axis=1))
     np.testing.assert_allclose(found.F[feasible, 0], np.array(expected)[feasible], rtol=1e-9)
@@ -169,24 +166,21 @@ def test_whole_servers_of_two_kinds_of_chip_are_refused():
 @settings(max_examples=40, deadline=None)
 @given(average=st.floats(1.0, 1e7), peak=st.floats(1.0, 20.0), more=st.floats(1.0, 3.0))
 def test_dollars_an_hour_never_fall_with_demand(rented, average: float, peak: float, more: float):
-    asked, points = rented
-    spent = [least(serving(asked, a, peak), points) * a for a in (average, average * more)]
+    asked, ids = rented
+    spent = [least(serving(asked, a, peak), ids) * a for a in (average, average * more)]
     assert spent[0] <= spent[1] * (1 + 1e-9)
 
 
 @settings(max_examples=30, deadline=None)
 @given(average=st.floats(1e6, 1e9), peak=st.floats(1.0, 5.0))
 def test_twice_a_large_demand_costs_twice_within_a_deployment(rented, average, peak):
-    asked, points = rented
-    ids = points.ids[:7]
+    asked, ids = rented
+    ids = ids[:7]
     batch = asked.problem.batch(asked.problem.space.unrank(ids))
     one = batch.chips * asked.problem.machines.usd_per_chip_hour[batch.chip]
     hours = [
         np.array(
-            [
-                row["at_average_load"]["usd_per_hour"]
-                for row in describe(serving(asked, a, peak), ids)
-            ]
+            [row["at_average_load"]["usd_per_hour"] for row in points(serving(asked, a, peak), ids)]
         )
         for a in (average, 2.0 * average)
     ]
@@ -195,69 +189,71 @@ def test_twice_a_large_demand_costs_twice_within_a_deployment(rented, average, p
 
 
 def test_a_demand_that_one_deployment_serves_costs_one_deployment(rented):
-    asked, points = rented
+    asked, ids = rented
     problem = serving(asked, 2.0, 1.5)
-    for row in describe(problem, points.ids[:20]):
+    for row in points(problem, ids[:20]):
         load, chips = row["at_average_load"], row["deployment"]["chips"]
         assert (load["deployments"], load["chips"]) == (1, chips)
-        assert load["usd_per_hour"] == pytest.approx(chips * row["metrics"]["chip_usd_per_hour"])
+        assert load["usd_per_hour"] == pytest.approx(chips * row["chip_usd_per_hour"])
         assert load["usd_per_year"] == pytest.approx(8760 * load["usd_per_hour"])
-    winner = describe(problem, np.array([solve(problem, points, COST).winner_id]))[0]
+    winner = points(problem, np.array([solve(problem, ids, COST).winner_id]))[0]
     assert winner["deployment"]["chips"] == 1
     assert winner["chip"] == "l40s"  # the cheapest chip, whatever it serves beyond the demand
 
 
 def test_without_a_demand_nothing_is_held(rented):
-    asked, points = rented
+    asked, ids = rented
     problem = asked.problem
     assert problem.demand is None
-    assert describe(problem, points.ids[:1])[0]["at_average_load"] is None
-    plain = metrics_at(problem, points.ids).values[COST]
+    assert points(problem, ids[:1])[0]["at_average_load"] is None
+    plain = metrics_at(problem, ids).values[COST]
     ratio = replace(problem, demand=Demand(None, 1.0))
-    np.testing.assert_allclose(metrics_at(ratio, points.ids).values[COST], plain, rtol=1e-15)
+    np.testing.assert_allclose(metrics_at(ratio, ids).values[COST], plain, rtol=1e-15)
 
 
 def test_a_peak_without_an_average_makes_tokens_dearer_by_itself(rented):
-    asked, points = rented
-    busy = solve(asked.problem, points, COST)
-    peak = solve(replace(asked.problem, demand=Demand(None, 2.5)), points, COST)
-    assert peak.value == pytest.approx(2.5 * least(busy.problem, points))
-    point = describe(peak.problem, peak.ids[:1])[0]["at_average_load"]
+    asked, ids = rented
+    busy = solve(asked.problem, ids, COST)
+    peak = solve(replace(asked.problem, demand=Demand(None, 2.5)), ids, COST)
+    assert peak.value == pytest.approx(2.5 * least(busy.problem, ids))
+    point = points(peak.problem, peak.ids[:1])[0]["at_average_load"]
     assert (point["deployments"], point["usd_per_year"], point["meter_w"]) == (None, None, None)
 
 
-@pytest.mark.parametrize("name", ["demand", "peak_over_average", "output_tokens"])
+@pytest.mark.parametrize("name", ["demand", "peak_over_average", "workload.output_tokens"])
 def test_an_elasticity_under_a_demand_is_a_full_reruns_difference(name: str):
-    def cost(demand: float = 1e5, peak: float = 2.5, output: int = 200) -> float:
+    def answer(demand: float = 1e5, peak: float = 2.5, output: int = 200, **more: Any):
         written = f"demand: {{average: {demand!r}/s, peak_over_average: {peak}}}"
-        asked = asked_of(written, output=output)
-        return least(asked.problem, all_points(asked))
+        return dse.whatif(space_of(written, output=output), **more).document
 
-    asked = asked_of("demand: {average: 100000/s, peak_over_average: 2.5}")
-    rows = {row["input"]: row for row in elasticities(Stand(asked, all_points(asked)))}
-    mine = rows[f"workload.{name}" if name == "output_tokens" else name]
-    low, high = {
-        "demand": lambda: (cost(demand=0.99e5), cost(demand=1.01e5)),
-        "peak_over_average": lambda: (cost(peak=2.475), cost(peak=2.525)),
-        "output_tokens": lambda: (cost(output=198), cost(output=202)),
-    }[name]()
+    rows = {row["input"]: row for row in answer(sensitivities=True)["sensitivities"]}
+    ends = {
+        "demand": ({"demand": 0.99e5}, {"demand": 1.01e5}),
+        "peak_over_average": ({"peak": 2.475}, {"peak": 2.525}),
+        "workload.output_tokens": ({"output": 198}, {"output": 202}),
+    }[name]
+    low, high = (answer(**end)["winner"][COST] for end in ends)
     expected = (math.log(high) - math.log(low)) / (math.log(1.01) - math.log(0.99))
-    assert mine["elasticity_optimum"] == pytest.approx(expected, abs=1e-9)
+    assert rows[name]["elasticity_optimum"] == pytest.approx(expected, abs=1e-9)
 
 
 def test_a_demand_begins_is_multiplied_and_swept(rented):
-    asked, points = rented
+    asked, _ = rented
     assert changed(asked, "demand=1B/day").demand == Demand(1e9 / DAY, 1.0)
     with pytest.raises(InputError, match="no value that could be multiplied"):
         changed(asked, "demand=2x")
     under_one = under("1B/day", "2.5")
     assert changed(under_one, "demand=2x").demand == Demand(2e9 / DAY, 2.5)
     assert changed(under_one, "peak_over_average=1").demand == Demand(1e9 / DAY, 1.0)
-    steps = sweep_of("demand=0.1B/day..10B/day:4", inputs_of(under_one))
-    found = sweep(Stand(under_one, points), steps).facts
-    held = [row["winner"]["at_average_load"]["usd_per_hour"] for row in found["rows"]]
+    asks: dict[str, Any] = {
+        "demand": "1B/day",
+        "peak_over_average": "2.5",
+        "sweeps": ("demand=0.1B/day..10B/day:4",),
+    }
+    rows = dse.whatif(space_of(), **asks).document["sweep"]
+    held = [row["usd_per_hour"] for row in rows]
     assert held == sorted(held)
-    assert found["rows"][0]["words"] == "100M tokens/day"
+    assert rows[0]["step_at"] == "100M tokens/day"
 
 
 @pytest.mark.parametrize(
@@ -294,13 +290,13 @@ def test_arrivals_are_those_of_each_deployment():
 
 
 def test_an_interval_of_the_rate_is_one_of_the_deployments(rented):
-    asked, points = rented
+    asked, ids = rented
     problem = serving(asked, 1e5, 2.0)
-    row = describe(problem, np.array([solve(problem, points, COST).winner_id]))[0]
+    row = points(problem, np.array([solve(problem, ids, COST).winner_id]))[0]
     load = row["at_average_load"]
-    busy = describe(asked.problem, np.array([row["id"]]))[0]
+    busy = points(asked.problem, np.array([row["id"]]))[0]
     rate = load["deployment_tokens_per_s"]
-    total = busy["metrics"][COST]
+    total = busy[COST]
     for end, held, paid in zip(
         busy["intervals"][COST], load["deployments_interval"], row["intervals"][COST], strict=True
     ):
@@ -310,51 +306,28 @@ def test_an_interval_of_the_rate_is_one_of_the_deployments(rented):
     assert low <= load["deployments"] <= high
 
 
-def test_at_its_break_even_price_a_chip_serves_the_demand_for_as_much(rented):
-    subject = under("30000/s", "2")
-    first, second = break_even(Stand(subject, rented[1])).facts["break_even"][:2]
-    text = f"chip.{second['chip']}.price={second['break_even_usd_per_chip_hour']!r} USD/h"
-    dearer = replace(subject, problem=changed(subject, text))
-    rows = break_even(Stand(dearer, rented[1])).facts["break_even"]
-    costs = {row["chip"]: row[COST] for row in rows}
-    assert costs[second["chip"]] == pytest.approx(first[COST], rel=1e-12)
+def test_at_its_break_even_price_a_chip_serves_the_demand_for_as_much():
+    asks: dict[str, Any] = {"demand": "30000/s", "peak_over_average": "2"}
+    first, second = dse.whatif(space_of(), break_even=True, **asks).document["break_even"][:2]
+    price = f"{second['break_even_usd_per_chip_hour']!r} USD/h"
+    found = dse.whatif(space_of(), {f"chip.{second['chip']}.price": price}, **asks).document
+    assert found["scenarios"][1][COST] == pytest.approx(first[COST], rel=1e-12)
 
 
-def test_power_is_one_thing_and_says_what_it_rests_on(rented):
-    asked, points = rented
-    catalog, stand = asked.catalog, Stand(asked, points)
-    at_meter = {one["chip"]: one for one in equal(stand, "power", 50e3).facts["draw"]}
-    for chip, one in at_meter.items():
-        watts = one["watts_per_chip_counted"]
-        assert watts == power_at_meter(catalog, chip)[2]
-        assert watts == pytest.approx(one["figure_w"] * one["power_factor"])
-    assert at_meter["h100_sxm"]["power_factor"] == 1.0
-    factors = (catalog.costs.value(f"{name}_factor") for name in ("server_power", "facility"))
-    assert at_meter["l40s"]["power_factor"] == pytest.approx(math.prod(factors))
-    found = equal(stand, "racks", 3.0).facts
-    drawn = {one["chip"]: one["watts_per_chip_counted"] for one in found["draw"]}
-    for row in found["rows"]:
-        server_w = power_at_meter(catalog, row["chip"])[1]
-        assert drawn[row["chip"]] == pytest.approx(server_w)
-        assert row["chips"] * server_w <= 3 * 40e3
-
-
-def test_the_demand_says_its_chips_power_and_racks():
-    asked = under("2B/day", "2")
-    asks = {"demand": "2B/day", "peak_over_average": "2", "equal": ("power", "racks", "chips")}
+def test_the_demand_says_its_chips_and_power():
+    asks: dict[str, Any] = {
+        "demand": "2B/day",
+        "peak_over_average": "2",
+        "equal": ("power", "chips"),
+    }
     document = dse.whatif(space_of(), **asks).document
     winner, load = document["winner"], document["winner"]["at_average_load"]
     assert load["chips"] == load["deployments"] * winner["deployment"]["chips"]
-    racks = document["demand"]["racks"]
-    assert racks == racks_held(asked, winner, 40e3)
-    server_w = power_at_meter(asked.catalog, winner["chip"])[1]
-    assert (racks - 1) * 40e3 < load["chips"] * server_w * 1.3
     said = document["answer"][1]
     assert said.startswith("2B tokens/day, peak 2 times that, takes ")
     assert f"${load['usd_per_year']:,.0f} a year" in said
-    level = {row["kind"]: row["level"] for row in document["equal"]}
-    assert level["chips"] == load["chips"]
-    assert level["power"] == pytest.approx(load["meter_w"])
+    assert document["equal_chips"][0]["level"] == load["chips"]
+    assert document["equal_power"][0]["level"] == pytest.approx(load["meter_w"])
     assert any("dse fleet pay whole servers" in note for note in document["notes"])
 
 
@@ -379,18 +352,6 @@ def test_many_at_once_are_each_alone(average, peak, share, can):
     for i, rate in enumerate(can):
         one = at_load(demand, tokens_per_s=rate, **rest, usd_per_million=(1.0, 2.0, 3.0))
         assert many.as_json(i) == one.as_json()
-
-
-def test_longer_requests_at_a_demand_of_tokens_are_fewer_and_that_is_said() -> None:
-    space = space_of("demand: {average: 1B/day}")
-
-    def factor(*settings: str) -> float | None:
-        document = dse.whatif(space, dict(text.split("=") for text in settings)).document
-        return document["scenarios"][0]["demand_of_as_many_requests"]
-
-    assert factor("workload.prompt_tokens=2x") == pytest.approx(2200 / 1200)
-    assert factor("workload.prompt_tokens=2x", "demand=1.83x") is None
-    assert factor("chip.all.price=2x") is None
 
 
 @given(

@@ -15,7 +15,7 @@ import dse
 from dse.catalog import Catalog, load_catalog, with_own_chips
 from dse.economics.tco import price_by_parts
 from dse.errors import InputError, NothingFeasible
-from dse.questions.whatif import solve
+from dse.questions.whatif import inputs, moves
 from dse.schema.costs import RULES, power_at_meter
 from dse.schema.derive import derive
 from tests.helpers_whatif import COST, PAIR, POISSON, SPACE
@@ -46,13 +46,12 @@ def asked(space: Json, changes: Mapping[str, str] | None = None, **more: Any) ->
 
 def after(changes: Mapping[str, str], **more: Any) -> dict[str, Any]:
     """The scenario of the space of two chips."""
-    return asked(pair(), changes, **more)["scenarios"][0]
+    return asked(pair(), changes, **more)["scenarios"][1]
 
 
 def least(space: Json, catalog: Catalog = CATALOG, **more: Any) -> float:
     """What the winner costs."""
-    winner = asked(space, catalog=catalog, **more)["winner"]
-    return winner["metrics"][COST]
+    return asked(space, catalog=catalog, **more)["winner"][COST]
 
 
 def by_chip(rows: list[dict[str, Any]], key: str) -> dict[str, Any]:
@@ -121,25 +120,35 @@ def test_a_price_moves_the_cost_of_its_chip_one_to_one(one_chip):
 
 
 def test_all_prices_doubled_double_the_cost_and_leave_the_front():
-    row = after({"chip.all.price": "2x"})
+    found = asked(pair(), {"chip.all.price": "2x"})
+    before, row = found["scenarios"]
     assert row["change"] == pytest.approx(1.0)
-    assert row["same_winner"]
-    assert row["front"]["entered"]["count"] == row["front"]["left"]["count"] == 0
-    assert row["front"]["chips"] == row["front"]["chips_before"]
+    assert (row["id"], row["front_size"]) == (before["id"], before["front_size"])
+    assert "entered" not in found
 
 
 def test_a_change_of_nothing_changes_nothing():
     names = ("price", "memory_bandwidth", "memory_capacity", "peak", "link_bandwidth", "tdp")
-    row = after({f"chip.all.{name}": "1x" for name in names})
-    assert row["same_winner"]
+    found = asked(pair(), {f"chip.all.{name}": "1x" for name in names})
+    before, row = found["scenarios"]
     assert row["change"] == pytest.approx(0.0, abs=1e-12)
-    assert row["front"]["stayed"] == row["front"]["size"] == row["front"]["size_before"]
+    assert (row["id"], row["front_size"]) == (before["id"], before["front_size"])
+    assert "entered" not in found
+
+
+def test_what_enters_and_leaves_the_front_is_listed_with_its_times():
+    found = asked(pair(), {"chip.mi300x.price": "0.2x"})
+    rows = {row["front"]: row for row in found["entered"]}
+    assert rows["entered"]["chip"] == "mi300x"
+    assert rows["left"]["chip"] == "h100_sxm"
+    assert all(row["ttft_s"] and row["tpot_s"] for row in found["entered"])
+    assert "On the front" in " ".join(found["answer"])
 
 
 @pytest.mark.parametrize("figure", ["memory_bandwidth", "peak", "link_bandwidth"])
 def test_a_better_figure_costs_no_more(figure: str):
-    found = asked(pair(), sweeps=(f"chip.all.{figure}=0.5x..2x:4",))["sweeps"][0]
-    costs = [row["objective"] for row in found["rows"]]
+    rows = asked(pair(), sweeps=(f"chip.all.{figure}=0.5x..2x:4",))["sweep"]
+    costs = [row[COST] for row in rows]
     assert costs == sorted(costs, reverse=True)
 
 
@@ -153,46 +162,46 @@ def test_a_better_figure_costs_no_more(figure: str):
 )
 def test_the_optimum_is_the_envelope_of_deployments(name: str, to: str):
     """Deployed anew, no change costs more than with the old winner kept."""
-    row = after({name: to})
-    old = row["old_winner"]
-    if old["feasible"]:
-        assert row["winner"]["metrics"][COST] <= old["metrics"][COST] * (1 + 1e-12)
-    else:
-        assert not row["same_winner"]
+    before, row, *old = asked(pair(), {name: to})["scenarios"]
+    assert bool(old) == (row["id"] != before["id"])
+    if old and "breaks" not in old[0]["name"]:
+        assert row[COST] <= old[0][COST] * (1 + 1e-12)
 
 
 def test_a_looser_limit_never_costs_more():
     found = asked(pair(), sweeps=("limit.tpot_s=5ms..40ms:8",))
-    costs = [row["objective"] for row in found["sweeps"][0]["rows"]]
+    costs = [row[COST] for row in found["sweep"]]
     assert costs == sorted(costs, reverse=True)
-    assert costs[3] == found["winner"]["metrics"][COST]  # 20 ms
+    assert costs[3] == found["winner"][COST]  # 20 ms
 
 
 def test_memory_is_worth_nothing_where_it_does_not_bind_and_its_gain_where_it_does():
     loose = asked(pair(), sensitivities=True)["shadow_prices"][0]
-    assert (loose["gain"], loose["worth_usd_per_chip_hour"], loose["binds"]) == (0.0, 0.0, False)
+    assert (loose["gain"], loose["worth_usd_per_chip_hour"], loose["limit_binds"]) == (
+        0.0,
+        0.0,
+        False,
+    )
     space = yaml.safe_load(TIGHT)
     found = asked(space, sensitivities=True)
     tight = found["shadow_prices"][0]
-    assert tight["binds"]
+    assert tight["limit_binds"]
     # At that much more per hour the larger chip costs as much as the one there is.
-    price = found["winner"]["metrics"]["chip_usd_per_hour"]
+    price = found["winner"]["chip_usd_per_hour"]
     changes = {
-        "chip.h100_sxm.memory_capacity": f"{tight['after'] / 1e9!r} GB",
+        "chip.h100_sxm.memory_capacity": f"{tight['value'] / 1e9!r} GB",
         "chip.h100_sxm.price": f"{price + tight['worth_usd_per_chip_hour']!r} USD/h",
     }
-    again = asked(space, changes)["scenarios"][0]
+    again = asked(space, changes)["scenarios"][1]
     assert again["change"] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_points_near_the_winner_give_the_same_sensitivities(monkeypatch: pytest.MonkeyPatch):
-    from dse.questions.whatif import moves
-
     whole = asked(pair(), sensitivities=True)
     monkeypatch.setattr(moves, "MOST_EVALUATIONS", 0)
-    near = asked(pair(), sensitivities=True)
-    assert "within" in near["sensitivities_how"]
-    assert near["sensitivities"] == whole["sensitivities"]
+    near = dse.whatif(pair(), sensitivities=True, catalog=CATALOG)
+    assert "of the winner and" in near.to_text()
+    assert near.document["sensitivities"] == whole["sensitivities"]
 
 
 @pytest.mark.parametrize(
@@ -241,7 +250,7 @@ def test_scenarios_of_a_file_name_their_line(tmp_path: Path):
     file = tmp_path / "s.yaml"
     file.write_text("scenarios:\n  dear: {chip.all.price: 2x}\n  slow:\n    limit.tpot_s: 40 ms\n")
     rows = asked(pair(), scenario=str(file))["scenarios"]
-    assert [row["name"] for row in rows] == ["dear", "slow"]
+    assert [row["name"] for row in rows][:3] == ["as things stand", "dear", "slow"]
     file.write_text("scenarios:\n  dear:\n    chip.all.prise: 2x\n")
     with pytest.raises(InputError, match=r"s.yaml:3: .*unknown input 'chip.all.prise'"):
         asked(pair(), scenario=str(file))
@@ -252,24 +261,24 @@ def test_scenarios_of_a_file_name_their_line(tmp_path: Path):
 
 def test_a_space_too_large_to_enumerate_is_searched_before_and_after(monkeypatch):
     whole = asked(pair(), {"chip.all.price": "2x"})
-    monkeypatch.setattr(solve, "ENUMERATE", 10)
+    monkeypatch.setattr(inputs, "ENUMERATE", 10)
     found = asked(pair(), {"chip.all.price": "2x"})
     assert not found["enumerated"]
     assert "too large to enumerate" in found["how"]
-    assert found["winner"]["metrics"][COST] == whole["winner"]["metrics"][COST]
-    assert found["scenarios"][0]["change"] == pytest.approx(1.0)
+    assert found["winner"][COST] == whole["winner"][COST]
+    assert found["scenarios"][1]["change"] == pytest.approx(1.0)
 
 
 def test_nothing_feasible_says_what_is_in_the_way():
     row = after({"limit.tpot_s": "100us"})
-    assert row["winner"] is None
-    assert "tpot_s <= 100 us" in row["infeasible_because"]
+    assert row["id"] is None
+    assert "tpot_s <= 100 us" in row["reason"]
     with pytest.raises(NothingFeasible, match="tpot_s"):
         asked(pair(), limits=("tpot_s <= 100 us",))
 
 
 def test_bisection_ends_where_a_condition_turns_from_either_side():
-    turning = solve.turning
+    turning = moves.turning
     assert turning(lambda x: x * x >= 2.0, 0.0, 2.0, 1e-12) == pytest.approx(math.sqrt(2.0))
     assert turning(lambda x: x * x <= 2.0, 2.0, 0.0, 1e-12) == pytest.approx(math.sqrt(2.0))
     assert turning(lambda x: True, 1.0, 2.0, 0.5) == 1.5
@@ -279,26 +288,26 @@ def test_at_its_break_even_price_a_chip_costs_what_the_other_does(even):
     first, second = even["break_even"]
     for row, other in ((first, second), (second, first)):
         price = f"{row['break_even_usd_per_chip_hour']!r} USD/h"
-        winner = after({f"chip.{row['chip']}.price": price})["winner"]
-        assert winner["metrics"][COST] == pytest.approx(other[COST], rel=1e-12)
+        winner = after({f"chip.{row['chip']}.price": price})
+        assert winner[COST] == pytest.approx(other[COST], rel=1e-12)
 
 
 def test_a_sweep_of_the_price_switches_at_break_even(even):
     row = even["break_even"][0]
-    found = asked(pair(), sweeps=(f"chip.{row['chip']}.price=0.5x..4x:8",))["sweeps"][0]
-    (switch,) = found["switches"]
-    assert switch["value"] == pytest.approx(row["break_even_usd_per_chip_hour"], rel=1e-9)
-    assert (switch["from"]["chip"], switch["to"]["chip"]) == (row["chip"], row["against"])
-    costs = [one["objective"] for one in found["rows"]]
+    rows = asked(pair(), sweeps=(f"chip.{row['chip']}.price=0.5x..4x:8",))["sweep"]
+    ((k, to),) = [(k, one) for k, one in enumerate(rows) if one["takes_over_at"] is not None]
+    assert to["takes_over_at"] == pytest.approx(row["break_even_usd_per_chip_hour"], rel=1e-9)
+    assert (rows[k - 1]["chip"], to["chip"]) == (row["chip"], row["against"])
+    costs = [one[COST] for one in rows]
     assert costs == sorted(costs)
 
 
 def test_requests_in_flight_say_who_is_cheapest_at_each(even):
     chip = even["break_even"][0]["chip"]
-    mine = [row for row in even["concurrency"] if row["chip"] == chip]
+    mine = [row for row in even["requests"] if row["chip"] == chip]
     assert [row["concurrency"] for row in mine] == [1, 4, 16, 64, 256]
     least_of_all = min(row[COST] for row in mine if row[COST])
-    assert least_of_all == pytest.approx(even["winner"]["metrics"][COST])
+    assert least_of_all == pytest.approx(even["winner"][COST])
 
 
 def owned_at(chip: str, use: float) -> float:
@@ -311,22 +320,20 @@ def owned_at(chip: str, use: float) -> float:
 def test_an_owned_chip_costs_its_rent_at_break_even_utilisation(basis: str):
     """The closed form is where the two curves cross; a committed rent is no rent by use."""
     found = asked({**pair(), "price_basis": basis}, break_even=True)
-    for row in found["owning"]:
+    rents = CATALOG.prices.select("on_demand")
+    for row, parts in zip(found["owning"], found["parts"], strict=True):
         chip, rent = row["chip"], row["rent_usd_per_hour"]
         assert row["owned_at_full_use"] == pytest.approx(owned_at(chip, 1.0), rel=1e-12)
-        parts = [part["usd_per_chip_hour"] for part in row["price"]["parts"]]
-        assert math.fsum(parts) == pytest.approx(row["owned_at_full_use"], rel=1e-12)
-        for point in row["curve"]:
-            assert point["owned"] == pytest.approx(owned_at(chip, point["utilisation"]), rel=1e-12)
+        usd = [part for name, part in parts.items() if name not in ("chip", "total")]
+        assert math.fsum(usd) == pytest.approx(row["owned_at_full_use"], rel=1e-12)
         if rent is None or owned_at(chip, 1.0) > rent:
-            assert row["utilisation"] is None
+            assert row.get("owning_wins_from") is None
         else:
-            assert owned_at(chip, row["utilisation"]) == pytest.approx(rent, rel=1e-9)
-        assert row["rent_basis"] == "on_demand"
-        by_use = CATALOG.prices.select("on_demand").get(chip)
-        assert rent == (by_use and by_use.usd_per_chip_hour)
+            assert owned_at(chip, row["owning_wins_from"]) == pytest.approx(rent, rel=1e-9)
+        assert row["basis"] == "on_demand"
+        assert rent == (rents[chip].usd_per_chip_hour if chip in rents else None)
         committed = CATALOG.prices.select(basis)[chip].usd_per_chip_hour if "3yr" in basis else None
-        assert row["committed_usd_per_hour"] == committed
+        assert row.get("committed_usd_per_hour") == committed
     (said,) = (text for text in found["assumed"] if text.startswith("Costs: "))
     for name in ("life 5 years (", "electricity 0.0869 USD/kWh ("):
         assert name in said
@@ -338,7 +345,7 @@ def test_an_owned_chip_costs_its_rent_at_break_even_utilisation(basis: str):
 def test_an_equal_budget_against_brute_force(kind: str):
     """Of each chip and each deployment that keeps the limits, as many as the budget pays for."""
     budget = {"cost": "37 USD/h", "power": "21 kW", "chips": "13"}[kind]
-    found = asked(pair(), equal=(kind,), at=budget)["equal"][0]
+    rows = asked(pair(), equal=(kind,), at=budget)[f"equal_{kind}"]
     most: dict[str, float] = {}
     for chip in ("h100_sxm", "mi300x"):
         price = CATALOG.prices.select("rental_3yr")[chip].usd_per_chip_hour
@@ -358,25 +365,20 @@ def test_an_equal_budget_against_brute_force(kind: str):
                     )
                     said = point.document
                     if said["feasible"] and said["ttft_s"] <= 2.0 and said["tpot_s"] <= 0.02:
-                        count = math.floor(found["level"] / (each * tp))
+                        count = math.floor(rows[0]["level"] / (each * tp))
                         served = count * said["output_tokens_per_s"]
                         most[chip] = max(most.get(chip, 0.0), served)
-    assert by_chip(found["rows"], "value") == pytest.approx(most)
-    assert found["rows"][0]["value"] == max(most.values())
-    assert found["rows"][0]["over_best"] == 0.0
-
-
-def test_equal_racks_hold_whole_servers_or_one_domain():
-    found = asked(pair(), equal=("racks",), at="1")["equal"][0]
-    for row in found["rows"]:
-        watts = power_at_meter(CATALOG, row["chip"])[1]  # of the server
-        assert row["chips"] % 8 == 0
-        assert row["chips"] * watts <= 40e3 < (row["chips"] + 8) * watts
+    assert by_chip(rows, "output_tokens_per_s") == pytest.approx(most)
+    assert rows[0]["output_tokens_per_s"] == max(most.values())
+    assert rows[0]["over_best"] == 0.0
+    if kind == "power":
+        watts = {chip: power_at_meter(CATALOG, chip)[2] for chip in most}
+        assert by_chip(rows, "watts_per_chip_counted") == watts
 
 
 def test_at_equal_latency_the_tighter_level_costs_no_less():
     loose, tight = (
-        by_chip(asked(pair(), equal=("latency",), at=at)["equal"][0]["rows"], "value")
+        by_chip(asked(pair(), equal=("latency",), at=at)["equal_latency"], COST)
         for at in ("20ms", "8ms")
     )
     assert all(tight[chip] >= loose[chip] for chip in tight)
@@ -390,17 +392,19 @@ def test_more_arrivals_cost_less_a_token_and_keep_their_shares():
     space = yaml.safe_load(POISSON)
     found = asked(space, {"demand": "8"})
     assert {row["input"]: row["now"] for row in found["inputs"]}["demand"] == 4.0
-    assert found["scenarios"][0]["change"] < 0.0
+    row = found["scenarios"][1]
+    assert row["change"] < 0.0
     same = {"workload.chat.requests_per_second": "6", "workload.code.requests_per_second": "2"}
-    again = asked(space, same)["scenarios"][0]
-    assert again["winner"]["metrics"] == pytest.approx(found["scenarios"][0]["winner"]["metrics"])
+    again = asked(space, same)["scenarios"][1]
+    for key in (COST, "tpot_s", "output_tokens_per_s"):
+        assert again[key] == pytest.approx(row[key])
 
 
 def test_one_chip_by_name_takes_the_place_of_all():
     both = {"chip.all.price": "2x", "chip.mi300x.price": "1 USD/h"}
     rows = [after(both), after(dict(reversed(both.items())))]
-    assert rows[0]["winner"] == rows[1]["winner"]
-    assert rows[0]["winner"]["metrics"]["chip_usd_per_hour"] == 1.0
+    assert rows[0][COST] == rows[1][COST]
+    assert rows[0]["chip_usd_per_hour"] == 1.0
 
 
 COSTS = {
@@ -476,16 +480,16 @@ def test_a_cost_at_its_bound_is_differed_on_one_side():
     ],
 )
 def test_a_changed_cost_is_that_of_a_space_that_says_so(changes, chip):
-    row = asked(owned_space(), changes)["scenarios"][0]
+    row = asked(owned_space(), changes)["scenarios"][1]
     electricity = 2.0 if "costs.electricity" in changes else 1.0
     again = least(owned_space({"l40s": chip}, electricity=electricity))
-    assert row["winner"]["metrics"][COST] == pytest.approx(again, rel=1e-12)
+    assert row[COST] == pytest.approx(again, rel=1e-12)
 
 
 def test_costs_are_swept():
     found = asked(owned_space(), sweeps=("costs.utilisation=30%..90%:3",))
-    costs = [row["objective"] for row in found["sweeps"][0]["rows"]]
-    assert costs[1] == pytest.approx(found["winner"]["metrics"][COST], rel=1e-12)
+    costs = [row[COST] for row in found["sweep"]]
+    assert costs[1] == pytest.approx(found["winner"][COST], rel=1e-12)
     assert costs == sorted(costs, reverse=True)
 
 

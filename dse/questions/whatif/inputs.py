@@ -1,5 +1,5 @@
-"""The inputs of a study that a question may change, each under a name, and a study with some of
-them changed.
+"""The inputs of a study that a question may change, each under a name, the study with some of them
+changed, and its front and winner then.
 
     chip.ID.FIGURE        a figure or the price of one chip; chip.all.FIGURE of every one
     workload.FIGURE       lengths, cache hits, rate of arrivals; workload.NAME.FIGURE of one of many
@@ -13,6 +13,11 @@ them changed.
 
 A changed figure of a chip is a hypothetical chip (`dse.schema.derive`) in the place of the chip:
 what was measured on it is kept as a fraction of the figure.
+
+A space of up to 3 million points is enumerated: before and after are both the true front. A larger
+one is searched, with the seed of the study, before and after; each search's front with its
+neighbours one parameter away is then looked at under both, so that neither side is the better for
+luck.
 """
 
 from __future__ import annotations
@@ -20,37 +25,54 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dse import units
-from dse.answer.numbers import number
+from dse.answer.numbers import number, significant
 from dse.catalog import Catalog, with_own_chips
 from dse.economics.tco import owning
-from dse.errors import Doubt, InputError
+from dse.errors import Doubt, InputError, NothingFeasible
+from dse.pareto import Archive
 from dse.physics.machines import compile_machines
 from dse.physics.workload import POISSON
+from dse.problem.describe import describe_metrics
+from dse.problem.evaluate import Metrics
 from dse.problem.mix import Mix, Share
-from dse.problem.objective import Demanded, demanded, in_servers, on_terms, pose, with_power
+from dse.problem.objective import KNOWN, TOTAL, Demanded, at_demand, on_terms, with_power
+from dse.problem.protocol import Evaluation
+from dse.problem.shapes import model_at
 from dse.problem.training import trained_of
+from dse.problem.words import short_deployment, short_shape
 from dse.record import record
+from dse.rules.registry import STRUCTURAL
+from dse.schema.backend import KINDS
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import CHIP_RULES, RULES, Rule
 from dse.schema.derive import derive
 from dse.schema.loader import did_you_mean, load_yaml
-from dse.schema.metrics import METRICS, Limit, parse_constraint, parse_limit
+from dse.schema.metrics import METRICS, Limit, parse_limit
+from dse.schema.model import config_of
 from dse.schema.plausible import OF_METRIC, USD_PER_HOUR, unusual, usual_of
-from dse.schema.study import Space, Study, load_study
-from dse.schema.traffic import Demand, rate_words, read_demand, read_rate
-from dse.study.definition import reopened
-from dse.study.folder import STUDY
+from dse.schema.study import Study
+from dse.schema.traffic import Demand, rate_words, read_rate
+from dse.search.engine import ENUMERATE
+from dse.search.parallel import threaded
 
-ALL = "all"
+Ids = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Progress = Callable[[str], None]
+ALL, PRICE, COSTS = "all", "price", "costs."
+DEMAND, PEAK, ARRIVALS = "demand", "peak_over_average", "requests/s"
+TTFT, TPOT = "ttft_s", "tpot_s"
+RATE, CHIP_RATE = "output_tokens_per_s", "output_tokens_per_s_per_chip"
 MOST_STEPS = 101  # of a sweep
+CHUNK, THREADS = 16_384, 2
 # Figures of a chip: the names that `derive` and `dse.schema.figure` take, and the dimension.
 FIGURES = {
     "memory_bandwidth": ("memory_bandwidth", "memory_bandwidth", "bytes/s"),
@@ -61,9 +83,6 @@ FIGURES = {
     "scale_out_bandwidth": ("scale_out_bandwidth", "bandwidth_per_direction", "bytes/s"),
     "tdp": ("tdp", "tdp", "W"),
 }
-PRICE = "price"
-DEMAND, PEAK = "demand", "peak_over_average"
-ARRIVALS = "requests/s"
 # Figures of a workload: dimension, least and most.
 LOADS = {
     "prompt_tokens": ("tokens", 1.0, 1e8),
@@ -72,8 +91,12 @@ LOADS = {
     "network_overlap": ("fraction", 0.0, 1.0),
     "requests_per_second": ("count", 1e-9, 1e9),
 }
-COSTS = "costs."
 WAYS = "a factor (1.2x), a percentage (+10%) or a value with its unit"
+NAMES = (
+    f"chip.ID.FIGURE or chip.{ALL}.FIGURE ({', '.join([PRICE, *FIGURES])}), workload.FIGURE, "
+    f"{DEMAND}, {PEAK}, limit.METRIC or, on basis {OWNED}, {COSTS}NAME; dse whatif STUDY --detail "
+    "lists them"
+)
 _FACTOR = re.compile(r"([-+0-9.eE]+)\s*[x×]|[x×]\s*([-+0-9.eE]+)")
 _PERCENT = re.compile(r"([+-][0-9.eE]+)\s*%")
 
@@ -93,85 +116,11 @@ class Subject:
     notes: tuple[str, ...] = ()
 
 
-def subject_of(
-    space: Space,
-    catalog: Catalog,
-    limits: Sequence[str] = (),
-    objective: str | None = None,
-    demand: str | None = None,
-    peak_over_average: str | None = None,
-    whole_servers: bool = False,
-) -> Subject:
-    """A finished study folder, a shipped space, the path of a space file or what such a file says,
-    with further limits, under a demand of which each figure that is given takes the place of the
-    space's. What a study was made with stands beneath the catalog.
-
-    Raises InputError for what is neither, for a study whose space file has changed since, or one
-    that was evaluated by a function of the user, and for whole servers of no demand of tokens.
-    """
-    folder = Path() if isinstance(space, Mapping) else Path(str(space))
-    notes, found = [], {}
-    if not isinstance(space, Mapping) and (folder / STUDY).is_file():
-        before = reopened(folder, catalog)
-        document, study = before.document, before.study
-        if "--evaluator" in document.get("command", ""):
-            message = f"{folder} was evaluated by a function of your own"
-            raise InputError(message, field="STUDY", accepted="a study of the built-in model")
-        if catalog.source.has_prices:
-            notes.append(f"prices and costs as this command gives them, not those of {folder}")
-        elif document.get("data_digest") != catalog.source.made_with(document).digest():
-            notes.append(
-                f"the hardware data have changed since {folder}: before and after are both today's"
-            )
-        catalog = before.catalog
-        found = {"seed": document["seed"], "engine": document["engine"]}
-    elif not isinstance(space, Mapping) and folder.is_dir():
-        accepted = "a folder that `dse run` wrote"
-        raise InputError(f"{folder} is no finished study", field="STUDY", accepted=accepted)
-    else:
-        study = load_study(space, catalog)
-        if isinstance(space, Mapping) and study.description:
-            notes.append(study.description)
-    more: list[Limit] = []
-    for text in limits:
-        try:
-            more.append(parse_constraint(text))
-        except InputError as error:
-            raise InputError(error.message, field="--limit", accepted=error.accepted) from None
-        if said := more[-1].unusual:
-            warnings.warn(f"--limit: {said}", Doubt, stacklevel=2)
-    study = replace(study, constraints=(*study.constraints, *more)) if more else study
-    catalog = catalog.with_files(study.chip_files)
-    problem = demanded(pose(study, catalog), catalog, study.demand)
-    names = [one.metric for one in problem.objectives]
-    first = next((name for name in names if name.startswith("usd_")), names[0])
-    if objective and objective not in names:
-        message, accepted = f"{objective} is no objective of {study.name}", ", ".join(names)
-        raise InputError(message, field="--objective", accepted=accepted)
-    if demand is not None or peak_over_average is not None:
-        given = _demand(problem.demand or Demand(None, 1.0), demand, peak_over_average)
-        problem = replace(problem, demand=given)
-    if whole_servers:
-        if problem.demand is None or problem.demand.average_tokens_per_s is None:
-            raise InputError(
-                "whole servers of no demand",
-                field="--set whole_servers",
-                accepted="--demand TOKENS/TIME, too",
-            )
-        problem = in_servers(problem, catalog)
-    title = study.title or study.name
-    return Subject(problem, catalog, title, objective or first, notes=tuple(notes), **found)
+def random_arrivals(problem: Demanded) -> bool:
+    return problem.mix[0].workload.serving == POISSON
 
 
-def _demand(now: Demand, average: Any, peak_over_average: Any) -> Demand:
-    try:
-        ratio = now.peak_over_average if peak_over_average is None else peak_over_average
-        made = read_demand(average, ratio)
-    except InputError as error:
-        flags = {"average": "--demand", "peak_over_average": "--peak-over-average"}
-        field = flags.get(str(error.field), error.field)
-        raise InputError(error.message, field=field, accepted=error.accepted) from None
-    return replace(made, average_tokens_per_s=now.average_tokens_per_s) if average is None else made
+# Inputs by name, and what a text makes of them.
 
 
 @record
@@ -183,8 +132,8 @@ class Bounds:
     least: float = 0.0
     most: float = math.inf
     above: bool = True  # more than `least`, not equal to it
-    parse: Callable[[str, str], float] = units.parse
     usual: tuple[float, float] = (0.0, math.inf)
+    parse: Callable[[str, str], float] = parse_limit
 
     @property
     def accepted(self) -> str:
@@ -198,21 +147,18 @@ class Bounds:
         return unusual(value, self.usual, self.show)
 
     def read(self, text: str) -> float:
-        return (parse_limit if self.unit == "fraction" else self.parse)(text, self.unit)
+        return self.parse(text, self.unit)
 
     def show(self, value: float) -> str:
         """A value as a person reads it."""
         if self.parse is _rate:
             return rate_words(value)
-        if self.unit == "usd/h":
-            return f"{value:.4g} USD/h"
-        if self.unit == "fraction":
-            return f"{value:.4g}"
         if self.unit == "tokens":
             return f"{value:,.5g}" if value < 1e5 else f"{value:,.0f}"
-        if self.unit in units.DIMENSIONS:
+        if self.unit in units.DIMENSIONS and self.unit != "usd/h":
             return units.format(value, self.unit, 4)
-        return f"{value:.4g} {self.unit}"
+        unit = self.unit.replace("usd", "USD")
+        return f"{value:.4g}" if unit == "fraction" else f"{value:.4g} {unit}"
 
 
 def _rate(text: str, unit: str) -> float:
@@ -231,10 +177,6 @@ class Input:
     name: str
     rule: Bounds | Rule
     now: float | None = None
-
-    @property
-    def dimension(self) -> str:
-        return self.rule.unit
 
     def show(self, value: float) -> str:
         return self.rule.show(value)
@@ -259,9 +201,8 @@ class Change:
 
 def inputs_of(subject: Subject) -> dict[str, Input]:
     """Every input of a study by its name."""
-    problem, catalog = subject.problem, subject.catalog
+    problem, catalog, found = subject.problem, subject.catalog, []
     usd = [number(price) for price in problem.machines.usd_per_chip_hour]
-    found = []
     for chip, price in ((ALL, None), *zip(problem.machines.ids, usd, strict=True)):
         for name, (_, called, unit) in FIGURES.items():
             now = None if chip == ALL else _figure(catalog, chip, name)
@@ -269,8 +210,7 @@ def inputs_of(subject: Subject) -> dict[str, Input]:
             bounds = Bounds(unit, above=name != "link_latency", usual=usual_of(called, kind))
             found.append(Input(f"chip.{chip}.{name}", bounds, now))
         found.append(Input(f"chip.{chip}.{PRICE}", Bounds("usd/h", usual=USD_PER_HOUR), price))
-    rates = problem.mix[0].workload.serving == POISSON
-    several = len(problem.mix) > 1
+    rates, several = random_arrivals(problem), len(problem.mix) > 1
     for share in [None, *(problem.mix if several else ())]:
         prefix = "workload." if share is None else f"workload.{share.name}."
         own = None if several and share is None else share or problem.mix[0]
@@ -279,20 +219,17 @@ def inputs_of(subject: Subject) -> dict[str, Input]:
                 now = None if own is None else _load(own, name)
                 found.append(Input(f"{prefix}{name}", Bounds(*bounds, above=False), now))
     demand = problem.demand
+    asked = Input(DEMAND, Bounds("tokens/s", parse=_rate), demand and demand.average_tokens_per_s)
     if demand is None and rates:
-        total = math.fsum(float(share.workload.requests_per_s[0]) for share in problem.mix)
-        found.append(Input(DEMAND, Bounds(ARRIVALS, parse=_arrivals), total))
-    else:
-        now = demand and demand.average_tokens_per_s
-        found.append(Input(DEMAND, Bounds("tokens/s", parse=_rate), now))
+        total = math.fsum(_load(share, "requests_per_second") for share in problem.mix)
+        asked = Input(DEMAND, Bounds(ARRIVALS, parse=_arrivals), total)
     ratio = Bounds("fraction", 1.0, 1e6, above=False)
-    found.append(Input(PEAK, ratio, demand and demand.peak_over_average))
-    own = [
-        _limit(f"{one.workload}." * bool(one.workload), one.metric, one.limit)
-        for one in problem.limits
-    ]
-    free = [_limit("", metric) for metric in METRICS]
-    found += [*own, *(one for one in free if one.name not in {limit.name for limit in own})]
+    found += [asked, Input(PEAK, ratio, demand and demand.peak_over_average)]
+    now = {".".join(filter(None, (one.workload, one.metric))): one.limit for one in problem.limits}
+    for name in dict.fromkeys([*now, *METRICS]):
+        metric = name.rpartition(".")[2]
+        bounds = Bounds(METRICS[metric].dimension, usual=OF_METRIC.get(metric, (0.0, math.inf)))
+        found.append(Input(f"limit.{name}", bounds, now.get(name)))
     if (costs := problem.study.costs) is not None:
         found += [Input(f"{COSTS}{name}", rule, costs.value(name)) for name, rule in RULES.items()]
         for chip in problem.machines.ids:
@@ -300,12 +237,6 @@ def inputs_of(subject: Subject) -> dict[str, Input]:
             known = {one.price.name: one.price.value, "power": one.meter_w}
             found += [Input(f"{COSTS}{chip}.{n}", r, known.get(n)) for n, r in CHIP_RULES.items()]
     return {one.name: one for one in found}
-
-
-def _limit(workload: str, metric: str, now: float | None = None) -> Input:
-    usual = OF_METRIC.get(metric, (0.0, math.inf))
-    bounds = Bounds(METRICS[metric].dimension, parse=parse_limit, usual=usual)
-    return Input(f"limit.{workload}{metric}", bounds, now)
 
 
 def _figure(catalog: Catalog, chip: str, name: str) -> float | None:
@@ -324,53 +255,37 @@ def _figure(catalog: Catalog, chip: str, name: str) -> float | None:
 
 
 def _load(share: Share, name: str) -> float:
-    load = share.workload
-    if name == "requests_per_second":
-        return float(load.requests_per_s[0])
-    value = getattr(load, name)
+    value = getattr(share.workload, name.replace("second", "s"))
     return 0.0 if value is None else float(np.atleast_1d(value)[0])
 
 
-def find_input(name: str, known: Mapping[str, Input], field: str = "--set") -> Input:
-    """Raises InputError with near names and the kinds of names that there are."""
-    name = name.strip()
-    if name in known:
-        return known[name]
-    if name.startswith(COSTS) and not any(one.startswith(COSTS) for one in known):
+def change_to(name: str, text: str, known: Mapping[str, Input], field: str = "--set") -> Change:
+    """The change of an input by its name that a text asks for; a value that is far from what is
+    usual is warned of. Raises InputError with near names and the values that are accepted."""
+    name, text = name.strip(), text.strip()
+    if name not in known and name.startswith(COSTS) and f"{COSTS}life" not in known:
         raise InputError(
             f"{name}: costs of owning count on the price basis {OWNED} only",
             field=field,
             accepted=f"{OWNED} as the price basis, or chip.ID.{PRICE} on this one",
         )
-    raise InputError(
-        f"unknown input {name!r}{did_you_mean(name, known)}", field=field, accepted=_names(known)
-    )
-
-
-def _names(known: Mapping[str, Input]) -> str:
-    chips = sorted({name.split(".")[1] for name in known if name.startswith("chip.")} - {ALL})
-    figures = "|".join([PRICE, *FIGURES])
-    rest = [name for name in known if not name.startswith(("chip.", "limit.", COSTS))]
-    owned = any(name.startswith(COSTS) for name in known)
-    costs = f"; {COSTS}{'|'.join(RULES)}, {COSTS}ID.{'|'.join(CHIP_RULES)}" if owned else ""
-    return f"chip.ID.{figures} of {ALL}, {', '.join(chips)}; {', '.join(rest)}; limit.METRIC{costs}"
-
-
-def change_to(one: Input, text: str, field: str = "--set") -> Change:
-    """The change of an input that a text asks for; a value that is far from what is usual is warned
-    of. Raises InputError."""
-    change = _change(one, text, field)
+    if name not in known:
+        near = did_you_mean(name, known)
+        raise InputError(f"unknown input {name!r}{near}", field=field, accepted=NAMES)
+    change = _read(known[name], text, field)
     after = change.after
-    if after is not None and after != one.now and (said := one.rule.unusual(after)):
-        shown = "" if change.value is not None else f", which is {one.show(after)}"
+    if after is None or after == change.input.now:
+        return change
+    if said := change.input.rule.unusual(after):
+        shown = "" if change.value is not None else f", which is {change.input.show(after)}"
         warnings.warn(f"{field}: read {text!r}{shown}{said}", Doubt, stacklevel=3)
     return change
 
 
-def _change(one: Input, text: str, field: str) -> Change:
+def _read(one: Input, text: str, field: str) -> Change:
     percent, times = _PERCENT.fullmatch(text), _FACTOR.fullmatch(text)
-    # A share is a number of percent itself; only a sign makes it a change.
     if percent or times:
+        # A share is a number of percent itself; only a sign makes it a change.
         digits = percent[1] if percent else (times[1] or times[2]) if times else ""
         try:
             factor = 1.0 + float(digits) / 100.0 if percent else float(digits)
@@ -380,11 +295,7 @@ def _change(one: Input, text: str, field: str) -> Change:
             message = f"{one.name} would be negative"
             raise InputError(message, field=field, accepted="more than -100%, or a factor above 0")
         return checked(Change(one, factor, None, text), field)
-    return checked(Change(one, 1.0, _value(one, text, field), text), field)
-
-
-def _value(one: Input, text: str, field: str) -> float:
-    if text.lstrip().startswith("-"):
+    if text.startswith("-"):
         raise InputError(f"read {text!r}: negative", field=field, accepted=WAYS)
     try:
         value = one.rule.read(text)
@@ -394,34 +305,29 @@ def _value(one: Input, text: str, field: str) -> float:
     if one.name.endswith(("prompt_tokens", "output_tokens")) and value != int(value):
         accepted = "a whole number of tokens"
         raise InputError(f"{one.name}: read {text!r}", field=field, accepted=accepted)
-    return value
+    return checked(Change(one, 1.0, value, text), field)
 
 
 def checked(change: Change, field: str) -> Change:
     """Raises InputError for a factor of what has no value, and for a value out of its bounds."""
-    one, after = change.input, change.after
+    one, after, message, accepted = change.input, change.after, "", "a value with its unit"
     if change.factor > 1e6 or 0.0 < change.factor < 1e-6 or (after is None and not change.factor):
-        message = f"a factor of {change.factor:g}"
-        raise InputError(message, field=field, accepted="1e-6 to 1e6")
-    if after is None:
-        if not one.name.startswith((f"chip.{ALL}.", "workload.")):
-            message = f"{one.name} has no value that could be multiplied"
-            raise InputError(message, field=field, accepted="a value with its unit")
-        return change
-    if change.value is None and one.now == 0.0 and change.factor != 1.0:
+        message, accepted = f"a factor of {change.factor:g}", "1e-6 to 1e6"
+    elif after is None and not one.name.startswith((f"chip.{ALL}.", "workload.")):
+        message = f"{one.name} has no value that could be multiplied"
+    elif change.value is None and one.now == 0.0 and change.factor != 1.0:
         message = f"{one.name} is 0, which no factor changes"
-        raise InputError(message, field=field, accepted="a value with its unit")
-    if not one.rule.allows(after):
-        message = f"{one.name} would be {one.show(after)}"
-        raise InputError(message, field=field, accepted=one.rule.accepted)
+    elif after is not None and not one.rule.allows(after):
+        message, accepted = f"{one.name} would be {one.show(after)}", one.rule.accepted
+    if message:
+        raise InputError(message, field=field, accepted=accepted)
     return change
 
 
 def changes_of(given: Mapping[str, str], known: Mapping[str, Input]) -> tuple[Change, ...]:
     """What becomes of inputs by their names, as `--set` says it. Raises InputError."""
     return tuple(
-        change_to(find_input(name, known), text.strip(), f"--set {name}={text}")
-        for name, text in given.items()
+        change_to(name, text, known, f"--set {name}={text}") for name, text in given.items()
     )
 
 
@@ -443,7 +349,7 @@ def scenarios_of(path: str, known: Mapping[str, Input]) -> dict[str, tuple[Chang
             raise document.error(("scenarios", name), f"read {changes!r}", accepted)
         for one, text in changes.items():
             try:
-                made = change_to(find_input(str(one), known, str(one)), str(text), str(one))
+                made = change_to(str(one), str(text), known, str(one))
             except InputError as error:
                 at = ("scenarios", name, one)
                 raise document.error(at, error.message, str(error.accepted)) from None
@@ -454,21 +360,21 @@ def scenarios_of(path: str, known: Mapping[str, Input]) -> dict[str, tuple[Chang
 def sweep_of(written: str, known: Mapping[str, Input]) -> tuple[Change, ...]:
     """`chip.all.price=0.5x..2x:7`: so many changes, evenly spaced. Raises InputError."""
     field = f"--sweep {written}"
-    form = "INPUT=FROM..TO:STEPS, such as chip.h100_sxm.price=1USD/h..4USD/h:7"
     name, equals, rest = written.partition("=")
     ends, colon, count = rest.rpartition(":")
     first, dots, last = ends.partition("..")
     if not (equals and colon and dots):
+        form = "INPUT=FROM..TO:STEPS, such as chip.h100_sxm.price=1USD/h..4USD/h:7"
         raise InputError(f"read {written!r}", field="--sweep", accepted=form)
-    one = find_input(name, known, "--sweep")
+    a, b = change_to(name, first, known, field), change_to(name, last, known, field)
+    if count.strip() == "1" or (a.factor, a.value) == (b.factor, b.value):
+        accepted = f"2 to {MOST_STEPS} steps between two ends that differ"
+        raise InputError("a sweep of one point", field=field, accepted=accepted)
     if not count.strip().isdigit() or not 2 <= int(count) <= MOST_STEPS:
-        message = "a sweep of one point" if count.strip() == "1" else f"read {count!r} steps"
-        raise InputError(message, field=field, accepted=f"2 to {MOST_STEPS} steps")
-    a, b = change_to(one, first.strip(), field), change_to(one, last.strip(), field)
+        accepted = f"2 to {MOST_STEPS} steps"
+        raise InputError(f"read {count!r} steps", field=field, accepted=accepted)
     if (a.value is None) != (b.value is None):
         raise InputError("one end is a factor", field=field, accepted="two factors or two values")
-    if a.factor == b.factor and a.value == b.value:
-        raise InputError("a sweep of one point", field=field, accepted="two ends that differ")
     return tuple(between(a, b, x) for x in np.linspace(0.0, 1.0, int(count)).tolist())
 
 
@@ -479,6 +385,9 @@ def between(a: Change, b: Change, x: float) -> Change:
         return replace(a, factor=factor, written=f"{factor:.4g}x")
     value = a.value + x * (b.value - a.value)
     return replace(a, value=value, written=a.input.show(value))
+
+
+# The study with inputs changed.
 
 
 def apply(subject: Subject, changes: Sequence[Change]) -> Demanded:
@@ -498,7 +407,7 @@ def apply(subject: Subject, changes: Sequence[Change]) -> Demanded:
     mix, limits, demand = problem.mix, problem.limits, problem.demand
     for change in ordered:
         name = change.input.name
-        if name.startswith("workload.") or change.input.dimension == ARRIVALS:
+        if name.startswith("workload.") or change.input.rule.unit == ARRIVALS:
             mix = _changed_mix(mix, change)
         elif name in (DEMAND, PEAK):
             figure = "average_tokens_per_s" if name == DEMAND else name
@@ -522,54 +431,41 @@ def _owned(study: Study, changes: Sequence[Change]) -> Study:
 
 
 def _machines(subject: Subject, problem: Demanded, changes: Sequence[Change]) -> Demanded:
-    """The problem with figures and prices of its chips changed."""
-    ids = problem.machines.ids
+    """The problem with figures and prices of its chips changed: a chip with other figures is a
+    hypothetical one under the same id."""
+    ids, catalog, machines = problem.machines.ids, subject.catalog, problem.machines
     settings: dict[str, dict[str, str]] = {}
-    prices: list[tuple[str, Change]] = []
+    prices = []
     for change in changes:
         kind, _, rest = change.input.name.partition(".")
+        chip, _, figure = rest.rpartition(".")
         if kind != "chip":
             continue
-        chip, _, figure = rest.rpartition(".")
         if figure == PRICE:
             prices.append((chip, change))
             continue
+        name, _, unit = FIGURES[figure]
+        to = f"{change.factor!r}x"
+        to = to if change.value is None else units.format(change.value, unit, 12)
         for one in ids if chip == ALL else (chip,):
-            if chip == ALL and _figure(subject.catalog, one, figure) is None:
-                continue
-            name, _, unit = FIGURES[figure]
-            to = f"{change.factor!r}x"
-            to = to if change.value is None else units.format(change.value, unit, 12)
-            settings.setdefault(one, {})[figure] = f"{name}={to}"
-    machines = problem.machines
+            if chip != ALL or _figure(catalog, one, figure) is not None:
+                settings.setdefault(one, {})[figure] = f"{name}={to}"
     if settings or problem.study is not subject.problem.study:
-        catalog = on_terms(with_figures(subject.catalog, settings), problem.study)
-        study = problem.study
+        for chip, own in settings.items():
+            found = derive(catalog, chip, list(own.values()))
+            grown = with_own_chips(catalog, [found])
+            changed = {**catalog.chips, chip: replace(grown.chips[found.chip.id], id=chip)}
+            known = {"prices": catalog.prices, "purchases": catalog.purchases}
+            catalog = replace(grown, chips=changed, **known)
+        catalog, study = on_terms(catalog, problem.study), problem.study
         software = [one.id for one in machines.backends]
         machines = compile_machines(catalog, ids, study.price_basis, study.rack, backends=software)
         problem = with_power(problem, catalog)
-    if prices:
-        usd = machines.usd_per_chip_hour.copy()
-        for chip, change in prices:
-            rows = slice(None) if chip == ALL else ids.index(chip)
-            usd[rows] = usd[rows] * change.factor if change.value is None else change.value
-        machines = replace(machines, usd_per_chip_hour=usd)
-    return problem if machines is problem.machines else replace(problem, machines=machines)
-
-
-def with_figures(catalog: Catalog, settings: Mapping[str, Mapping[str, str]]) -> Catalog:
-    """The catalog with hypothetical chips in the place of those of `settings`, under their ids."""
-    for chip, own in settings.items():
-        found = derive(catalog, chip, list(own.values()))
-        grown = with_own_chips(catalog, [found])
-        changed = replace(grown.chips[found.chip.id], id=chip)
-        catalog = replace(
-            grown,
-            chips={**catalog.chips, chip: changed},
-            prices=catalog.prices,
-            purchases=catalog.purchases,
-        )
-    return catalog
+    usd = machines.usd_per_chip_hour.copy()
+    for chip, change in prices:
+        rows = slice(None) if chip == ALL else ids.index(chip)
+        usd[rows] = usd[rows] * change.factor if change.value is None else change.value
+    return replace(problem, machines=replace(machines, usd_per_chip_hour=usd))
 
 
 def _changed_mix(mix: Mix, change: Change) -> Mix:
@@ -577,7 +473,7 @@ def _changed_mix(mix: Mix, change: Change) -> Mix:
     _, _, rest = change.input.name.partition(".")
     name, _, figure = rest.rpartition(".")
     figure = figure or "requests_per_second"
-    field = "requests_per_s" if figure == "requests_per_second" else figure
+    field = figure.replace("second", "s")
     made = []
     for share in mix:
         if name not in ("", share.name):
@@ -600,21 +496,212 @@ def _changed_mix(mix: Mix, change: Change) -> Mix:
 
 def _changed_limits(limits: tuple[Limit, ...], change: Change) -> tuple[Limit, ...]:
     """The limits with one changed or added."""
-    rest = change.input.name.removeprefix("limit.")
-    workload, _, metric = rest.rpartition(".")
-    after = change.after
-    assert after is not None
-    value, prefix = _limit("", metric).show(after), f"{workload}: " if workload else ""
+    workload, _, metric = change.input.name.removeprefix("limit.").rpartition(".")
+    after = change.after or 0.0
+    prefix, shown = f"{workload}: " if workload else "", change.input.show(after)
+    if not any((one.metric, one.workload) == (metric, workload) for one in limits):
+        operator = "<=" if METRICS[metric].direction == "minimize" else ">="
+        limits = (*limits, Limit(metric, operator, after, "", workload))
+    return tuple(
+        replace(one, limit=after, text=f"{prefix}{metric} {one.operator} {shown}")
+        if (one.metric, one.workload) == (metric, workload)
+        else one
+        for one in limits
+    )
 
-    def same(limit: Limit) -> bool:
-        return (limit.metric, limit.workload) == (metric, workload)
 
-    if any(same(limit) for limit in limits):
-        return tuple(
-            replace(one, limit=after, text=f"{prefix}{metric} {one.operator} {value}")
-            if same(one)
-            else one
-            for one in limits
-        )
-    operator = "<=" if METRICS[metric].direction == "minimize" else ">="
-    return (*limits, Limit(metric, operator, after, f"{metric} {operator} {value}"))
+# Its front and winner.
+
+
+@record
+class Solved:
+    """The front of one set of inputs, ordered by id: `ids` (k,), `F` (k, m). `winner_id` is the
+    point that is best in the objective, None where nothing is feasible; `miss` then says what is in
+    the way. `value` is the winner's objective, `apart` how many of the `feasible` points have pools
+    of their own for prefill and decode."""
+
+    problem: Demanded
+    ids: Ids
+    F: Floats
+    winner_id: int | None
+    feasible: int
+    apart: int = 0
+    value: float | None = None
+    miss: str = ""
+
+    @property
+    def point(self) -> dict[str, Any]:
+        """The winner as a row; empty where nothing is feasible."""
+        return {} if self.winner_id is None else points(self.problem, [self.winner_id])[0]
+
+
+@dataclass(frozen=True)
+class Stand:
+    """A subject with the points that are looked at, `ids` sorted, and how they were found: its
+    front as things stand, `now`, and with inputs changed. `enumerated`: `ids` are all points that
+    any change can make feasible."""
+
+    subject: Subject
+    ids: Ids
+    enumerated: bool
+    how: str
+
+    @property
+    def problem(self) -> Demanded:
+        return self.subject.problem
+
+    @property
+    def objective(self) -> str:
+        return self.subject.objective
+
+    @cached_property
+    def now(self) -> Solved:
+        return self.solve(self.problem)
+
+    def solve(self, problem: Demanded) -> Solved:
+        return solve(problem, self.ids, self.objective)
+
+    def under(self, *changes: Change) -> Solved:
+        """The front anew. Raises InputError for a figure that a chip does not have."""
+        return self.solve(apply(self.subject, changes))
+
+    @cached_property
+    def winner(self) -> dict[str, Any]:
+        """The winner as things stand, as a row. Raises NothingFeasible."""
+        if self.now.winner_id is None:
+            raise NothingFeasible(
+                f"no point is feasible as things stand: the nearest one breaks {self.now.miss}"
+            )
+        return self.now.point
+
+    def within(self, reach: float, slack: float) -> Stand:
+        """The same with the points within a factor `reach` of the winner and a share `slack` of
+        the limits, which a small change can make the winner."""
+        column = [one.metric for one in self.problem.objectives].index(self.objective)
+        best = float(self.now.F[self.now.ids == self.now.winner_id, column][0])
+        bound = best * reach if best > 0.0 else best / reach
+        kept = []
+        for ids, _, found in chunks(self.problem, self.ids):
+            close = (found.F[:, column] <= bound) & (slack >= found.G).all(axis=1)
+            kept.append(ids[close])
+        return replace(self, ids=np.concatenate(kept))
+
+
+def stand_of(
+    subject: Subject,
+    changes: Sequence[Sequence[Change]] = (),
+    progress: Progress = lambda text: None,
+) -> Stand:
+    """The subject with all points that are looked at: every point whose shape and degrees agree, or
+    those that a search finds, as things stand and under each of `changes`, and their neighbours."""
+    problem, kept, evaluations = subject.problem, [np.zeros(0, np.int64)], 0
+    space, size = problem.space, problem.space.size
+    if size <= ENUMERATE:
+        rows = [problem.constraints.index(rule) for rule in STRUCTURAL]
+        for ids, _, found in chunks(problem, np.arange(size, dtype=np.int64)):
+            kept.append(ids[(found.G[:, rows] <= 0.0).all(axis=1)])
+            progress(f"{int(ids[-1]) + 1:,} of {size:,} points")
+        whole = "The one point" if size == 1 else f"All {size:,} points"
+        how = f"{whole} of the space {'was' if size == 1 else 'were'} evaluated, before and after."
+        return Stand(subject, np.concatenate(kept), True, how)
+    from dse.search.run import search  # noqa: PLC0415 - Optuna takes 300 ms
+
+    engine = "auto" if subject.engine == "exhaustive" else subject.engine
+    for posed in (problem, *(apply(subject, some) for some in changes)):
+        found = search(posed, engine, seed=subject.seed)
+        front, engine, evaluations = found.front.ids, found.engine, evaluations + found.evaluations
+        kept.append(front)
+        if len(front):
+            kept.append(space.rank(space.neighbours(space.unrank(front))))
+    how = (
+        f"The space is too large to enumerate: {engine} searched it from the same seed, before and "
+        f"after, {evaluations:,} evaluations; questions look at what it found and one parameter "
+        "around."
+    )
+    return Stand(subject, np.unique(np.concatenate(kept)), False, how)
+
+
+def chunks(problem: Demanded, ids: Ids) -> Iterator[tuple[Ids, Metrics, Evaluation]]:
+    """(ids, metrics, F and G) of the points, in order, CHUNK at a time."""
+
+    def one(part: Ids) -> tuple[Ids, Metrics, Evaluation]:
+        metrics = problem.metrics(problem.space.unrank(part))
+        return part, metrics, problem.judge(metrics)
+
+    parts = [ids[k : k + CHUNK] for k in range(0, len(ids), CHUNK)]
+    return threaded(one, parts, THREADS) if len(parts) > 1 else map(one, parts)
+
+
+def solve(problem: Demanded, ids: Ids, objective: str) -> Solved:
+    """The front among the points and its winner in `objective`."""
+    archive = Archive(len(problem.objectives))
+    feasible, apart, least, miss = 0, 0, np.inf, ""
+    for part, _, found in chunks(problem, ids):
+        keep = (found.G <= 0.0).all(axis=1)
+        feasible += int(keep.sum())
+        if problem.pools is not None:
+            apart += int(problem.pools.separate(problem.space.unrank(part[keep])).sum())
+        archive.add(found.F[keep], part[keep])
+        if not feasible and len(part):
+            total = np.maximum(found.G, 0.0).sum(axis=1)
+            row = int(np.argmin(total))
+            if total[row] < least:
+                least, miss = float(total[row]), _missed(problem, found.G[row])
+    F = archive.F
+    if not len(F):
+        return Solved(problem, archive.ids, F, None, feasible, apart, miss=miss)
+    column = [one.metric for one in problem.objectives].index(objective)
+    others = [F[:, k] for k in range(F.shape[1]) if k != column]
+    winner = int(np.lexsort((archive.ids, *others[::-1], F[:, column]))[0])
+    value = float(problem.objectives[column].sign * F[winner, column])
+    return Solved(problem, archive.ids, F, int(archive.ids[winner]), feasible, apart, value)
+
+
+def _missed(problem: Demanded, G: Floats) -> str:
+    """What the nearest miss breaks."""
+    words = []
+    for name, amount in zip(problem.constraints, G, strict=True):
+        if amount > 0.0:
+            by = f" (by {significant(100.0 * amount, 2)}%)" if np.isfinite(amount) else ""
+            words.append("a price that nobody knows" if name == KNOWN else f"{name}{by}")
+    return ", ".join(words)
+
+
+def metrics_at(problem: Demanded, ids: Sequence[int] | Ids) -> Metrics:
+    return problem.metrics(problem.space.unrank(np.asarray(ids, dtype=np.int64)))
+
+
+def points(problem: Demanded, ids: Sequence[int] | Ids) -> list[dict[str, Any]]:
+    """Points as rows by key of the vocabulary: the deployment in words, with the shape where that
+    is searched, the metrics that a buyer looks at with the ends of their 80% intervals, how the
+    kernel laws are known, and under a demand what is bought of it. In full stand `deployment`,
+    `intervals` and `at_average_load`."""
+    if not len(ids):
+        return []
+    index = problem.space.unrank(np.asarray(ids, dtype=np.int64))
+    batch, metrics = problem.batch(index), problem.metrics(index)
+    busy, kinds = metrics, None
+    if problem.demand is not None:
+        busy, kinds = problem.busy.metrics(index), problem.kinds(batch, index)
+    names = [one.metric for one in (*problem.objectives, *problem.limits)]
+    names += [TOTAL, TTFT, TPOT, RATE, CHIP_RATE, "chip_usd_per_hour", "predicted_loss"]
+    rows = []
+    for i, (point, deployment) in enumerate(zip(ids, problem.deployments(index), strict=True)):
+        words = short_deployment(deployment, not random_arrivals(problem))
+        if problem.model is None:
+            words += f" of {short_shape(config_of(model_at(batch, i, '', None)))}"
+        load, intervals = None, describe_metrics(busy, i, batch)["intervals"]
+        if kinds is not None:
+            load, intervals = at_demand(problem, kinds, busy, i, intervals)
+        row = {"id": int(point), "chip": deployment["chip"], "deployed": words}
+        for name in dict.fromkeys(names):
+            row[name] = number(metrics.values[name][i])
+            if name in intervals:
+                row[f"{name}.low"], row[f"{name}.high"] = intervals[name]
+        if load is not None and load["deployments"] is not None:
+            row |= {"deployments": load["deployments"], "all_chips": load["chips"]}
+            row["usd_per_hour"] = load["usd_per_hour"]
+            row[f"{TOTAL}.busy"] = load["busy_usd_per_million_total_tokens"]
+        row |= {"known": KINDS[metrics.provenance[i]], "deployment": deployment}
+        rows.append(row | {"intervals": intervals, "at_average_load": load})
+    return rows

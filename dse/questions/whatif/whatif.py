@@ -1,7 +1,17 @@
-"""`dse.whatif`: what changes when an input does, how sure the winner is, and what a chip lacks."""
+"""`dse.whatif`: what changes when an input does, how sure the winner is, and what a chip lacks.
+
+Twice a figure of a chip is asked of training, of a token of one user and of a served token under
+load. The change is t(2 x) / t(x) - 1, the elasticity ln(t(2 x) / t(x)) / ln 2, of a time t in
+chip-hours; of power it is taken from half of the rated power up to it. Plans of training are
+searched again, serving keeps its chips; loads are searched again within the limit of latency. Twice
+the figure pays for a price per chip-hour of t(x) / t(2 x) times today's: what is above today's is
+its worth.
+"""
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,53 +20,68 @@ from typing import Annotated, Any
 import numpy as np
 
 from dse import units
-from dse.answer.answer import Answer, Table, long_table
-from dse.answer.frames import of_rows
-from dse.answer.numbers import dollars, number, percent, priced, show
-from dse.catalog import Catalog, load_catalog
+from dse.answer.answer import Answer, Block, Table, long_table
+from dse.answer.frames import bar_chart, document
+from dse.answer.numbers import dollars, number, percent, priced, share, show
+from dse.catalog import Catalog, load_catalog, with_own_chips
 from dse.economics.prices import evidence_words, price_documents, price_parts, rests_on
-from dse.errors import InputError, NothingFeasible
+from dse.economics.tco import with_basis
+from dse.errors import Doubt, InputError, NothingFeasible
 from dse.options import CHIP, MODEL, Opt
-from dse.physics.workload import POISSON
 from dse.problem.mix import load_row
-from dse.problem.objective import on_terms
+from dse.problem.objective import Demanded, demanded, in_servers, on_terms, pose
 from dse.problem.shapes import model_at
-from dse.problem.words import deployment_words
+from dse.problem.words import deployment_words, short_deployment
+from dse.questions.estimate.estimate import estimate
 from dse.questions.estimate.point import assumptions
-from dse.questions.whatif.figures import MODELS, doubled, required
+from dse.questions.train import train
+from dse.questions.whatif.chips import EQUAL, break_even, equal, how_sure
 from dse.questions.whatif.inputs import (
     DEMAND,
     PEAK,
     Change,
+    Stand,
     Subject,
     changes_of,
     inputs_of,
+    points,
+    random_arrivals,
     scenarios_of,
-    subject_of,
+    stand_of,
     sweep_of,
 )
-from dse.questions.whatif.moves import scenario, scenarios, sensitivities, sweep
-from dse.questions.whatif.solve import Part, counted, load_of, stand_of, words
-from dse.questions.whatif.ties import KINDS, break_even, equal, racks_held, read_level
-from dse.questions.whatif.uncertain import uncertain_answer
-from dse.schema.backend import KINDS as KNOWN
+from dse.questions.whatif.moves import (
+    Told,
+    counted,
+    required,
+    scenarios,
+    sensitivities,
+    sweeps,
+    table,
+)
+from dse.schema.backend import KINDS
+from dse.schema.costs import BASIS as OWNED
+from dse.schema.derive import derive
 from dse.schema.loader import did_you_mean
+from dse.schema.metrics import Limit, parse_constraint
+from dse.schema.model_catalog import load_model
 from dse.schema.reader import Field, Flag, Number, Text, Whole
 from dse.schema.reader import Table as Fields
-from dse.schema.traffic import demand_words
+from dse.schema.study import Space, load_study
+from dse.schema.traffic import Demand, demand_words, read_demand
 from dse.schema.workloads import CHOICE_FIELDS, PREFILL_FIELDS, load_words
+from dse.study.definition import reopened
 from dse.study.document import price_evidence, price_rows
+from dse.study.folder import STUDY
 from dse.study.model_space import space_of_model
 
 Json = Mapping[str, Any]
-DEGREE, LOAD = Whole(1, 100_000), Whole(1, 100_000_000)
+DEGREE, LOAD_FIELD = Whole(1, 100_000), Whole(1, 100_000_000)
 # What `--set` takes beside inputs: of a model in place of a study, of training it, of a demand, of
-# --equal, of --uncertain and of --require.
+# --uncertain and of --require.
 _MODEL = (
     *(Field(name, DEGREE, None) for name in ("tp", "pp", "dp", "ep", "replicas")),
-    Field("concurrency", LOAD, None),
-    Field("prompt_tokens", LOAD, None),
-    Field("output_tokens", LOAD, None),
+    *(Field(name, LOAD_FIELD, None) for name in ("concurrency", "prompt_tokens", "output_tokens")),
     Field("requests_per_second", Number(1e-9, 1e9), None),
     *CHOICE_FIELDS,
     Field("disaggregated", Flag(), None),
@@ -67,7 +92,6 @@ SETTINGS = Fields(
     Field("training_chips", Whole(1, 1_000_000), None),
     Field("tpot_limit", Text(), None),
     Field("whole_servers", Flag(), None),
-    Field("rack_power", Text(), None),
     Field("draws", Whole(1_000, 1_000_000), None),
     Field("seed", Whole(0, 2**63 - 1), None),
     Field("price_interval", Number(0, 10), None),
@@ -76,22 +100,10 @@ SETTINGS = Fields(
 MODEL_SETTINGS = tuple(one.name for one in _MODEL)
 # Arguments of a model, and those of other questions than changes.
 OF_MODEL = {"model", "chips", "price_basis", "training_chips", "tpot_limit", *MODEL_SETTINGS}
-DRAWN = {"points", "draws", "seed", "price_interval"}
-OF_UNCERTAIN = {*DRAWN, "limits", "objective", "demand"}
-NOT_OF_CHANGES = {*DRAWN, "space"}
-TRAINERS = 1024  # chips that train a model which is asked for
+DRAWN = {"point", "draws", "seed", "price_interval"}
+OF_UNCERTAIN = {*DRAWN, *OF_MODEL, "uncertain", "limits", "objective", "demand"}
 PASSED = ("study", "catalog", "progress", "fields")
-FLAGS = {"changes": "set", "chips": "chip", "sweeps": "sweep", "limits": "limit", "points": "point"}
-WORDS = {
-    "winner": "the point that is best in the objective among all that keep the limits",
-    "elasticity": "percent that the objective moves by for one percent of an input",
-    "shadow price": "what one step of a limit is worth: the gain where it is looser by that much",
-    "break-even": "where two choices cost the same",
-    "deployment": "one instance of the model with its replicas; a demand takes several",
-    "deployed anew": "with degrees, formats and load chosen again after the change",
-    "regret": "what a choice costs over what the best choice of the same draw costs, less 1",
-    "draw": "one guess of all that is not known: prices, errors of the model, demand",
-}
+FLAGS = {"changes": "set", "chips": "chip", "sweeps": "sweep", "limits": "limit"}
 
 
 def whatif(
@@ -111,7 +123,7 @@ def whatif(
     limits: tuple[str, ...] = (),
     objective: str | None = None,
     uncertain: bool = False,
-    points: tuple[str, ...] = (),
+    point: str | None = None,
     require: str | None = None,
     price_basis: str | None = None,
     catalog: Catalog | None = None,
@@ -145,204 +157,245 @@ def whatif(
         return required(Path(study), require, catalog, fields.get("space"), progress)
     if model is None and sensitivities and chips:
         return _of_chips(given, catalog, MODELS)
-    space, own = study, {name: fields.get(name) for name in MODEL_SETTINGS}
+    space = study
     if study is None:
-        own = {name: value for name, value in own.items() if value is not None}
+        own = {name: fields[name] for name in MODEL_SETTINGS if fields.get(name) is not None}
         own |= {"price_basis": price_basis or "rental_3yr", "limits": limits}
         space = space_of_model(model, chips, **own, objective=objective, catalog=catalog)
         limits = ()
     if uncertain:
         subject = subject_of(space, catalog, limits)
-        drawn = {name: fields.get(name) for name in ("draws", "seed", "price_interval")}
-        return uncertain_answer(
-            subject, space, points, objective=objective, demand=demand, progress=progress, **drawn
-        )
+        return how_sure(subject, space, point, objective, demand, fields, progress)
     whole = bool(fields.get("whole_servers"))
     subject = subject_of(space, catalog, limits, objective, demand, peak_over_average, whole)
     try:
-        return _answer(subject, given, progress)
+        return _answer(subject, given)
     except NothingFeasible:
         if study is not None or not sensitivities:
             raise
-    return _of_chips(given, catalog, {str(model): fields.get("training_chips") or TRAINERS})
+    return _of_chips(given, catalog, _trained(given))
 
 
 def _refuse(given: Json, study: Any) -> None:
     """Raises InputError for what does not go with the question or with a STUDY."""
-    require, uncertain = given["require"], given["uncertain"]
-    reason, takes = "a question without --require and --uncertain", set(given) - NOT_OF_CHANGES
+    require, today = given["require"], ("sensitivities", "break_even", "equal")
+    reason, takes = "a question without --require and --uncertain", {*given} - {*DRAWN, "space"}
     if require:
         reason, takes = "--require", {"require", "space"}
-    elif uncertain:
-        reason, takes = "--uncertain", OF_UNCERTAIN | {"uncertain", *OF_MODEL}
+    elif given["uncertain"]:
+        reason, takes = "--uncertain", OF_UNCERTAIN
     for name, value in given.items():
         if name in PASSED or value is None or value is False or value in ((), {}):
             continue
-        named = FLAGS.get(name, name.replace("_", "-"))
-        flag = f"--set {name}" if name in SETTINGS.names else f"--{named}"
+        flag = f"--{FLAGS.get(name, name.replace('_', '-'))}"
+        flag = f"--set {name}" if name in SETTINGS.names else flag
         if study is not None and name in OF_MODEL:
             reason, takes = "a STUDY, which says it itself", set()
         if name not in takes:
             raise InputError(f"{flag} does not go with {reason}", accepted="one of the two")
+        if name in today and given["changes"]:
+            raise InputError(
+                f"{flag} is asked of the study as it stands",
+                field="--set",
+                accepted="one of the two; --sweep goes with --set",
+            )
     if require and (study is None or isinstance(study, Mapping)):
         raise InputError("--require needs a STUDY", accepted="the folder of a finished study")
     for kind in given["equal"]:
-        if kind not in KINDS:
-            message = f"unknown kind {kind!r}{did_you_mean(kind, KINDS)}"
-            raise InputError(message, field="--equal", accepted=", ".join(KINDS))
+        if kind not in EQUAL:
+            message = f"unknown kind {kind!r}{did_you_mean(kind, EQUAL)}"
+            raise InputError(message, field="--equal", accepted=", ".join(EQUAL))
     if given["at"] and len(given["equal"]) != 1:
         raise InputError("--at needs one --equal", accepted="--equal power --at 100kW")
-    today = [name for name in ("sensitivities", "break_even", "equal") if given[name]]
-    if today and given["changes"]:
-        raise InputError(
-            f"--{today[0].replace('_', '-')} is asked of the study as it stands",
-            field="--set",
-            accepted="one of the two; --sweep goes with --set",
-        )
 
 
-def _of_chips(given: Json, catalog: Catalog, models: Mapping[str, int]) -> Answer:
-    """Twice each figure of chips, for models that are trained and served."""
-    catalog, chips = catalog.with_chips(given["chips"])
-    made = _doubled(given, catalog, chips, models)
-    return Answer(
-        question="whatif",
-        title=f"What binds training and serving: {', '.join(chips)}",
-        asked=f"{', '.join(chips)}; {', '.join(models)}",
-        headline=made.sentences[0],
-        sentences=made.sentences[1:],
-        blocks=made.blocks,
-        document=made.facts,
-        names=catalog.names,
-    )
+def _trained(given: Json) -> dict[str, int]:
+    """The model that is asked for, and the chips that train it."""
+    return {str(given["model"]): given.get("training_chips") or TRAINERS}
 
 
-def _doubled(
-    given: Json, catalog: Catalog, chips: Sequence[str], models: Mapping[str, int]
-) -> Part:
-    text = given.get("tpot_limit") or "50ms"
-    limit_s = units.parse(text, "s", field="--set tpot_limit")
-    if not limit_s > 0.0:
-        accepted = "above 0 s, such as 50ms"
-        raise InputError(f"read {text!r}", field="--set tpot_limit", accepted=accepted)
-    load = {"prompt_tokens": 2048, "output_tokens": 512}
-    load = {name: given.get(name) or tokens for name, tokens in load.items()}
-    basis = given["price_basis"] or "rental_3yr"
-    return doubled(catalog, chips, models, load, limit_s, basis, given["progress"])
+def subject_of(
+    space: Space,
+    catalog: Catalog,
+    limits: Sequence[str] = (),
+    objective: str | None = None,
+    demand: str | None = None,
+    peak_over_average: str | None = None,
+    whole_servers: bool = False,
+) -> Subject:
+    """A finished study folder, a shipped space, the path of a space file or what such a file says,
+    with further limits, under a demand of which each figure that is given takes the place of the
+    space's. What a study was made with stands beneath the catalog.
+
+    Raises InputError for what is neither, for a study whose space file has changed since, or one
+    that was evaluated by a function of the user, and for whole servers of no demand of tokens.
+    """
+    folder = Path() if isinstance(space, Mapping) else Path(str(space))
+    notes, found = [], {}
+    if not isinstance(space, Mapping) and (folder / STUDY).is_file():
+        before = reopened(folder, catalog)
+        document, study = before.document, before.study
+        if "--evaluator" in document.get("command", ""):
+            message = f"{folder} was evaluated by a function of your own"
+            raise InputError(message, field="STUDY", accepted="a study of the built-in model")
+        if catalog.source.has_prices:
+            notes.append(f"prices and costs as this command gives them, not those of {folder}")
+        elif document.get("data_digest") != catalog.source.made_with(document).digest():
+            notes.append(
+                f"the hardware data have changed since {folder}: before and after are both today's"
+            )
+        catalog = before.catalog
+        found = {"seed": document["seed"], "engine": document["engine"]}
+    elif not isinstance(space, Mapping) and folder.is_dir():
+        accepted = "a folder that `dse run` wrote"
+        raise InputError(f"{folder} is no finished study", field="STUDY", accepted=accepted)
+    else:
+        study = load_study(space, catalog)
+        if isinstance(space, Mapping) and study.description:
+            notes.append(study.description)
+    more: list[Limit] = []
+    for text in limits:
+        try:
+            more.append(parse_constraint(text))
+        except InputError as error:
+            raise InputError(error.message, field="--limit", accepted=error.accepted) from None
+        if said := more[-1].unusual:
+            warnings.warn(f"--limit: {said}", Doubt, stacklevel=2)
+    study = replace(study, constraints=(*study.constraints, *more)) if more else study
+    catalog = catalog.with_files(study.chip_files)
+    problem = demanded(pose(study, catalog), catalog, study.demand)
+    names = [one.metric for one in problem.objectives]
+    if objective and objective not in names:
+        message, accepted = f"{objective} is no objective of {study.name}", ", ".join(names)
+        raise InputError(message, field="--objective", accepted=accepted)
+    objective = objective or next((name for name in names if name.startswith("usd_")), names[0])
+    if demand is not None or peak_over_average is not None:
+        now = problem.demand or Demand(None, 1.0)
+        ratio = now.peak_over_average if peak_over_average is None else peak_over_average
+        try:
+            given = read_demand(demand, ratio)
+        except InputError as error:
+            field = "--demand" if error.field == "average" else "--peak-over-average"
+            raise InputError(error.message, field=field, accepted=error.accepted) from None
+        if demand is None:
+            given = replace(given, average_tokens_per_s=now.average_tokens_per_s)
+        problem = replace(problem, demand=given)
+    if whole_servers:
+        if problem.demand is None or problem.demand.average_tokens_per_s is None:
+            raise InputError(
+                "whole servers of no demand",
+                field="--set whole_servers",
+                accepted="--demand TOKENS/TIME, too",
+            )
+        problem = in_servers(problem, catalog)
+    title = study.title or study.name
+    return Subject(problem, catalog, title, objective, notes=tuple(notes), **found)
 
 
-def _answer(subject: Subject, given: Json, progress: Callable[[str], None]) -> Answer:
+def _answer(subject: Subject, given: Json) -> Answer:
     """Every question of a subject in one answer."""
-    known, changes = inputs_of(subject), given["changes"] or {}
-    fixed = changes_of(changes, known)
+    known, progress = inputs_of(subject), given["progress"]
+    fixed = changes_of(given["changes"] or {}, known)
     named = {", ".join(map(_short, fixed)): fixed} if fixed else {}
     named |= scenarios_of(given["scenario"], known) if given["scenario"] else {}
-    sweeps = [sweep_of(text, known) for text in given["sweeps"]]
-    for steps in sweeps:
+    swept = [sweep_of(text, known) for text in given["sweeps"]]
+    for steps in swept:
         if steps[0].input in [change.input for change in fixed]:
             message = f"{steps[0].input.name} is set and swept"
             raise InputError(message, field="--sweep", accepted="one of the two")
-    text = given.get("rack_power") or "40kW"
-    rack_w = units.parse(text, "W", field="--set rack_power")
-    if rack_w <= 0.0:
-        raise InputError(f"read {text!r}", field="--set rack_power", accepted="a power above 0")
-    ends = [(*fixed, steps[k]) for steps in sweeps for k in (0, -1)]
+    ends = [(*fixed, steps[k]) for steps in swept for k in (0, -1)]
     stand = stand_of(subject, [*named.values(), *ends], progress)
-    winner, problem, study = stand.winner, stand.problem, subject.problem.study
-    parts: list[Part] = []
+    problem, study, winner = stand.problem, stand.problem.study, stand.winner
+    several = problem.model is not None and len(problem.machines.ids) > 1
+    asked = [named, swept, given["sensitivities"], given["equal"]]
+    parts = []
     if named:
-        parts.append(scenarios(stand, [scenario(stand, *one) for one in named.items()]))
-    swept = [sweep(stand, steps, fixed, progress) for steps in sweeps]
+        parts.append(scenarios(stand, named))
+    if swept:
+        parts.append(sweeps(stand, swept, fixed, progress))
+    parts += [equal(stand, kind, given["at"]) for kind in dict.fromkeys(given["equal"])]
     if given["sensitivities"]:
         parts.append(sensitivities(stand, progress))
-    several = problem.model is not None and len(problem.machines.ids) > 1
-    nothing = not any((named, sweeps, given["sensitivities"], given["equal"]))
-    if given["break_even"] or (nothing and several):
+    if given["break_even"] or (several and not any(asked)):
         parts.append(break_even(stand))
-    kinds = dict.fromkeys(given["equal"])
-    level = {kind: read_level(kind, given["at"]) for kind in kinds}
-    alike = [equal(stand, kind, level[kind], rack_w) for kind in kinds]
-    document: dict[str, Any] = {
+    if given["sensitivities"] and given["chips"] and given["model"]:
+        chips = problem.machines.ids
+        parts.append(doubled(given, subject.catalog, chips, _trained(given)))
+    said = [text for sentences, _, _ in parts for text in sentences]
+    blocks = [block for _, made, _ in parts for block in made]
+    rests = [text for _, _, texts in parts for text in texts]
+    changed = [change.input.name for some in (*named.values(), *ends) for change in some]
+    notes = [*subject.notes, *_notes(problem, DEMAND in changed or PEAK in changed)]
+    frames = [block for block in blocks if isinstance(block, Table)]
+    by_chip = {winner["chip"]: winner["id"]}
+    for one in frames:
+        rows = one.rows if one.name in ("scenarios", "sweep") else one.rows[:2]
+        by_chip |= {row["chip"]: row["id"] for row in rows if row.get("id") is not None}
+    catalog = on_terms(subject.catalog, study)
+    prices = price_documents(catalog, by_chip, study.price_basis)
+    assumed = [*_rests_on(problem, catalog, [*by_chip.values()]), *rests_on(prices), *rests]
+    evidence = price_evidence(catalog, problem)
+    answer = [_winner_words(stand), *_demand_words(problem, winner)]
+    if problem.pools is not None and not stand.now.apart:
+        answer.append("No prefill and decode on pools of their own keep the rules and the limits.")
+    answer += said[:4]
+    answer += evidence_words([row for row in evidence if row["chip"] == winner["chip"]])
+    if prices and not any(one.name == "parts" for one in frames):
+        blocks.append(price_parts(prices))
+    inputs = [
+        {"input": one.name, "now": one.now, "words": one.show(one.now)}
+        for one in known.values()
+        if one.now is not None and math.isfinite(one.now)
+    ]
+    caption = "What may be changed with --set and --sweep, and its value now"
+    blocks.append(table("inputs", caption, inputs, ("input", "words"), on_console=False))
+    frames = [block for block in blocks if isinstance(block, Table)]
+    demand = problem.demand
+    loads = [load_row(share) for share in problem.mix]
+    limits = [limit.text for limit in problem.limits]
+    facts = {
         "title": subject.title,
         "space": study.name,
         "size": problem.space.size,
         "price_basis": study.price_basis,
-        "costs": study.costs and study.costs.as_json(),
-        "workloads": [load_row(share) for share in problem.mix],
-        "demand": _demand(subject, winner, rack_w),
-        "limits": [limit.text for limit in problem.limits],
+        "workloads": loads,
+        "demand": demand and {**asdict(demand), "words": demand_words(demand)},
+        "limits": limits,
         "objective": subject.objective,
-        "how": stand.points.how,
-        "enumerated": stand.points.enumerated,
+        "how": stand.how,
+        "enumerated": stand.enumerated,
         "seed": subject.seed,
         "winner": winner,
         "front_size": len(stand.now.ids),
         "feasible": stand.now.feasible,
         "feasible_pools": None if problem.pools is None else stand.now.apart,
-        "inputs": [
-            {
-                "input": one.name,
-                "now": None if one.now is None else number(one.now),
-                "unit": one.dimension,
-                "words": None if one.now is None else one.show(one.now),
-            }
-            for one in known.values()
-        ],
-        **{key: value for part in parts for key, value in part.facts.items()},
-        "sweeps": [part.facts for part in swept],
-        "equal": [part.facts for part in alike],
+        "notes": notes,
+        "assumed": assumed,
+        "price_evidence": evidence,
+        "prices": prices,
+        "answer": answer,
     }
-    changed = [change for some in named.values() for change in some]
-    changed += [steps[0] for steps in sweeps]
-    document["notes"] = [*subject.notes, *_notes(subject, changed)]
-    chosen = _recommended(document)
-    document["assumed"] = _rests_on(subject, chosen)
-    catalog, chips = on_terms(subject.catalog, study), dict.fromkeys(p["chip"] for p in chosen)
-    document["price_evidence"] = price_evidence(catalog, problem)
-    document["prices"] = price_documents(catalog, chips, study.price_basis)
-    owned = [row["price"] for row in document.get("owning", ())]
-    if document["prices"]:
-        document["assumed"] += rests_on(document["prices"])
-    elif owned:  # in which utilisation is an answer, no input
-        document["assumed"] += rests_on(owned, but="utilisation")
-    if given["sensitivities"] and given["chips"] and given["model"]:
-        trained = {str(given["model"]): given.get("training_chips") or TRAINERS}
-        more = _doubled(given, catalog, problem.machines.ids, trained)
-        document |= more.facts
-        parts.append(more)
-    every = [*parts[:1], *swept, *alike, *parts[1:]]
-    evidence = [row for row in document["price_evidence"] if row["chip"] == winner["chip"]]
-    said = [_winner_words(document), *_demand_words(document)]
-    if document["feasible_pools"] == 0:
-        said.append("No prefill and decode on pools of their own keep the rules and the limits.")
-    said += [text for part in every for text in part.sentences][:4]
-    document["answer"] = said = [*said, *evidence_words(evidence)]
-    blocks = [block for part in every for block in part.blocks]
-    if document["prices"] and not owned:
-        blocks.append(price_parts(document["prices"]))
-    rows = [row for row in document["inputs"] if row["now"] is not None]
-    caption = "What may be changed with --set and --sweep, and its value now"
-    blocks.append(of_rows("inputs", caption, rows, ("input", "words"), on_console=False))
-    tables = [block for block in blocks if isinstance(block, Table)]
+    words = "; ".join(map(load_words, loads))
+    words += f"; demand: {demand_words(demand)}" if demand else ""
+    words += f"; {', '.join(limits) or 'no limit'}; prices: {study.price_basis}"
     made = Answer(
         question="whatif",
         title=f"What if: {subject.title}",
-        asked=_asked(document),
-        headline=said[0],
-        sentences=said[1:],
+        asked=f"{subject.title}: {words}",
+        headline=answer[0],
+        sentences=answer[1:],
         blocks=blocks,
-        rests=[document["how"], *document["notes"], *document["assumed"]],
-        document=document,
-        data=(long_table("data", {one.name: one.rows for one in tables}),),
-        words=WORDS,
+        rests=[stand.how, *notes, *assumed],
+        document=document(facts, frames),
+        data=[long_table("data", {one.name: one.rows for one in frames})],
         names=subject.catalog.names,
     )
     if (first := made.first_screen) is None:
         return made
-    held = all(share.workload.serving != POISSON for share in problem.mix)
-    full = said[0].replace(winner["words"], deployment_words(winner["deployment"], held))
-    answers = [text for part in every for text in part.sentences][:1]
-    return replace(made, opening=replace(first, headline=" ".join((full, *answers))))
+    held = not random_arrivals(problem)
+    short, full = (of(winner["deployment"], held) for of in (short_deployment, deployment_words))
+    said = [answer[0].replace(short, full), *said[:1]]
+    return replace(made, opening=replace(first, headline=" ".join(said)))
 
 
 def _short(change: Change) -> str:
@@ -353,46 +406,28 @@ def _short(change: Change) -> str:
     return f"{of} {name} {change.written}".strip()
 
 
-def _asked(document: Json) -> str:
-    """What is asked of what, in a line."""
-    loads = "; ".join(load_words(load) for load in document["workloads"])
-    limits = ", ".join(document["limits"]) or "no limit"
-    demand = f"demand: {document['demand']['words']}; " if document["demand"] else ""
-    return f"{document['title']}: {loads}; {demand}{limits}; prices: {document['price_basis']}"
-
-
-def _winner_words(document: Json) -> str:
+def _winner_words(stand: Stand) -> str:
     """The winner as things stand, and how sure its objective is."""
-    metric, winner = document["objective"], document["winner"]
-    who, best, load = words(winner), "is best", load_of(winner)
+    metric, winner = stand.objective, stand.winner
+    who, best = winner["deployed"], "is best"
     if metric.startswith("usd_per_million"):
         best = "is cheapest"
-        if load:
-            many = load["deployments"]
+        if many := winner.get("deployments"):
             who = f"{counted(many, 'deployment')} of {who}"
             best = f"{'is' if many == 1 else 'are'} cheapest for the demand"
-    sure = f"kernel laws {winner['provenance']}"
-    if ends := winner["intervals"].get(metric):
-        low, high = (show(metric, end) for end in ends)
+    sure = f"kernel laws {winner['known']}"
+    if f"{metric}.low" in winner:
+        low, high = (show(metric, winner[f"{metric}.{end}"]) for end in ("low", "high"))
         sure = f"80% interval {low} to {high}, {sure}"
-    value = priced(metric, winner["metrics"][metric])
-    return f"As things stand, {who} {best}: {value} ({sure})."
+    return f"As things stand, {who} {best}: {priced(metric, winner[metric])} ({sure})."
 
 
-def _demand(subject: Subject, winner: Json, rack_w: float) -> dict[str, Any] | None:
-    """The demand, and the racks that the winner takes for it."""
-    if (demand := subject.problem.demand) is None:
-        return None
-    racks = racks_held(subject, winner, rack_w)
-    return {**asdict(demand), "words": demand_words(demand), "racks": racks, "rack_w": rack_w}
-
-
-def _demand_words(document: Json) -> list[str]:
+def _demand_words(problem: Demanded, winner: Json) -> list[str]:
     """What the demand takes of the winner; nothing without a demand."""
-    demand, load = document["demand"], document["winner"]["at_average_load"]
-    if demand is None:
+    if problem.demand is None:
         return []
-    said = f"{demand['words'][0].upper()}{demand['words'][1:]}"
+    said, load = demand_words(problem.demand), winner["at_average_load"]
+    said = f"{said[0].upper()}{said[1:]}"
     busy = (
         f"each is busy {percent(load['busy_share'])} on average, where one that never waits would "
         f"cost {dollars(load['busy_usd_per_million_total_tokens'])} per million tokens"
@@ -401,71 +436,238 @@ def _demand_words(document: Json) -> list[str]:
         return [f"{said}: deployments of any size; {busy}."]
     low, high = load["deployments_interval"] or (0, 0)
     between = "" if low == high else f" (80% interval {low:,} to {high:,})"
-    takes = [f"{counted(load['deployments'], 'deployment')}{between}"]
-    takes.append(f"{counted(load['chips'], 'chip')} in total")
+    takes = f"{counted(load['deployments'], 'deployment')}{between}, "
+    takes += f"{counted(load['chips'], 'chip')} in total"
     if load["meter_w"] is not None:
-        takes.append(f"{units.format(load['meter_w'], 'W', 3)} at the meter")
-    if demand["racks"] is not None:
-        takes.append(f"{counted(demand['racks'], 'rack')} of {demand['rack_w'] / 1e3:.3g} kW")
+        takes += f", {units.format(load['meter_w'], 'W', 3)} at the meter"
     paid = f"{dollars(load['usd_per_hour'])} an hour, {dollars(load['usd_per_year'])} a year"
-    return [f"{said}, takes {', '.join(takes)}: {paid}; {busy}."]
+    return [f"{said}, takes {takes}: {paid}; {busy}."]
 
 
-def _notes(subject: Subject, changed: Sequence[Change]) -> list[str]:
-    """What a reader must know of prices with and without a demand."""
-    problem, notes = subject.problem, []
-    arrive = any(share.workload.serving == POISSON for share in problem.mix)
-    asked = any(change.input.name in (DEMAND, PEAK) for change in changed)
-    if problem.demand is None and arrive and asked:
+def _notes(problem: Demanded, asked: bool) -> list[str]:
+    """What a reader must know of prices with and without a demand, which may be `asked` for."""
+    notes, arrive = [], random_arrivals(problem)
+    if problem.demand is None and asked:
         notes.append(
             "requests arrive at random: demand is the rate at which they arrive at one deployment "
             "with its replicas; --demand TOKENS/TIME buys as many deployments as a demand takes"
-        )
-    elif problem.demand is None and asked:
-        notes.append(
-            "as things stand there is no demand: its prices are those of a deployment that is "
+            if arrive
+            else "as things stand there is no demand: its prices are those of a deployment that is "
             "always busy, and the change is what a demand adds to them"
         )
-    elif problem.demand is not None:
-        servers = dict(zip(problem.machines.ids, problem.server.tolist(), strict=True))
-        each = ", ".join(f"{size:.0f} {chip}" for chip, size in servers.items())
-        said = f"in whole servers (scale-up domains): {each}"
-        if set(servers.values()) == {1.0}:
-            said = "one by one; --set whole_servers=true and dse fleet pay whole servers"
-        notes.append(f"chips of a demand are paid {said}")
+    if problem.demand is not None:
+        servers = zip(problem.machines.ids, problem.server.tolist(), strict=True)
+        each = ", ".join(f"{size:.0f} {chip}" for chip, size in servers if size > 1.0)
+        one = "one by one; --set whole_servers=true and dse fleet pay whole servers"
+        whole = f"in whole servers (scale-up domains): {each}"
+        notes.append(f"chips of a demand are paid {whole if each else one}")
         if arrive:
             notes.append("each deployment gets the arrivals of the study, and no more at the peak")
     return notes
 
 
-def _recommended(document: Json) -> list[Json]:
-    """The points that the answer recommends: winners, and the first of each comparison."""
-    found = [document["winner"], *(row["winner"] for row in document.get("scenarios", ()))]
-    found += [step["winner"] for row in document["sweeps"] for step in row["rows"]]
-    found += [row["rows"][0]["point"] for row in document["equal"]]
-    found += [row["point"] for row in document.get("break_even", ())[:2]]
-    return [point for point in found if point is not None]
-
-
-def _rests_on(subject: Subject, chosen: Sequence[Json]) -> list[str]:
+def _rests_on(problem: Demanded, catalog: Catalog, ids: Sequence[int]) -> list[str]:
     """What the recommended points rest on beyond sourced figures, and the prices of their chips,
     each sentence once."""
-    problem, catalog = subject.problem, on_terms(subject.catalog, subject.problem.study)
-    basis, said = problem.study.price_basis, []
-    by_chip = {point["chip"]: point for point in reversed(chosen)}
+    basis, rack, said = problem.study.price_basis, problem.study.rack, []
+    found = points(problem, ids)
     for row in price_rows(catalog, problem):
-        if row["chip"] in by_chip:
+        if row["chip"] in [point["chip"] for point in found]:
             known = [row["rule"], row["note"]]
             known += [row["date"]] * (row["date"] not in row["rule"])
             said.append(
                 f"price of {row['chip']}: ${row['usd_per_chip_hour']:.2f} per chip-hour on basis "
                 f"{basis} ({'; '.join(filter(None, known))})"
             )
-    for point in by_chip.values():
+    for point in found:
         index = problem.space.unrank(np.array([point["id"]]))
-        batch = problem.batch(index)
         tokens = number(problem.metrics(index).values["training_tokens"][0])
-        model = problem.model or model_at(batch, 0, "the winner", tokens)
-        kind, rack = KNOWN.index(point["provenance"]), problem.study.rack
+        model = problem.model or model_at(problem.batch(index), 0, "the winner", tokens)
+        kind = KINDS.index(point["known"])
         said += assumptions(catalog, model, point["deployment"], problem.mix, kind, basis, rack)
     return list(dict.fromkeys(said))
+
+
+# What twice a figure of a chip does.
+
+# By figure, its name in `dse.schema.derive`; power is a cap.
+DOUBLED = {
+    "FLOP/s": "flops",
+    "memory bandwidth": "bandwidth",
+    "memory capacity": "capacity",
+    "link bandwidth": "link_bandwidth",
+    "network bandwidth": "network_bandwidth",
+    "power": "",
+}
+TRAINING, ONE_USER, LOAD = "training", "one user's token", "served under load"
+TRAINERS = 1024  # chips that train a model which is asked for
+# Model and the chips that train it where no model is asked for: small and large, dense and sparse.
+MODELS = {"llama-3-8b": 1024, "llama-3.1-405b": 16_384, "gpt-oss-20b": 512, "deepseek-v3": 2048}
+TOKENS, WEIGHTS = "15T", "fp8"
+GROUPS = (1, 2, 4, 8, 16, 32, 64)
+LOADS = tuple(round(2 ** (k / 2)) for k in range(0, 23))  # requests in flight a chip
+
+
+def _of_chips(given: Json, catalog: Catalog, models: Mapping[str, int]) -> Answer:
+    """Twice each figure of chips, for models that are trained and served."""
+    catalog, chips = catalog.with_chips(given["chips"])
+    said, blocks, _ = doubled(given, catalog, chips, models)
+    return Answer(
+        question="whatif",
+        title=f"What binds training and serving: {', '.join(chips)}",
+        asked=f"{', '.join(chips)}; {', '.join(models)}",
+        headline=said[0],
+        sentences=said[1:],
+        blocks=blocks,
+        document=document({}, [block for block in blocks if isinstance(block, Table)]),
+        names=catalog.names,
+    )
+
+
+def doubled(given: Json, catalog: Catalog, chips: Sequence[str], models: Mapping[str, int]) -> Told:
+    """Each task of each of `models`, by the chips that train it, and each figure of `chips`; the
+    mean over the models; and dollars per unit of the figures of every chip with a price. Tasks that
+    a chip cannot do are left out. Raises InputError for a limit of latency that is none."""
+    text = given.get("tpot_limit") or "50ms"
+    limit_s = units.parse(text, "s", field="--set tpot_limit")
+    if not limit_s > 0.0:
+        accepted = "above 0 s, such as 50ms"
+        raise InputError(f"read {text!r}", field="--set tpot_limit", accepted=accepted)
+    load = {"prompt_tokens": 2048, "output_tokens": 512}
+    load = {name: given.get(name) or tokens for name, tokens in load.items()}
+    catalog = with_basis(catalog, OWNED)
+    prices = catalog.prices.select(given["price_basis"] or "rental_3yr")
+    rows: list[dict[str, Any]] = []
+    means: list[dict[str, Any]] = []
+    said = []
+    for chip in chips:
+        price = prices[chip].usd_per_chip_hour if chip in prices else math.nan
+        changed = {figure: _twice(catalog, chip, figure) for figure in DOUBLED}
+        mine = []
+        for model, trainers in models.items():
+            given["progress"](f"{chip}: {model}")
+            sizes = (n for n in GROUPS if _served(catalog, chip, None, model, load, n, 1))
+            about = (model, trainers, load, next(sizes, 0), limit_s)
+            now = _times(catalog, chip, None, *about)
+            for figure, to in changed.items():
+                then = {} if to is None else _times(*to, *about)
+                for task, seconds in now.items():
+                    count = trainers if task == TRAINING else about[3]
+                    row = {"chip": chip, "task": task, "model": model, "chips": count}
+                    row |= {"figure": figure, "seconds": seconds}
+                    after = then.get(task, math.nan)
+                    ratio = seconds / after if figure == "power" else after / seconds
+                    worth = math.nan if figure == "power" else price * (1.0 / ratio - 1.0)
+                    row["change"] = number(ratio - 1.0)
+                    row["elasticity"] = number(math.log(ratio) / math.log(2.0) + 0.0)
+                    mine.append(row | {"worth_usd_per_chip_hour": number(worth)})
+        gains = []
+        for task in dict.fromkeys(row["task"] for row in mine):
+            each = {}
+            for figure in DOUBLED:
+                of = [row for row in mine if (row["task"], row["figure"]) == (task, figure)]
+                known = [row["change"] for row in of if row["change"] is not None]
+                each[figure] = sum(known) / len(known) if known else None
+                row = {"chip": chip, "task": task, "figure": figure, "change": each[figure]}
+                means.append(row)
+            first = min(each, key=lambda figure: each[figure] or 0.0)
+            gains.append(f"{task} most by {first} ({share(each[first] or 0.0)})")
+        gain = f"Twice a figure of {chip} shortens {', '.join(gains)}."
+        said.append(gain if gains else f"Nothing fits on {chip}.")
+        rows += mine
+    names = list(dict.fromkeys(f"{row['chip']}, {row['task']}: {row['model']}" for row in rows))
+    by_figure = {
+        figure: [row["elasticity"] for row in rows if row["figure"] == figure] for figure in DOUBLED
+    }
+    across = "elasticity of time: -1 halves it with twice the figure"
+    shows = "Bars of how far the time of each task falls with each figure of the chip."
+    keys = ("chip", "task", "model", "chips", "figure", "change", "worth_usd_per_chip_hour")
+    caption = "Change of chip-seconds with twice a figure"
+    blocks: list[Block] = [
+        bar_chart("doubled", "What each figure does", names, by_figure, across, shows),
+        table("doubled_mean", f"{caption}, mean", means, keys),
+        table("doubled", caption, rows, keys, on_console=len(names) < 4),
+        _unit_prices(catalog),
+    ]
+    return said, blocks, []
+
+
+def _twice(catalog: Catalog, chip: str, figure: str) -> tuple[Catalog, str, str | None] | None:
+    """The catalog, chip and power cap with twice the figure; of power, with half of it. None where
+    the chip has no such figure."""
+    if figure == "power":
+        watts = catalog.chip(chip).tdp_w
+        return None if watts is None else (catalog, chip, f"{watts / 2:g} W")
+    try:
+        own = derive(catalog, chip, [f"{DOUBLED[figure]}=2x"])
+    except InputError:
+        return None
+    return with_own_chips(catalog, [own]), own.chip.id, None
+
+
+def _served(
+    catalog: Catalog, chip: str, cap: str | None, model: str, load: Json, group: int, flight: int
+) -> Json | None:
+    """The estimate of `flight` requests on `group` chips; None where that cannot be."""
+    own: Any = {"tp": group, "ep": group if load_model(model).experts else 1, "concurrency": flight}
+    own |= {**load, "weight_dtype": WEIGHTS, "power_cap": cap}
+    try:
+        found = estimate(model, chip, **own, catalog=catalog).document
+    except (InputError, NothingFeasible):
+        return None
+    return found if found["feasible"] else None
+
+
+def _times(
+    catalog: Catalog,
+    chip: str,
+    cap: str | None,
+    model: str,
+    trainers: int,
+    load: Json,
+    group: int,
+    tpot_limit_s: float,
+) -> dict[str, float]:
+    """Chip-seconds of each task that the chip can do: a token of training on the best plan, a token
+    of one user on `group` chips, and an output token at the load that reaches the limit, between
+    the last one that keeps it and the next. A power cap is of serving alone."""
+    found: dict[str, float] = {}
+    if cap is None:
+        plan = train(model, chip, trainers, tokens=TOKENS, catalog=catalog).document
+        if plan["feasible"]:
+            found[TRAINING] = trainers / plan["tokens_per_s"]
+    if group and (one := _served(catalog, chip, cap, model, load, group, 1)) is not None:
+        found[ONE_USER] = float(one["tpot_s"])
+    last_s = last = 0.0
+    for flight in LOADS if group else ():
+        if (one := _served(catalog, chip, cap, model, load, group, flight * group)) is None:
+            break
+        tpot_s, cost = one["tpot_s"], 1.0 / one["output_tokens_per_s_per_chip"]
+        if tpot_s > tpot_limit_s:
+            part = (tpot_limit_s - last_s) / (tpot_s - last_s)
+            cost = last + part * (cost - last)
+        if tpot_s <= tpot_limit_s or last:
+            found[LOAD] = cost
+        if tpot_s > tpot_limit_s:
+            break
+        last_s, last = tpot_s, cost
+    return found
+
+
+def _unit_prices(catalog: Catalog) -> Table:
+    """Dollars a chip-hour over its dense 16-bit PFLOP/s, TB/s of memory and 100 GB, by chip and
+    price basis, the oldest first."""
+    rows = []
+    for basis in catalog.prices.bases():
+        for chip, price in catalog.prices.select(basis).items():
+            if (spec := catalog.chips.get(chip)) is None:
+                continue
+            hour, peak = price.usd_per_chip_hour, spec.peak_flops_per_s.get("bf16")
+            bandwidth = spec.memories[0].bytes_per_s
+            row = {"chip": chip, "year": spec.year, "basis": basis, "usd_per_chip_hour": hour}
+            row["usd_per_pflop"] = hour / (peak / 1e15) if peak else None
+            row["usd_per_tb_per_s"] = hour / (bandwidth / 1e12) if bandwidth else None
+            rows.append(row | {"usd_per_100_gb": hour / (spec.capacity_bytes / 1e11)})
+    rows.sort(key=lambda row: (row["basis"], row["year"] or 0, row["chip"]))
+    caption = "Dollars per chip-hour for each PFLOP/s (dense, 16 bits), TB/s and 100 GB"
+    return table("unit_prices", caption, rows, (), on_console=False)
