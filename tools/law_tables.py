@@ -19,19 +19,12 @@ from scipy.stats import kendalltau, spearmanr
 
 from dse.errors import InputError
 from dse.quality import depth, quantisation
-from dse.quality.law import SIZES, Coefficient, Law, Quality, Shape, compute_optimal_tokens
+from dse.quality.law import SIZES, Coefficient, Quality, Shape, compute_optimal_tokens
 from dse.quality.laws import DEFAULT, LAWS, quality
 from tools.written import markdown
 from tools.written import write as write_page
 
-SCORE = "mmlu_percent"
-ALL = (
-    "model",
-    *SIZES,
-    "predicted_loss",
-    SCORE,
-    "mmlu_source",
-)
+ALL = ("model", *SIZES)
 SCORES = Path(__file__).with_name("published_scores.csv")
 COMMAND = "python -m tools.law_tables tests/data/worked_examples.csv --write"
 BENCHMARKS = ("MMLU", "MMLU-Pro", "Pile")  # the last in bits a byte: less is better
@@ -64,57 +57,9 @@ def columns(table: pd.DataFrame) -> dict[str, Any]:
     return {name: table[name].to_numpy(dtype=float) for name in SIZES}
 
 
-def describe(law: Law) -> str:
-    """What reports print of a law."""
-    parts = (("Sources", law.sources), ("Fitted on", law.fit_range), ("Not seen", law.not_seen))
-    text = [f"### `{law.name}`", f"{law.title}."]
-    for name, sentences in parts:
-        text.append(f"{name}:")
-        text.append("\n".join(f"- {sentence}" for sentence in sentences))
-    return "\n\n".join([*text, coefficients_table(law.coefficients)])
-
-
 def coefficients_table(coefficients: Iterable[Coefficient]) -> str:
     rows = [(c.name, c.value, c.source, c.date, c.kind) for c in coefficients]
     return markdown(("coefficient", "value", "source", "date", "kind"), rows)
-
-
-def examples_table(table: pd.DataFrame) -> str:
-    """Leverage, dense equivalent and loss of each row under the default law, and in what it lies
-    outside the fit."""
-    result, rows = evaluate(table), []
-    for i in np.flatnonzero(table["predicted_loss"].notna().to_numpy()).tolist():
-        outside = [name for name in LAWS[DEFAULT].fit if result.extrapolates[name][i]]
-        rows.append(
-            (
-                str(table["model"][i]),
-                f"{table['active_non_embedding'][i] / 1e9:.3g}",
-                f"{table['training_tokens'][i] / 1e12:g}",
-                f"{result.efficiency_leverage[i]:.2f}",
-                f"{result.dense_equivalent_parameters[i] / 1e9:.1f}",
-                f"{result.predicted_loss[i]:.3f}",
-                ", ".join(name.replace("_", " ") for name in outside),
-            )
-        )
-    head = "model|active, B|tokens, T|leverage|dense-equivalent, B|loss|outside the fit in"
-    return markdown(head.split("|"), rows)
-
-
-def ranks_table(table: pd.DataFrame) -> str:
-    """Rank agreement of each law, and of two plain counts, with the scores."""
-    scored = table[table[SCORE].notna()].reset_index(drop=True)
-    score = scored[SCORE].to_numpy()
-    measures = {
-        **{f"loss by `{name}`": -evaluate(scored, name).predicted_loss for name in LAWS},
-        "total parameters": scored["total_parameters"].to_numpy(),
-        "active parameters": scored["active_non_embedding"].to_numpy(),
-        "training tokens": scored["training_tokens"].to_numpy(),
-    }
-    rows = [
-        (name, str(len(score)), f"{spearmanr(value, score)[0]:.2f}")
-        for name, value in measures.items()
-    ]
-    return markdown(("ranked by", "models", "Spearman correlation with MMLU"), rows)
 
 
 def _published(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -208,16 +153,10 @@ def main(file: str, write: bool) -> None:
         write_page("quality.md", COMMAND, "\n\n".join(published))
         return
     for law in LAWS.values():
-        click.echo(f"{describe(law)}\n")
+        click.echo(f"### `{law.name}`\n\n{law.title}.\n\n{coefficients_table(law.coefficients)}\n")
     parts = coefficients_table((*depth.COEFFICIENTS, *quantisation.COEFFICIENTS))
     click.echo(f"### Parts of every law\n\n{parts}\n")
-    tables = (
-        examples_table(table),
-        optimum_table(),
-        ranks_table(table),
-        *published,
-    )
-    click.echo("\n\n".join(tables))
+    click.echo("\n\n".join((optimum_table(), *published)))
 
 
 if __name__ == "__main__":

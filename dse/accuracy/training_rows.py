@@ -23,6 +23,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -337,23 +338,14 @@ class _Cells:
 
 @dataclass(frozen=True, slots=True)
 class TrainingRow:
-    """One covered row. `degrees`: tp, pp, cp, dp, ep, virtual_pp, micro_batch; `run_tokens`: what
-    a whole run was trained on, 0 where the metric does not ask; `engine`: the software as the row
-    names it; `assumed`: what the row left open."""
+    """One covered row. `degrees`: tp, pp, cp, dp, ep, virtual_pp, micro_batch; `plan`: what else
+    TrainingBatch has; `run_tokens`: what a whole run was trained on, 0 where the metric does not
+    ask; `engine`: the software as the row names it; `assumed`: what the row left open."""
 
     model: Model
     chip: str
-    precision: str
     degrees: Mapping[str, float]
-    sequence_length: float
-    global_batch_tokens: float
-    recompute: str
-    recompute_share: float
-    bf16_share: float
-    tensor_hidden: float
-    gradient_bytes: float
-    zero_stage: float
-    task: str
+    plan: Mapping[str, Any]
     stack: str
     metric: str
     flops: str
@@ -367,9 +359,7 @@ class TrainingRow:
         model = self.model
         return (
             *(model.id, model.source, len(model.blocks), model.num_hidden_layers),
-            *(self.chip, self.precision, *self.degrees.values(), self.sequence_length),
-            *(self.global_batch_tokens, self.recompute, self.recompute_share, self.bf16_share),
-            *(self.tensor_hidden, self.gradient_bytes, self.zero_stage, self.task, self.stack),
+            *(self.chip, *self.degrees.values(), *self.plan.values(), self.stack),
         )
 
 
@@ -410,20 +400,23 @@ def read_training_row(
     if passes := run.predictions():
         model = with_prediction_layer(model, passes)
         run.assumed.append("with its multi-token prediction layer")
+    plan = {
+        "sequence_length": sequence,
+        "global_batch_tokens": batch,
+        "precision": precision,
+        "recompute": run.recompute(),
+        "recompute_share": recipe.recompute_share,
+        "bf16_share": run.bf16_share(precision),
+        "tensor_hidden": recipe.tensor_hidden,
+        "gradient_bytes": software.gradient_bytes,
+        "zero_stage": 3.0 if sharded else 1.0,
+        "task": task,
+    }
     return TrainingRow(
         model=model,
         chip=cells["chip"],
-        precision=precision,
         degrees=degrees,
-        sequence_length=sequence,
-        global_batch_tokens=batch,
-        recompute=run.recompute(),
-        recompute_share=recipe.recompute_share,
-        bf16_share=run.bf16_share(precision),
-        tensor_hidden=recipe.tensor_hidden,
-        gradient_bytes=software.gradient_bytes,
-        zero_stage=3.0 if sharded else 1.0,
-        task=task,
+        plan=plan,
         stack=recipe.stack or software.stack,
         metric=metric,
         flops=software.flops,
@@ -586,42 +579,34 @@ def _metric(
 
 
 def _posed(firsts: Sequence[TrainingRow]) -> Trained:
-    def column(name: str) -> Floats:
-        return np.array([getattr(row, name) for row in firsts])
-
-    def degree(name: str) -> Floats:
-        return np.array([row.degrees[name] for row in firsts])
-
-    n, ones = len(firsts), np.ones(len(firsts))
+    n = len(firsts)
+    degrees = {name: np.array([row.degrees[name] for row in firsts]) for name in firsts[0].degrees}
+    plan = {name: np.array([row.plan[name] for row in firsts]) for name in firsts[0].plan}
     candidates = batch_of(
         [row.model for row in firsts],
         np.zeros(n, dtype=np.intp),
         ["bf16"] * n,
         ["bf16"] * n,
         {
-            "tensor_parallel": degree("tp"),
-            "pipeline_parallel": degree("pp"),
-            "data_parallel": degree("dp"),
-            "expert_parallel": degree("ep"),
-            "replicas": ones,
-            "concurrency": ones,
+            "tensor_parallel": degrees["tp"],
+            "pipeline_parallel": degrees["pp"],
+            "data_parallel": degrees["dp"],
+            "expert_parallel": degrees["ep"],
+            "replicas": np.ones(n),
+            "concurrency": np.ones(n),
         },
     )
-    sequence = column("sequence_length")
-    same = ("precision", "recompute", "recompute_share", "bf16_share", "tensor_hidden")
-    same = (*same, "gradient_bytes", "zero_stage", "task")
     batch = TrainingBatch.of(
         candidates,
-        sequence,
-        column("global_batch_tokens"),
-        context_parallel=degree("cp"),
-        virtual_stages=degree("virtual_pp"),
-        micro_batch=degree("micro_batch"),
-        sequence_parallel=(degree("tp") > 1.0).astype(np.float64),
-        **{name: column(name) for name in same},
+        context_parallel=degrees["cp"],
+        virtual_stages=degrees["virtual_pp"],
+        micro_batch=degrees["micro_batch"],
+        sequence_parallel=(degrees["tp"] > 1.0).astype(np.float64),
+        **plan,
     )
-    full, lora = column("flops") == "full", column("task") == "lora"
-    return Trained(batch, flops_per_token(candidates, sequence, full, lora), column("run_tokens"))
+    full = np.array([row.flops == "full" for row in firsts])
+    flops = flops_per_token(candidates, plan["sequence_length"], full, plan["task"] == "lora")
+    return Trained(batch, flops, np.array([row.run_tokens for row in firsts]))
 
 
 TRAINED = Kind(

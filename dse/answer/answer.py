@@ -22,7 +22,7 @@ Markdown, HTML, JSON, CSV and XLSX each have one renderer (`dse.render`), which 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,29 +51,19 @@ FORMATS = ("json", "csv", "xlsx", "md", "html")
 @record
 class Column:
     """One column: `key` names it in CSV and in the rows, `title` on paper. `kind` is a metric or a
-    key of `numbers.KINDS`; empty: words. `right` aligns it; None: where it has a kind. `of` takes
-    the value from an item of `Table.of`; None: its attribute or entry `key`. Those that are `first`
-    stand beside the picture of the first screen, of a table that has no room there. `code`: what a
-    command takes, as it is typed."""
+    key of `numbers.KINDS`; empty: words. `right` aligns it; None: where it has a kind. Those that
+    are `first` stand beside the picture of the first screen, of a table that has no room there."""
 
     key: str
     title: str
     kind: str = ""
     right: bool | None = None
     explain: str = ""
-    of: Callable[[Any], Cell] | None = None
     first: bool = False
-    code: bool = False
 
     @property
     def aligned_right(self) -> bool:
         return bool(self.kind) if self.right is None else self.right
-
-    def value(self, item: Any) -> Cell:
-        """The cell of an item of `Table.of`."""
-        if self.of is not None:
-            return self.of(item)
-        return item.get(self.key) if isinstance(item, Mapping) else getattr(item, self.key)
 
     def text(self, value: Cell) -> str:
         """A cell as every format but CSV, XLSX and JSON shows it."""
@@ -120,21 +110,6 @@ class Table:
         import pandas as pd
 
         return pd.DataFrame(list(self.rows), columns=[column.key for column in self.columns])
-
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        caption: str,
-        items: Iterable[Any],
-        columns: Sequence[Column],
-        notes: Sequence[str] = (),
-        *,
-        on_console: bool = True,
-    ) -> Table:
-        """One row for each of `items`, whose columns say how their values follow from it."""
-        rows = [{column.key: column.value(item) for column in columns} for item in items]
-        return cls(name, caption, columns, rows, notes, on_console)
 
     @property
     def beside(self) -> Table | None:
@@ -214,13 +189,12 @@ class Explorer:
 @record
 class Section:
     """Blocks that belong together, under a heading and an introduction; without a heading they
-    belong to the answer itself. `name` is its id on a page. A `folded` one opens on a click."""
+    belong to the answer itself. `name` is its id on a page."""
 
     title: str
     blocks: Sequence[Block]
     about: Sequence[str] = ()
     name: str = ""
-    folded: bool = False
     on_console: bool = True
 
 

@@ -293,18 +293,12 @@ def share_bars(name: str, title: str, of: str, shares: Mapping[str, float]) -> F
     )
 
 
-def memory_parts(
-    parts: Mapping[str, float], capacity: float, caption: str, of: str, notes: Sequence[str] = ()
-) -> Table:
+def memory_parts(parts: Mapping[str, float], capacity: float, caption: str, *notes: str) -> Table:
     """Bytes of each part, and their share of a capacity, which is the last row."""
-    return Table.of(
-        "memory",
-        caption,
-        [*parts.items(), ("capacity", capacity)],
-        (
-            Column("part", of, of=lambda row: row[0]),
-            Column("bytes", "memory", "bytes", of=lambda row: row[1]),
-            Column("share", "of capacity", "share", of=lambda row: row[1] / capacity),
-        ),
-        notes,
-    )
+    sizes = [*parts.values(), capacity]
+    columns = {
+        "part": [*parts, "capacity"],
+        "bytes": sizes,
+        "capacity_share": [size / capacity for size in sizes],
+    }
+    return frame("memory", caption, columns, *notes)

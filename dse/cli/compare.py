@@ -8,7 +8,7 @@ from dse.schema.derive import ALIASES, FABRIC
 command = verb(
     compare,
     like=estimate,
-    without=("chip", "point"),
+    without=("chip", "point", "why_not"),
     fields=SETTINGS,
     others="settings",
     also="Change a figure of the first chip: hbm_bandwidth=2x. ",

@@ -11,12 +11,7 @@ from dse.cli.options import refuse
 from dse.cli.signature import Instead, verb
 from dse.errors import InputError
 from dse.options import Opt
-from dse.questions.estimate.estimate import (
-    SETTINGS,
-    WHY_NOT_SETTINGS,
-    estimate,
-    why_not_on_front,
-)
+from dse.questions.estimate.estimate import SETTINGS, estimate
 from dse.questions.fewest_chips import SETTINGS as FIT_SETTINGS
 from dse.questions.fewest_chips import fewest_chips
 from dse.schema.derive import ALIASES, FABRIC
@@ -51,11 +46,6 @@ command = verb(
     also_known=FIGURES,
     check=only_a_point,
     instead={
-        "why_not": Instead(
-            why_not_on_front,
-            WHY_NOT_SETTINGS,
-            Opt("Why the front of this study lacks the point.", metavar="STUDY"),
-        ),
         "fit": Instead(
             fewest_chips,
             FIT_SETTINGS,

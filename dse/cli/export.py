@@ -45,6 +45,7 @@ def _delivered(made: Export, *, out: Path | None, as_json: bool, **_: Any) -> No
 command = verb(
     export,
     like=estimate,
+    without=("why_not",),
     fields=SETTINGS,
     others="settings",
     also="Change a figure of the chip: hbm_bandwidth=2x. ",

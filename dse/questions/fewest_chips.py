@@ -10,23 +10,21 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 
-from dse.answer.answer import Answer, Table
-from dse.answer.frames import frame
+from dse.answer.answer import Answer
+from dse.answer.frames import of_rows
 from dse.catalog import Catalog, load_catalog
 from dse.options import CHIP, Tokens
 from dse.physics.workload import Workload
 from dse.problem.describe import describe_deployment, number
-from dse.problem.evaluate import Metrics, evaluate
+from dse.problem.evaluate import evaluate
 from dse.problem.instances import Evaluated, Subject, evaluated, subject_of
 from dse.problem.mix import alone as mix_alone
-from dse.problem.mix import whole
 from dse.questions.estimate.estimate import (
     OFFLOAD_FIELDS,
     SUBJECT,
@@ -60,12 +58,6 @@ DEGREES = {
 MOST_CHIPS = 16_384  # of the largest instance that is tried
 # What `--set` takes.
 SETTINGS = Fields(*OFFLOAD_FIELDS, Field("most_chips", DEGREE, MOST_CHIPS))
-# Keys of a row of the document that are not those of its column.
-FROM = {
-    "network_share": "interconnect_share",
-    "used_memory_share": "memory_share",
-    "domains": "scale_up_domains",
-}
 # Sentences of an estimate that have no bearing on chips and seconds.
 NOT_HERE = ("costs are null", "no loss is predicted", "80% intervals", "power is the chip's")
 
@@ -99,83 +91,91 @@ def fewest_chips(
     known_dtypes(dtypes)
     catalog, chip = (catalog or load_catalog()).with_chip(chip)
     served = find_backend(catalog.backends, backend or catalog.chip(chip).backend)
-    document = _fewest(
-        catalog,
-        load_model(model),
-        chip,
-        Workload.of(prompt_tokens, output_tokens, "continuous", served),
-        concurrency=concurrency,
-        most_chips=settings["most_chips"],
-        offload=offload_of(settings, catalog, chip),
-        **dtypes,
-    )
-    return replace(_answer(document), names=catalog.names)
-
-
-def _fewest(
-    catalog: Catalog,
-    model: Model,
-    chip: str,
-    workload: Workload,
-    *,
-    concurrency: int,
-    most_chips: int,
-    weight_dtype: str | None,
-    kv_dtype: str | None,
-    offload: Mapping[str, Any],
-) -> dict[str, Any]:
-    """The document; `concurrency` requests of the continuous `workload` are held at once."""
+    found = load_model(model)
+    workload = Workload.of(prompt_tokens, output_tokens, "continuous", served)
+    offload = offload_of(settings, catalog, chip)
     subject = subject_of(
         catalog,
-        model,
+        found,
         chip,
         workload,
-        weight_dtype=weight_dtype,
-        kv_dtype=kv_dtype,
         capped=True,
         axes=axes_of({**offload, "concurrency": concurrency}),
+        **dtypes,
     )
-    one, machines = subject.one, subject.machines
     domain = catalog.systems[catalog.chip(chip).system].levels[0].size or math.inf
-    limit, reason = _largest_instance(catalog, chip, most_chips)
+    limit, reason = _largest_instance(catalog, chip, settings["most_chips"])
     splits = _splits(subject, limit)
-    found = evaluated(subject, splits, concurrency)
-    alone = evaluate(one, workload, machines)
-    order = np.lexsort((found.tpot_s, splits.chips))
-    holds = found.runs & (found.admitted >= concurrency)
-    front = _front(found.tpot_s, order[holds[order]])
-    rows = [_row(splits, found, i, domain) for i in front]
-    document = {
-        "model": model.name,
+    tried = evaluated(subject, splits, concurrency)
+    alone = evaluate(subject.one, workload, subject.machines)
+    order = np.lexsort((tried.tpot_s, splits.chips))
+    holds = tried.runs & (tried.admitted >= concurrency)
+    front = _front(tried.tpot_s, order[holds[order]])
+    rows = [_row(splits, tried, i, domain) for i in front]
+    fewest = rows[0] if rows else None
+    placed = splits.take(front[:1]).placed(subject.one) if rows else subject.one
+    written = describe_deployment(placed, 0, subject.machines)
+    # Chips whose memory adds up to the weights of the whole model.
+    memory = alone.performance.memory
+    by_bytes = max(math.ceil(float(memory.weights[0] / memory.capacity[0])), 1)
+    known = assumptions(
+        catalog, found, written, mix_alone(workload), int(alone.provenance[0]), "rental_3yr"
+    )
+    facts = {
+        "model": found.name,
         "chip": chip,
-        "prompt_tokens": whole(workload.prompt_tokens[0]),
-        "output_tokens": whole(workload.output_tokens[0]),
+        "prompt_tokens": prompt_tokens,
+        "output_tokens": output_tokens,
         "concurrency": concurrency,
-        "backend": workload.backend.id,
+        "backend": served.id,
         "splits": len(splits),
-        "at_least_by_bytes": _by_bytes(alone),
+        "at_least_by_bytes": by_bytes,
         "scale_up_chips": None if math.isinf(domain) else int(domain),
         "most_chips": limit,
         "limited_by": reason,
         "fits": bool(rows),
-        "beyond_scale_up": bool(rows) and rows[0]["chips"] > domain,
-        "fewest": rows[0] if rows else None,
+        "beyond_scale_up": fewest is not None and fewest["chips"] > domain,
+        "fewest": fewest,
         "fastest": rows[-1] if rows else None,
         "rows": rows,
+        "weight_dtype": written["weight_dtype"],
+        "kv_dtype": written["kv_dtype"],
+        "command": None,
+        "assumed": [text for text in known if not any(words in text for words in NOT_HERE)],
     }
-    written = describe_deployment(one, 0, machines)
-    if rows:
-        written = describe_deployment(splits.take(front[:1]).placed(one), 0, machines)
-    document["weight_dtype"], document["kv_dtype"] = written["weight_dtype"], written["kv_dtype"]
-    document["command"] = _command(document, written, model) if rows else None
-    document["assumed"] = [
-        text
-        for text in assumptions(
-            catalog, model, written, mix_alone(workload), int(alone.provenance[0]), "rental_3yr"
+    said = [f"The weights alone fill the memory of {_count(by_bytes)}."]
+    if facts["beyond_scale_up"]:
+        said.append(
+            f"More chips than one scale-up domain has ({domain:,.0f}): the network joins them."
         )
-        if not any(words in text for words in NOT_HERE)
-    ]
-    return document
+    if reason and not rows:
+        said.append(f"No larger instance was tried: {reason}.")
+    if fewest is not None:
+        facts["command"] = _command(facts, written, found)
+        said.append(f"The first row again: {facts['command']}")
+    degrees = [name for name in DEGREES.values() if any(row[name] > 1 for row in rows)]
+    table = of_rows(
+        "splits",
+        "From the fewest chips to the fastest split",
+        rows,
+        f"chips {' '.join(degrees)} tpot_s output_tokens_per_s_per_user "
+        "network_share=interconnect_share used_memory_share=memory_share domains=scale_up_domains",
+    )
+    return Answer(
+        question="estimate",
+        title=f"The fewest {chip} that hold {found.name}",
+        asked=f"{found.name} with {facts['weight_dtype']} weights and {facts['kv_dtype']} KV, "
+        f"{concurrency:,} in flight of {prompt_tokens:,} prompt and {output_tokens:,} output "
+        f"tokens, on {chip}; backend {served.id}",
+        headline=f"Does not fit: {found.name}, on up to {limit:,} {chip}."
+        if fewest is None
+        else f"{chip}: {_count(fewest['chips'])} at least.",
+        sentences=said,
+        blocks=(table,) if rows else (),
+        rests=facts["assumed"],
+        document=facts,
+        names=catalog.names,
+    )
 
 
 def _largest_instance(catalog: Catalog, chip: str, most: int) -> tuple[int, str | None]:
@@ -203,12 +203,6 @@ def _splits(subject: Subject, limit: int) -> Deployments:
     table = table.where(lambda t: (t["spread"] == 0) | (t["expert_parallel"] > 1))
     stages = np.arange(1, int(subject.one.layers[0]) + 1)
     return table.cross(pipeline_parallel=stages).where(lambda t: t.chips <= limit)
-
-
-def _by_bytes(alone: Metrics) -> int:
-    """Chips whose memory adds up to the weights of the whole model."""
-    memory = alone.performance.memory
-    return max(math.ceil(float(memory.weights[0] / memory.capacity[0])), 1)
 
 
 def _front(tpot_s: Floats, order: Codes) -> Codes:
@@ -252,43 +246,6 @@ def _command(document: Mapping[str, Any], written: Mapping[str, Any], model: Mod
         if field.name in written:
             words += ["--set", f"{field.name}={written[field.name]}"]
     return shlex.join(words)
-
-
-def _answer(document: Mapping[str, Any]) -> Answer:
-    model, chip, row = document["model"], document["chip"], document["fewest"]
-    headline = f"Does not fit: {model}, on up to {document['most_chips']:,} {chip}."
-    if row is not None:
-        headline = f"{chip}: {_count(row['chips'])} at least."
-    said = [f"The weights alone fill the memory of {_count(document['at_least_by_bytes'])}."]
-    if document["beyond_scale_up"]:
-        domain = document["scale_up_chips"]
-        said.append(
-            f"More chips than one scale-up domain has ({domain:,}): the network joins them."
-        )
-    if document["limited_by"] and not document["fits"]:
-        said.append(f"No larger instance was tried: {document['limited_by']}.")
-    if document["command"]:
-        said.append(f"The first row again: {document['command']}")
-    return Answer(
-        question="estimate",
-        title=f"The fewest {chip} that hold {model}",
-        asked=f"{model} with {document['weight_dtype']} weights and {document['kv_dtype']} KV, "
-        f"{document['concurrency']:,} in flight of {document['prompt_tokens']:,} prompt and "
-        f"{document['output_tokens']:,} output tokens, on {chip}; backend {document['backend']}",
-        headline=headline,
-        sentences=said,
-        blocks=(_splits_table(document["rows"]),) if document["fits"] else (),
-        rests=document["assumed"],
-        document=document,
-    )
-
-
-def _splits_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """From the fewest chips to the fastest; degrees that are 1 throughout are left out."""
-    degrees = [name for name in DEGREES.values() if any(row[name] > 1 for row in rows)]
-    keys = ["chips", *degrees, "tpot_s", "output_tokens_per_s_per_user", "network_share"]
-    columns = {key: [row[FROM.get(key, key)] for row in rows] for key in (*keys, *FROM)}
-    return frame("splits", "From the fewest chips to the fastest split", columns)
 
 
 def _count(chips: int) -> str:

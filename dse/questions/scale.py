@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from dse import units
-from dse.answer.answer import Answer, Figure, Opening, Table
+from dse.answer.answer import Answer, Figure, Table
 from dse.answer.frames import document, frame, lines, stacked
 from dse.answer.numbers import dollars, plain, share, time
 from dse.blocks.operators import Role
@@ -41,7 +41,6 @@ from dse.problem.instances import (
     batch_at,
     best_instances,
     division,
-    evaluated,
     replication,
     subject_of,
 )
@@ -61,14 +60,12 @@ from dse.space.batches import EXPERT_AXES
 from dse.space.candidates import Floats
 from dse.space.deployments import (
     Deployments,
-    divisors,
     sizes_up_to,
     with_redundant_experts,
 )
 
 GAIN_PER_DOUBLING = 0.05  # below it, more chips are not worth their price to one user
 JITTERS_S = (0.0, 1e-6, 3e-6, 10e-6, 30e-6, 100e-6, 300e-6)
-STAGES = (1, 2, 4, 8)
 # What `--set` takes.
 SETTINGS = Fields(
     *FIELDS,
@@ -183,43 +180,56 @@ def scale(
     answers = [
         _OneChip(subject(name), chips_up_to, most, limits, requests, progress) for name in chips
     ]
-    domains = " and ".join(f"{one.subject.domain} ({one.subject.chip})" for one in answers)
     frames = [
+        _of_chips(answers),
         _stacked(
             "sizes",
-            f"One instance by its size, up to {_chips(chips_up_to)}",
+            f"One instance by its size, up to {_chips(chips_up_to)}: one user, and within limits",
             answers,
             shown=SIZES,
-            notes=[f"Sizes above {domains} leave the scale-up domain."],
+            notes=[note for one in answers for note in one.notes()],
         ),
         _stacked("replication", f"{_chips(most)} in total", answers, "replicas", REPLICAS),
         _stacked("experts", f"Experts over more chips, {requests} requests per chip", answers),
         _stacked("jitter", "Largest useful collective by jitter, one user", answers),
-        _stacked("stages", "One request over pipeline stages", answers),
     ]
     if disaggregated:
         for one in answers:
             first = subject(prefill_chip or one.subject.chip)
             one.pools = _pools(first, one, degrees)
-        frames.insert(2, _stacked("pools", "Prefill and decode on separate pools", answers))
+        frames.insert(3, _stacked("pools", "Prefill and decode on separate pools", answers))
     frames = [one for one in frames if one.rows]
-    facts = _facts(answers, basis, limits, chips_up_to, most, requests)
+    load = one_load([load_row(Share("", 1.0, answers[0].subject.workload))])
+    assert load is not None
     sentences = [one.headline() for one in answers]
     sentences += [text for one in answers for text in one.sentences()]
-    asked = f"{found.name}, {_asked(facts)}"
-    pictures = _pictures(frames[0], answers)
+    assumed = list(dict.fromkeys(text for one in answers for text in one.assumed()))
+    facts = {
+        "model": found.name,
+        "workload": load,
+        "price_basis": basis,
+        "limits": limits,
+        "chips_up_to": chips_up_to,
+        "demand_chips": most,
+        "requests_per_chip": requests,
+        "answer": sentences,
+        "assumed": assumed,
+    }
     return Answer(
         question="scale",
         title=f"Scale up or scale out: {found.name}",
-        asked=asked,
+        asked=(
+            f"{found.name}, {prompt_tokens:,} prompt and {output_tokens:,} output tokens, backend "
+            f"{load['backend']}; limits: {time(limits['tpot_s'])} per token and "
+            f"{time(limits['ttft_s'])} to the first; prices: {basis}"
+        ),
         headline=sentences[0],
         sentences=sentences[1:],
-        blocks=(*pictures[1:], *frames),
-        rests=tuple(dict.fromkeys(text for one in answers for text in one.assumed())),
-        document=document({**facts, "answer": sentences}, frames),
-        data=(frames[0],),
+        blocks=(*_pictures(frames[1], answers), *frames),
+        rests=assumed,
+        document=document(facts, frames),
+        data=(frames[1],),
         words=WORDS,
-        opening=Opening(asked, sentences[0], pictures[0], _beside(answers), _how_sure(answers)),
         names=catalog.names,
     )
 
@@ -274,7 +284,6 @@ class _OneChip:
             limit = ceiling(instances(machines, single_only=True).alone)
             rows.append({"jitter_s": jitter_s, **limit})
         self.jitter = {key: [row[key] for row in rows] for key in rows[0]}
-        self.stages = stages(subject)
         self.pools: Mapping[str, Any] = {}
 
     @property
@@ -306,6 +315,14 @@ class _OneChip:
         """The replicas of one size; nothing where there are none."""
         rows = np.flatnonzero(np.asarray(self.replicas.get("chips", ())) == chips)
         return {key: values[rows[0]] for key, values in self.replicas.items()} if len(rows) else {}
+
+    def notes(self) -> list[str]:
+        """Where the scale-up domain ends, and why the largest size that does not run fails."""
+        chip, reasons = self.subject.chip, self.instances.why_not
+        notes = [f"Sizes above {self.subject.domain} leave the scale-up domain of {chip}."]
+        if reasons:
+            notes.append(f"{_chips(max(reasons))} of {chip}: {reasons[max(reasons)]}.")
+        return notes
 
     def headline(self) -> str:
         """How far to scale up, and what replicas then give."""
@@ -491,37 +508,6 @@ def one_domain(machines: Machines) -> Machines:
     return replace(machines, fabric=replace(fabric, domain=endless, networks=()))
 
 
-def stages(subject: Subject) -> Mapping[str, Any]:
-    """One request at a fixed tensor parallelism over 1, 2, 4, 8 pipeline stages, and the same chips
-    as one tensor-parallel group; stages beyond the layers, or that need a link of unknown
-    bandwidth, are left out. The tensor parallelism is the smallest at which the model fits without
-    stages, else the largest legal one in the domain."""
-
-    def linked(chips: int) -> bool:
-        return subject.catalog.refusal(subject.chip, chips) is None
-
-    choices = [chips for chips in divisors(subject.domain).tolist() if linked(chips)]
-    flat = evaluated(subject, Deployments.of(tensor_parallel=choices, redundant_experts=0))
-    legal = np.flatnonzero(flat.rule < 0)
-    tensor = choices[int(np.flatnonzero(flat.runs)[0] if flat.runs.any() else legal[-1])]
-    layers = int(subject.one.layers[0])
-    counts = [count for count in STAGES if count <= layers and linked(tensor * count)]
-    table = Deployments.of(tensor_parallel=tensor, pipeline_parallel=counts, redundant_experts=0)
-    staged = evaluated(subject, table)
-    whole = evaluated(subject, Deployments.of(tensor_parallel=table.chips, redundant_experts=0))
-    return {
-        "tensor_parallel": table["tensor_parallel"],
-        "pipeline_parallel": table["pipeline_parallel"],
-        "chips": table.chips,
-        "tpot_s": staged.tpot_s,
-        "tpot_ratio": staged.tpot_s / staged.tpot_s[0],
-        "ttft_s": staged.ttft_s,
-        "memory_bytes_per_chip": staged.memory_bytes,
-        "fits": staged.memory <= 0.0,
-        "tensor_tpot_s": np.where(whole.rule < 0, whole.tpot_s, np.nan),
-    }
-
-
 def _pools(first: Subject, one: _OneChip, degrees: Mapping[str, Any]) -> Mapping[str, Any]:
     """The best pair of pools within the limits for each size that two pools fit, prefill workers on
     `first` with these degrees; `of_best` is output per chip over that of the best single pool.
@@ -572,55 +558,32 @@ def _stacked(
     columns = stacked("chip", parts)
     shown = shown or [key for key in columns if key != "chip"]
     shown = (*(("chip",) if len(answers) > 1 else ()), *shown)
-    on_console = name in ("sizes", "pools")
+    on_console = name in ("sizes", "pools", "replication")
     return frame(name, caption, columns, *notes, shown=shown, on_console=on_console)
 
 
-def _facts(
-    answers: Sequence[_OneChip],
-    basis: str,
-    limits: Mapping[str, float],
-    chips_up_to: int,
-    demand: int,
-    requests_per_chip: int,
-) -> dict[str, Any]:
-    """What the document says beside the frames."""
-    subject = answers[0].subject
-    return {
-        "model": subject.model.name,
-        "workload": one_load([load_row(Share("", 1.0, subject.workload))]),
-        "price_basis": basis,
-        "limits": dict(limits),
-        "chips_up_to": chips_up_to,
-        "demand_chips": demand,
-        "requests_per_chip": requests_per_chip,
-        "chips": [
-            {
-                "chip": one.subject.chip,
-                "domain": one.subject.domain,
-                "replica_chips": one.best,
-                **one.ceiling,
-                "assumed": one.assumed(),
-            }
+def _of_chips(answers: Sequence[_OneChip]) -> Table:
+    """How far to scale up each chip."""
+    columns = stacked(
+        "chip",
+        [
+            (
+                one.subject.chip,
+                {key: [value] for key, value in one.ceiling.items()}
+                | {"scale_up_chips": [one.subject.domain], "replica_chips": [one.best]}
+                | {USD: [one.row(one.best or 0).get(USD)]},
+            )
             for one in answers
         ],
-    }
-
-
-def _asked(facts: Mapping[str, Any]) -> str:
-    """Workload, limits and price basis."""
-    load, limits = facts["workload"], facts["limits"]
-    return (
-        f"{load['prompt_tokens']:,} prompt and {load['output_tokens']:,} output tokens, backend "
-        f"{load['backend']}; limits: {time(limits['tpot_s'])} per token and "
-        f"{time(limits['ttft_s'])} to the first; prices: {facts['price_basis']}"
     )
+    shown = ("chip", "ceiling_chips", "tpot_s", "replica_chips", USD)
+    return frame("chips", "How far to scale up", columns, shown=shown, first=shown)
 
 
 def _pictures(sizes: Table, answers: Sequence[_OneChip]) -> list[Figure]:
     """Latency of one user by size, and cost within the limits."""
     ends = [one.subject.domain for one in answers]
-    note = "A dashed line ends the scale-up domain."
+    note = "A dashed line ends the scale-up domain, a ring marks the ceiling."
     latency = lines(
         *("latency", "Latency of one user", sizes, "chips", "tpot_s", "chip"),
         f"Time per output token of one user by the chips of one instance. {note}",
@@ -628,39 +591,22 @@ def _pictures(sizes: Table, answers: Sequence[_OneChip]) -> list[Figure]:
         hover=("division", "bound", "network_share"),
         interval=len(answers) == 1,
     )
+    tops = [(one.ceiling["ceiling_chips"], one.ceiling["tpot_s"]) for one in answers]
+    tops = [(chips, 1e3 * seconds) for chips, seconds in tops if chips]
+    ring = {"symbol": "circle-open", "size": 20, "color": "ink", "line": {"width": 2}}
+    ceilings = {"type": "scatter", "mode": "markers", "name": "ceiling", "marker": ring}
+    ceilings |= dict(zip(("x", "y"), map(list, zip(*tops, strict=True)), strict=False))
+    if tops:
+        latency.plotly["data"].append(ceilings)
     if all(value is None for value in sizes[f"{USD}.at_limits"]):
         return [latency]
     cost = lines(
         *("cost", "Cost within the limits", sizes, "chips", f"{USD}.at_limits", "chip"),
-        f"The lowest cost within the limits by the chips of one instance. {note}",
+        "The lowest cost within the limits by the chips of one instance.",
         at=ends,
         hover=("division.at_limits", "concurrency.at_limits"),
     )
     return [latency, cost]
-
-
-def _beside(answers: Sequence[_OneChip]) -> Table:
-    """How far to scale up each chip, in five columns."""
-    best = [one.row(one.best or 0) for one in answers]
-    columns = {
-        "chip": [one.subject.chip for one in answers],
-        "ceiling_chips": [one.at for one in answers],
-        "tpot_s": [one.ceiling["tpot_s"] for one in answers],
-        "replica_chips": [one.best for one in answers],
-        USD: [row.get(USD) for row in best],
-    }
-    return frame("instances", "", columns)
-
-
-def _how_sure(answers: Sequence[_OneChip]) -> str:
-    """The interval of one user's time on each chip, at the ceiling."""
-    said = [
-        "a token on {} takes {} to {} (80% interval)".format(
-            one.subject.chip, *map(time, one.interval)
-        )
-        for one in answers
-    ]
-    return f"How sure: {', '.join(said)}."
 
 
 def _chips(count: int) -> str:

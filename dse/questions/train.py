@@ -220,8 +220,7 @@ def train(
         {name: size for name, size in parts.items() if size > 0.0},
         facts["memory_capacity_bytes_per_chip"],
         "Memory of the fullest chip",
-        "part",
-        notes,
+        *notes,
     )
     if not run.feasible:
         sentences, blocks = _misses(facts), [memory]
@@ -609,12 +608,12 @@ def _causes(run: Run, catalog: Catalog, best: float, mfu: float) -> dict[str, fl
     }
     changes["all layers are recomputed"] = {"recompute": "full"}
     changes["weights are sharded over all chips (ZeRO 3)"] = {"zero": 3}
-    degrees = run.terms.degrees | {"pipeline_parallel": stages, "virtual_stages": 1}
+    degrees = {**run.terms.degrees, "pipeline_parallel": stages, "virtual_stages": 1}
     changes[f"{stages} stages without virtual ones"] = {"degrees": degrees}
     domain = catalog.systems[catalog.chip(run.terms.chip).system].levels[0].size
     if domain and math.isfinite(domain):
         wide = 2 * int(domain)
-        degrees = run.terms.degrees | {"tensor_parallel": wide}
+        degrees = {**run.terms.degrees, "tensor_parallel": wide}
         changes[f"tensor parallelism over servers ({wide})"] = {"degrees": degrees}
     causes |= {cause: reached(**changed) for cause, changed in changes.items()}
     with suppress(InputError):

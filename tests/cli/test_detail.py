@@ -41,7 +41,7 @@ def test_text_fits(monkeypatch: pytest.MonkeyPatch, columns: int):
     said = dse("estimate", "--detail", *POINT)
     assert said.code == 0
     assert fits(said.out, columns)
-    for words in ("router", "memory per chip", "times its floor", "Bound by"):
+    for words in ("router", "memory of a chip", "times its floor", "Bound by"):
         assert words in said.out
 
 

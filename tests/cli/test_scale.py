@@ -27,15 +27,14 @@ def test_the_answer_comes_first_and_fits():
 
 def test_detail_has_every_table_and_what_it_rests_on():
     said = dse("scale", *DENSE, "--detail")
-    for caption in ("One request over pipeline stages", "Largest useful collective by jitter"):
-        assert caption in said.out
+    assert "Largest useful collective by jitter" in said.out
     assert "jitter is an input" in " ".join(said.out.split("Rests on:")[1].split())
 
 
 def test_json_holds_every_question():
     document = dse("scale", *SPARSE, "--against", "b200_sxm", "--json").json()
     assert [entry["chip"] for entry in document["chips"]] == ["gb200_nvl72", "b200_sxm"]
-    assert document["chips"][0]["domain"] == 72
+    assert document["chips"][0]["scale_up_chips"] == 72
     sizes = [row for row in document["sizes"] if row["chip"] == "gb200_nvl72"]
     assert {row["chips"] for row in sizes} >= {1, 2, 4, 8, 36, 64, 72, 128, 144}
     assert sizes[0]["tpot_s"] is None
@@ -44,8 +43,7 @@ def test_json_holds_every_question():
     by_degree = {row["expert_parallel"]: row for row in rack}
     assert by_degree[72]["slowdown"] == 1.0
     assert by_degree[144]["slowdown"] > 1.5
-    assert len([row for row in document["stages"] if row["chip"] == "b200_sxm"]) == 4
-    assert any("jitter is an input" in text for text in document["chips"][0]["assumed"])
+    assert any("jitter is an input" in text for text in document["assumed"])
     assert any("Experts outgrow the domain" in text for text in document["answer"])
 
 
@@ -98,7 +96,7 @@ def test_a_chip_without_a_price_has_latencies_and_no_costs(tmp_path: Path):
     for row, other in zip(priced["sizes"], found["sizes"], strict=True):
         assert other["tpot_s"] == row["tpot_s"]
         assert other["usd_per_million_total_tokens.at_limits"] is None
-    assert any("no price on basis flex_start" in text for text in found["chips"][0]["assumed"])
+    assert any("no price on basis flex_start" in text for text in found["assumed"])
     assert "$" not in found["answer"][0]
     assert 'id="cost"' not in (tmp_path / "scale.html").read_text()
 

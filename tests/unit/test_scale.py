@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from dse.problem.instances import (
     replication,
     subject_of,
 )
-from dse.questions.scale import ceiling, experts, stages
+from dse.questions.scale import ceiling, experts
 from dse.schema.model_catalog import resolve_model
 from dse.space.deployments import Deployments, with_redundant_experts
 from tests.helpers import workload
@@ -251,18 +250,6 @@ def test_a_larger_domain_holds_a_larger_expert_layer():
 
 def test_a_dense_model_has_no_expert_layer():
     assert experts(subject(*DENSE), 64, 32) == {}
-
-
-@pytest.mark.parametrize("case", [DENSE, SPARSE, ("llama-3-8b", "h100_sxm")])
-def test_stages_divide_memory_and_not_the_time_of_one_request(case: tuple[str, str]):
-    found = stages(subject(*case))
-    assert found["pipeline_parallel"].tolist() == [1, 2, 4, 8]
-    assert found["fits"][0]
-    for before, after in pairwise(range(4)):
-        assert found["tpot_s"][after] >= found["tpot_s"][before]
-        memory = found["memory_bytes_per_chip"]
-        assert memory[after] < memory[before]
-    assert found["tensor_tpot_s"][1] < found["tpot_s"][1]
 
 
 def test_no_jitter_is_no_jitter_and_more_is_never_faster():

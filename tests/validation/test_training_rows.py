@@ -47,7 +47,7 @@ def test_a_whole_row_assumes_little() -> None:
     assert row.degrees == {
         "tp": 4, "pp": 8, "cp": 1, "ep": 1, "dp": 2, "virtual_pp": 5, "micro_batch": 1,
     }  # fmt: skip
-    assert (row.precision, row.stack, row.zero_stage, row.recompute) == (
+    assert (row.plan["precision"], row.stack, row.plan["zero_stage"], row.plan["recompute"]) == (
         "fp8", "megatron", 1.0, "none",
     )  # fmt: skip
     assert row.assumed == (
@@ -64,7 +64,7 @@ def test_a_whole_row_assumes_little() -> None:
 )  # fmt: skip
 def test_names_of_precisions(dtype: str, precision: str) -> None:
     row = read(dtype=dtype)
-    assert row.precision == precision
+    assert row.plan["precision"] == precision
     assert ("precision" in row.assumed) == (dtype == "")
 
 
@@ -96,11 +96,11 @@ def test_a_public_recipe_fills_what_its_table_leaves_open() -> None:
     tpu = empty | {"engine": "MaxText", "chip": "tpu_v7x", "n_chips": "256"}
     row = read(**tpu, sequence_length="131072", global_batch_tokens="8388608")
     assert (row.degrees["cp"], row.degrees["dp"], row.degrees["micro_batch"]) == (4, 64, 1)
-    assert row.zero_stage == 3.0
+    assert row.plan["zero_stage"] == 3.0
     assert "context parallelism 4 as in its recipe" in row.assumed
     scout = tpu | {"model": "llama-4-scout", "chip": "tpu_v5p", "n_chips": ""}
     row = read(**scout, sequence_length="", global_batch_tokens="33554432")
-    assert (row.degrees["dp"], row.sequence_length) == (512, 8192)
+    assert (row.degrees["dp"], row.plan["sequence_length"]) == (512, 8192)
     assert "512 chips: 8 sequences a chip" in row.assumed
 
 
@@ -141,15 +141,15 @@ def test_nemotron_super_goes_through_its_prediction_layer_twice() -> None:
 
 def test_four_bit_rows_keep_in_bf16_what_their_recipe_keeps() -> None:
     four = {"chip": "gb300_nvl72", "dtype": "nvfp4"}
-    assert read(model="llama-3-70b", **four).bf16_share == 0.0
-    assert read(model="llama-3-8b", engine="", **four).bf16_share == 0.15
-    assert read(model="llama-3-70b", chip="gb300_nvl72", dtype="mxfp8").bf16_share == 0.0
+    assert read(model="llama-3-70b", **four).plan["bf16_share"] == 0.0
+    assert read(model="llama-3-8b", engine="", **four).plan["bf16_share"] == 0.15
+    assert read(model="llama-3-70b", chip="gb300_nvl72", dtype="mxfp8").plan["bf16_share"] == 0.0
 
 
 def test_tensor_traffic_hides_where_the_recipe_does_not_switch_it_off() -> None:
-    assert read(model="nemotron-3-super-120b-a12b", chip="gb200_nvl72").tensor_hidden == 0.0
-    assert read(model="qwen3-235b-a22b", chip="h100_sxm").tensor_hidden == 0.0
-    assert read(model="qwen3-235b-a22b", chip="gb200_nvl72").tensor_hidden == 1.0
+    assert read(model="nemotron-3-super-120b-a12b", chip="gb200_nvl72").plan["tensor_hidden"] == 0.0
+    assert read(model="qwen3-235b-a22b", chip="h100_sxm").plan["tensor_hidden"] == 0.0
+    assert read(model="qwen3-235b-a22b", chip="gb200_nvl72").plan["tensor_hidden"] == 1.0
 
 
 def test_maxtext_says_sequences_a_chip() -> None:
@@ -164,8 +164,8 @@ def test_maxtext_says_sequences_a_chip() -> None:
 
 
 def test_gradients_of_speed_benchmarks_are_reduced_in_16_bits() -> None:
-    assert read().gradient_bytes == 2.0
-    assert read(engine="MaxText", micro_batch="").gradient_bytes == 4.0
+    assert read().plan["gradient_bytes"] == 2.0
+    assert read(engine="MaxText", micro_batch="").plan["gradient_bytes"] == 4.0
 
 
 def test_a_whole_run_has_its_tokens_from_its_notes() -> None:

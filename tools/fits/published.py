@@ -17,7 +17,6 @@ to: most rows do not say their prompt and output lengths, which the file then as
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -129,13 +128,9 @@ def usual() -> tuple[float, list[float]]:
     return float(np.exp(np.mean(np.log(each)))), each
 
 
-def print_runs(as_json: bool) -> None:
-    found = [estimate_run(run) for run in RUNS]
-    if as_json:
-        print(json.dumps(found, indent=2))
-        return
+def print_runs() -> None:
     print(f"{'run':16} {'chips':>7} {'published':>11} {'predicted':>11} {'error':>7} {'MFU':>6}")
-    for one in found:
+    for one in map(estimate_run, RUNS):
         print(
             f"{one['run']:16} {one['chips']:7,.0f} {one['published_chip_hours'] / 1e6:10.2f}M "
             f"{one['predicted_chip_hours'] / 1e6:10.2f}M {one['error']:+7.1%} {one['mfu']:6.1%}"
@@ -189,4 +184,4 @@ if __name__ == "__main__":
     if "energy" in sys.argv[1:]:
         print_energy()
     else:
-        print_runs("--json" in sys.argv[1:])
+        print_runs()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dse.answer.labels import label
 from dse.catalog import Catalog
 from dse.economics.tco import with_basis
 from dse.errors import InputError, NothingFeasible
@@ -18,7 +17,6 @@ from dse.physics.disaggregated import Disaggregated, link_known, predict_disaggr
 from dse.physics.intervals import CLASS, ENERGY_METRICS, LABEL, POWER_METRICS, interval
 from dse.physics.ledger import Ledger
 from dse.physics.serving import BOTTLENECKS
-from dse.physics.workload import Workload
 from dse.problem.describe import HELD, describe_deployment, limits_of, number, pools_of, violations
 from dse.problem.mix import held, load_row, loads_of, mix_of, one_load, whole
 from dse.problem.models import describe_own_law, own_law
@@ -26,7 +24,7 @@ from dse.problem.objective import KNOWN, PhysicsProblem
 from dse.problem.pools import RULES, pool_dollars, pool_joules
 from dse.problem.shapes import model_at
 from dse.problem.training import trained_again
-from dse.problem.words import SHAPE_KEY, deployment_words, short_shape, show, violation_words
+from dse.problem.words import SHAPE_KEY, deployment_words, short_shape, violation_words
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, find_law
 from dse.questions.estimate.point import Estimate, estimate, pool_words
 from dse.rules.registry import MEANINGS
@@ -44,7 +42,6 @@ from dse.study.folder import FRONT, item_of, read_study
 if TYPE_CHECKING:
     from dse.search.run import Result
 
-SHOWN = 5  # points that beat one, in words
 # The rate of separate pools is found by steps: what it exceeds a limit by.
 SMALL = 1e-3
 TIMES = (
@@ -138,63 +135,51 @@ def elsewhere(
     the order of the catalog: the objectives where it can be evaluated, and why not where it is
     refused or infeasible. Nothing but the chip changes, and the software where each chip of the
     space has its own."""
-    prices = catalog.prices.select(problem.study.price_basis)
-    model = model_of(item["model"], "front.json")
-    deployment = item["deployment"]
+    study = problem.study
+    prices = catalog.prices.select(study.price_basis)
+    model, deployment = model_of(item["model"], "front.json"), item["deployment"]
     dtype = deployment["weight_dtype"]
+    metrics = tuple(objective.metric for objective in problem.objectives)
+    software = next((one for one in study.axes if one.name == "backend"), None)
     rows = []
     for chip in catalog.chips:
         if chip not in prices:
             continue
-        row = {"chip": chip, "usd_per_chip_hour": prices[chip].usd_per_chip_hour}
+        row = {"chip": chip, "usd_per_chip_hour": prices[chip].usd_per_chip_hour, "feasible": False}
+        row |= dict.fromkeys(("why_not", "metrics", "bottleneck", "efficiency", "note"))
+        served = {}
+        if software is not None:
+            served["backend"] = catalog.chips[chip].backend
+            if chip in problem.machines.ids:
+                place = software.positions(problem.machines.ids.index(chip))[0]
+                served["backend"] = software.values[place]
         try:
             found = estimate(
                 catalog,
                 model,
                 chip,
                 problem.mix,
-                {**deployment, **_software(problem, catalog, chip)},
+                {**deployment, **served},
                 weight_dtype=dtype if dtype in DTYPES else None,
                 kv_dtype=deployment["kv_dtype"],
-                price_basis=problem.study.price_basis,
+                price_basis=study.price_basis,
                 limits=problem.limits,
-                rack=problem.study.rack,
+                rack=study.rack,
                 law=problem.law,
-                unique_tokens=problem.study.unique_tokens,
+                unique_tokens=study.unique_tokens,
                 trained=problem.trained,
             )
         except InputError as error:
-            refused = {"feasible": False, "why_not": error.message, "metrics": None}
-            rows.append({**row, **refused, "bottleneck": None, "efficiency": None, "note": None})
+            rows.append(row | {"why_not": error.message})
             continue
-        rows.append(row | _on_chip(problem, found, dtype))
+        answer = found.as_json(metrics)
+        row["why_not"] = "; ".join(map(violation_words, answer["violations"])) or None
+        row["metrics"] = {metric: answer[metric] for metric in metrics}
+        row["efficiency"] = answer["provenance"]["decode_step_s"]
+        if dtype in DTYPES and not found.machines.native_dtype[0, CODE[dtype]]:
+            row["note"] = f"no {dtype} arithmetic: weights are unpacked to bf16"
+        rows.append(row | {name: answer[name] for name in ("feasible", "bottleneck")})
     return rows
-
-
-def _software(problem: PhysicsProblem, catalog: Catalog, chip: str) -> dict[str, Any]:
-    """What serves a chip in the space, else what its file names; nothing where the workload says
-    it."""
-    axis = next((one for one in problem.study.axes if one.name == "backend"), None)
-    if axis is None:
-        return {}
-    chips = problem.machines.ids
-    if chip not in chips:
-        return {"backend": catalog.chips[chip].backend}
-    return {"backend": axis.values[axis.positions(chips.index(chip))[0]]}
-
-
-def _on_chip(problem: PhysicsProblem, found: Estimate, dtype: str) -> dict[str, Any]:
-    metrics = tuple(objective.metric for objective in problem.objectives)
-    answer = found.as_json(metrics)
-    unpacked = dtype in DTYPES and not found.machines.native_dtype[0, CODE[dtype]]
-    return {
-        "feasible": answer["feasible"],
-        "why_not": "; ".join(map(violation_words, answer["violations"])) or None,
-        "metrics": {metric: answer[metric] for metric in metrics},
-        "bottleneck": answer["bottleneck"],
-        "efficiency": answer["provenance"]["decode_step_s"],
-        "note": f"no {dtype} arithmetic: weights are unpacked to bf16" if unpacked else None,
-    }
 
 
 # Two pools, each estimated alone, put together.
@@ -218,7 +203,10 @@ def pools(prefill: Estimate, decode: Estimate) -> dict[str, Any]:
     link = _link(prefill, decode, found)
     values = {name: number(getattr(found, name)[0]) for name in TIMES}
     values["running_requests"] = round(float(found.running_requests[0]))
-    values |= _money(prefill, decode, found, load)
+    prices = [one.machines.usd_per_chip_hour[one.batch.chip] for one in (prefill, decode)]
+    joules = pool_joules(found, found.prefill_workers, found.decode_workers, found.inside)
+    money = pool_dollars(found, prices[0], prices[1], load) | joules
+    values |= {name: number(value[0]) for name, value in money.items()}
     rate = float(found.output_tokens_per_s[0])
     chips = float(prefill.batch.chips[0] + decode.batch.chips[0])
     values["output_tokens_per_s_per_chip"] = rate / chips
@@ -229,7 +217,21 @@ def pools(prefill: Estimate, decode: Estimate) -> dict[str, Any]:
         for pool, one in (("prefill", prefill), ("decode", decode))
         for row in violations(one.metrics, 0)
     ]
-    broken += _shared(prefill, decode, found) + _limits(decode, values)
+    shared = {
+        "pools_share_cache_format": float(prefill.batch.kv_dtype[0] != decode.batch.kv_dtype[0]),
+        "pools_carry_cache": float(found.sending[0]) - 1.0,
+    }
+    broken += [
+        {"constraint": name, "amount": amount, "meaning": RULES[name], "found": ""}
+        for name, amount in shared.items()
+        if amount > SMALL
+    ]
+    for limit in decode.limits:  # of a study, on both pools together
+        value = values.get(limit.metric, number(decode.metrics.values[limit.metric][0]))
+        amount = 1.0 if value is None else limit.sign * (value - limit.limit) / abs(limit.limit)
+        row = {"constraint": limit.text, "amount": amount, "meaning": "limit"}
+        if amount > SMALL:
+            broken.append(row | {"metric": limit.metric, "value": value})
     worst = np.maximum(prefill.metrics.provenance, decode.metrics.provenance)
     kind = KINDS[int(worst[0])]
     first = _pool(prefill, "prefill", found.prefill_ledger, found.prefill_s, np.ones(1))
@@ -280,38 +282,6 @@ def pools(prefill: Estimate, decode: Estimate) -> dict[str, Any]:
     }
 
 
-def _shared(prefill: Estimate, decode: Estimate, found: Disaggregated) -> list[dict[str, Any]]:
-    """What the two pools together break of `dse.problem.pools.RULES`."""
-    amounts = {
-        "pools_share_cache_format": float(prefill.batch.kv_dtype[0] != decode.batch.kv_dtype[0]),
-        "pools_carry_cache": float(found.sending[0]) - 1.0,
-    }
-    return [
-        {"constraint": name, "amount": amount, "meaning": RULES[name], "found": ""}
-        for name, amount in amounts.items()
-        if amount > SMALL
-    ]
-
-
-def _limits(decode: Estimate, values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The limits of a study that both pools together break."""
-    rows = []
-    for limit in decode.limits:
-        value = values.get(limit.metric, number(decode.metrics.values[limit.metric][0]))
-        amount = 1.0 if value is None else limit.sign * (value - limit.limit) / abs(limit.limit)
-        if amount > SMALL:
-            rows.append(
-                {
-                    "constraint": limit.text,
-                    "amount": amount,
-                    "meaning": "limit",
-                    "metric": limit.metric,
-                    "value": value,
-                }
-            )
-    return rows
-
-
 def _pool(
     one: Estimate, phase: str, ledger: Ledger, step_s: Floats, requests: Floats
 ) -> dict[str, Any]:
@@ -349,65 +319,6 @@ def _link(prefill: Estimate, decode: Estimate, found: Disaggregated) -> str:
         f"the cache crosses the {name} of {ids[0]} and {ids[1]} at the speed of the slower: that "
         "the two can be joined is assumed; not overlapped with the prefill"
     )
-
-
-def _money(
-    prefill: Estimate, decode: Estimate, found: Disaggregated, load: Workload
-) -> dict[str, float | None]:
-    """Dollars and joules of both pools (`dse.problem.pools`)."""
-    first, second = (one.machines.usd_per_chip_hour[one.batch.chip] for one in (prefill, decode))
-    values = pool_dollars(found, first, second, load) | pool_joules(
-        found, found.prefill_workers, found.decode_workers, found.inside
-    )
-    return {name: number(value[0]) for name, value in values.items()}
-
-
-# Why a front lacks a point, and why a whole space is not feasible.
-
-
-def why_not_document(folder: Path, answer: Estimate) -> dict[str, Any]:
-    """`answer` must have been made for the study's workload and price basis."""
-    study, items = read_study(folder)
-    objectives = tuple(objective["metric"] for objective in study["objectives"])
-    metrics = answer.as_json(objectives)
-    broken = [violation_words(row) for row in violations(answer.metrics, 0, limits_of(study))]
-    if broken:
-        return {"on_front": False, "reasons": broken, "dominated_by": []}
-    for item in items:
-        if all(metrics[name] == item["metrics"][name] for name in objectives):
-            reason = f"it is on the front: point {item['point']} has the same values"
-            return {"on_front": True, "reasons": [reason], "dominated_by": []}
-    better = [item for item in items if _beats(item, metrics, study)]
-    reasons = [
-        f"point {item['point']} is at least as good in every objective: "
-        + ", ".join(
-            f"{label(name).short} {show(name, item['metrics'][name])} "
-            f"(here {show(name, metrics[name])})"
-            for name in objectives
-        )
-        + f"; {deployment_words(item['deployment'], held(loads_of(study)))}"
-        for item in better[:SHOWN]
-    ]
-    if len(better) > SHOWN:
-        reasons.append(f"and {len(better) - SHOWN} more points of the front beat it")
-    if not better:
-        reasons = ["feasible and beaten by no point of the front: the search did not see it"]
-    return {
-        "on_front": False,
-        "reasons": reasons,
-        "dominated_by": [item["point"] for item in better],
-    }
-
-
-def _beats(item: dict[str, Any], metrics: dict[str, Any], study: dict[str, Any]) -> bool:
-    for objective in study["objectives"]:
-        mine, theirs = metrics[objective["metric"]], item["metrics"][objective["metric"]]
-        if mine is None:
-            continue
-        sign = 1.0 if objective["direction"] == "minimize" else -1.0
-        if sign * theirs > sign * mine:
-            return False
-    return True
 
 
 def nothing_feasible(problem: PhysicsProblem, result: Result) -> NothingFeasible:

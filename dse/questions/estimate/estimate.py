@@ -15,28 +15,29 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
 from dse import units
-from dse.answer.answer import Answer, Block, Figure, Opening, Table
-from dse.answer.frames import column, frame
-from dse.answer.numbers import show
+from dse.answer.answer import Answer, Block, Table
+from dse.answer.frames import frame, of_rows
+from dse.answer.labels import label
+from dse.answer.numbers import dollars, show
 from dse.catalog import Catalog, load_catalog, with_own_chips
 from dse.economics.prices import evidence_words, price_tables
 from dse.economics.tco import with_basis
 from dse.errors import InputError
 from dse.files import full_path
 from dse.options import CHIP, Opt, Tokens
-from dse.problem.describe import quality_words
+from dse.problem.describe import limits_of, quality_words, violations
 from dse.problem.mix import held, loads_of, mix_of
 from dse.problem.models import describe_own_law, own_law, own_law_words
 from dse.problem.words import (
-    KNOWN,
     MIX,
     average_load_words,
+    deployment_words,
     heading,
     known_words,
     violation_words,
 )
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, find_law
-from dse.questions.estimate.again import estimate_again, pools, why_not_document
+from dse.questions.estimate.again import estimate_again, pools
 from dse.questions.estimate.point import Estimate
 from dse.questions.estimate.point import estimate as estimate_point
 from dse.questions.estimate.where import detail_blocks, where_figures
@@ -57,10 +58,11 @@ from dse.schema.system import Rack, load_rack, resolve_rack
 from dse.schema.traffic import Demand, read_demand
 from dse.schema.workloads import DEGREE, DETAILS, FIELDS, PREFILL_FIELDS, check_details
 from dse.space.batches import DOMAIN_AXIS, DRAFT_AXIS, EXPERT_AXES
-from dse.study.folder import STUDY, read_json, study_folder
+from dse.study.folder import STUDY, read_json, read_study, study_folder
 
 MOST_JITTER_S = 1.0
 MOST_TOKENS = 100_000_000
+SHOWN_POINTS = 5  # that beat one, in words
 TOKENS = ("prompt_tokens", "output_tokens")
 WEIGHTED = re.compile(r"([^=]{1,40})=([0-9]{1,9}(?:\.[0-9]{1,17})?):([0-9]{1,9})/([0-9]{1,9})")
 
@@ -116,15 +118,12 @@ SETTINGS = Fields(
     Field("loss_runs", Raw(), None),
     *POOL_FIELDS,
 )
-# The same beside the workloads, prices and law that a study says.
-WHY_NOT_SETTINGS = Fields(
-    *(
-        one
-        for one in SETTINGS.fields
-        if one.name in (*EXPERT_AXES, DOMAIN_AXIS, "rack", "power_cap", "training_tokens")
-    ),
-    *OFFLOAD_FIELDS,
-)
+# What is asked of a point beside the workloads, prices and law that a study says.
+OF_POINT = {
+    *("tp", "pp", "dp", "ep", "replicas", "weight_dtype", "kv_dtype", "concurrency", "settings"),
+    *(*EXPERT_AXES, DOMAIN_AXIS, "rack", "power_cap", "training_tokens", "detail", "why_not"),
+    *(one.name for one in OFFLOAD_FIELDS),
+}
 SUBJECT = Opt(
     "Model: catalog id (dse catalog models list), or the path of a config.json. With a POINT: the "
     "folder of a study.",
@@ -132,7 +131,6 @@ SUBJECT = Opt(
     positional=True,
 )
 POINT = Opt("Number in front.csv, or start, cheapest, fastest, best, knee.", positional=True)
-Degree = Annotated[int, Opt(least=1, most=100_000)]
 Serving = Literal["continuous", "static", "offline", "poisson", "disaggregated"]
 Dtype = Annotated[
     str | None,
@@ -200,6 +198,9 @@ def estimate(
         ),
     ] = "continuous",
     backend: Backend = None,
+    why_not: Annotated[
+        str | Path | None, Opt("Why the front of this study lacks the point.", metavar="STUDY")
+    ] = None,
     settings: Sequence[str] | Mapping[str, str] = (),
     detail: bool = False,
     catalog: Catalog | None = None,
@@ -221,7 +222,8 @@ def estimate(
 
     With `serving="disaggregated"`, `chip` and the degrees are those of the decode pool, and those
     of the prefill pool begin with `prefill_`. `detail` adds where time, memory, money and energy
-    go.
+    go. With `why_not` the answer is what of the limits, rules or front of that study refuses the
+    point, under the study's workload, prices and quality law.
 
     A point that is not feasible is an answer: `e.feasible` is False and `e.violations` says why.
     Raises InputError for what cannot be read.
@@ -236,12 +238,15 @@ def estimate(
             raise InputError("which point?", field="POINT", accepted="dse estimate STUDY POINT")
         for name, default in DEFAULTS.items():
             if flags[name] != default and name not in ("detail", "law"):
-                raise InputError("a point of a study is given", field=name, accepted="detail, law")
+                said = "a point of a study is given"
+                raise InputError(said, field=option(name), accepted="detail, law")
         read_json(folder, STUDY)  # it is a study
         found = estimate_again(folder, str(number), catalog, keep=True, law=flags["law"])
         return point_answer(found, detail=detail and found.prefill is None)
-    check_load(flags)
     flags |= {"model": model, "chip": chip}
+    if why_not is not None:
+        return why_not_on_front(Path(why_not), flags, catalog)
+    check_load(flags)
     if serving != "disaggregated":
         return point_answer(point_of(catalog, flags, keep=True), detail=detail)
     flags["serving"] = "continuous"
@@ -263,53 +268,69 @@ DEFAULTS: Mapping[str, Any] = {
 }
 
 
-def why_not_on_front(
-    why_not: str | Path,
-    model: Annotated[str | Path | Mapping[str, Any] | Model | None, SUBJECT] = None,
-    chip: Annotated[str | None, CHIP] = None,
-    *,
-    tp: Degree = 1,
-    pp: Degree = 1,
-    dp: Degree = 1,
-    ep: Degree = 1,
-    replicas: Degree = 1,
-    weight_dtype: Dtype = None,
-    kv_dtype: KvDtype = None,
-    concurrency: Tokens | None = None,
-    settings: Sequence[str] | Mapping[str, str] = (),
-    catalog: Catalog | None = None,
-    **fields: Any,
-) -> Answer:
-    """Why the front of the study `why_not` lacks a point: what of its limits, rules or front
-    refuses it, under the study's workload, prices and quality law. `fields` are those of
-    WHY_NOT_SETTINGS. Raises InputError."""
-    given = locals()
-    study = read_json(Path(why_not), STUDY)
+def why_not_on_front(folder: Path, flags: Mapping[str, Any], catalog: Catalog) -> PointAnswer:
+    """Why the front of the study in `folder` lacks the point of `flags`: a limit or rule that it
+    breaks, or the points that are at least as good. Raises InputError for what the study says."""
+    study, items = read_study(folder)
     loads = loads_of(study)
-    flags = {**DEFAULTS, **{name: given[name] for name in DEFAULTS if name in given}}
-    flags.update(model=model, chip=chip, **WHY_NOT_SETTINGS.of(fields))
-    flags |= {key: study.get(key) for key in ("price_basis", "costs", "unique_tokens")}
-    flags["law"] = study.get("quality_law")
-    flags["loss_runs"] = runs_again(runs) if (runs := study.get("loss_runs")) else None
-    refused = []
-    if concurrency is None:
-        flags["concurrency"] = DEFAULTS["concurrency"]
-    elif not held(loads):
-        refused.append("concurrency")
+    own = OF_POINT if held(loads) else OF_POINT - {"concurrency"}
     if flags[DOMAIN_AXIS] is not None and "rack" in study:
-        refused += ["rack"] if flags["rack"] else []
-        flags["rack"] = study["rack"]["named"]
-    for name in refused:
-        raise InputError(f"{option(name)} is that of {why_not}", accepted="the point without it")
-    found = point_of((catalog or load_catalog()).over(study), flags, loads=loads)
-    document = why_not_document(Path(why_not), found)
-    first, *rest = document["reasons"]
-    return Answer(
+        own = own - {"rack"}
+    for name, default in DEFAULTS.items():
+        if name not in own and flags[name] != default:
+            said = f"{option(name)} is that of {folder}"
+            raise InputError(said, accepted="the point without it")
+    asked = {key: study.get(key) for key in ("price_basis", "costs", "unique_tokens")}
+    asked |= {"law": study.get("quality_law")}
+    if runs := study.get("loss_runs"):
+        asked["loss_runs"] = runs_again(runs)
+    if "rack" not in own:
+        asked["rack"] = study["rack"]["named"]
+    found = point_of(catalog.over(study), {**flags, **asked}, loads=loads)
+    signs = {
+        row["metric"]: 1.0 if row["direction"] == "minimize" else -1.0
+        for row in study["objectives"]
+    }
+    mine = found.as_json(tuple(signs))
+    reasons = [violation_words(row) for row in violations(found.metrics, 0, limits_of(study))]
+    same: list[Any] = []
+    better: list[Any] = []
+    if not reasons:
+        same = [item for item in items if all(mine[m] == item["metrics"][m] for m in signs)]
+        better = [
+            item
+            for item in items
+            if all(
+                mine[m] is None or sign * item["metrics"][m] <= sign * mine[m]
+                for m, sign in signs.items()
+            )
+        ]
+    if same:
+        reasons, better = [f"it is on the front: point {same[0]['point']} has the same values"], []
+    for item in better[:SHOWN_POINTS]:
+        values = ", ".join(
+            f"{label(m).short} {show(m, item['metrics'][m])} (here {show(m, mine[m])})"
+            for m in signs
+        )
+        words = deployment_words(item["deployment"], held(loads))
+        reasons.append(
+            f"point {item['point']} is at least as good in every objective: {values}; {words}"
+        )
+    if len(better) > SHOWN_POINTS:
+        reasons.append(f"and {len(better) - SHOWN_POINTS} more points of the front beat it")
+    if not reasons:
+        reasons = ["feasible and beaten by no point of the front: the search did not see it"]
+    return PointAnswer(
         question="estimate",
-        title=f"Why the front of {why_not} lacks this point",
-        headline=first,
-        sentences=rest,
-        document=document,
+        title=f"Why the front of {folder} lacks this point",
+        headline=reasons[0],
+        sentences=reasons[1:],
+        document={
+            "on_front": bool(same),
+            "reasons": reasons,
+            "dominated_by": [item["point"] for item in better],
+        },
+        point=found,
     )
 
 
@@ -553,8 +574,8 @@ def _loads(flags: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 # The answer.
 
-# Of one point, beside the picture.
-FEW = (
+# The first metrics of a table, those beside the picture.
+FIRST = (
     "ttft_s",
     "tpot_s",
     "output_tokens_per_s",
@@ -578,12 +599,12 @@ def point_answer(found: Estimate, *, detail: bool = False) -> PointAnswer:
     point = pools(found.prefill, found) if found.prefill is not None else found.as_json()
     document, words = dict(point), _lead(point)
     step, memory = where_figures(found.metrics)
-    blocks: list[Block] = [memory, metric_table(point, _shown(point))]
+    metrics = metric_frame(point, found)
+    blocks: list[Block] = [step, memory, metrics]
     if not split and point["workload"] is None:
         loads = point["workloads"]
         keys = (*WORKLOAD_COLUMNS, *WORKLOAD_USD) if held(loads) else ARRIVAL_COLUMNS
-        columns = {key: [load[key] for load in loads] for key in keys}
-        blocks.insert(0, frame("workloads", "Each workload of the mix", columns, MIX))
+        blocks.append(of_rows("workloads", "Each workload of the mix", loads, " ".join(keys), MIX))
     if detail:
         more, made = detail_blocks(found, point)
         document |= more
@@ -594,7 +615,6 @@ def point_answer(found: Estimate, *, detail: bool = False) -> PointAnswer:
         words.append(average_load_words(point["at_average_load"]))
     words += quality_words(point)
     words += own_law_words(point) if point.get("loss_runs") else []
-    asked = heading(point)
     title = f"{point['model']}, prefill and decode on pools of their own"
     if not split:
         chips, chip = point["deployment"]["chips"], point["deployment"]["chip"]
@@ -602,27 +622,17 @@ def point_answer(found: Estimate, *, detail: bool = False) -> PointAnswer:
     return PointAnswer(
         question="estimate",
         title=title,
-        asked=asked,
+        asked=heading(point),
         headline=words[0],
-        opening=_opening(point, asked, words[0], step),
         sentences=words[1:],
         blocks=blocks,
-        certainty=() if split else (known_words(point),),
+        certainty=(known_words(point),),
         rests=point["assumed"],
         document=document,
-        data=(_data(point),),
+        data=(metrics,),
         names=found.names,
         point=found,
     )
-
-
-def _opening(point: Mapping[str, Any], asked: str, headline: str, step: Figure) -> Opening:
-    few = metric_table(point, [name for name in FEW if point.get(name) is not None])
-    few = replace(few, caption="", columns=few.columns[:3])
-    known = point["provenance"].get("tpot_s")
-    sure = "How sure: the truth is expected within the 80% interval in four of five cases"
-    sure += f"; the time per output token is {known} ({KNOWN[known]})." if known in KNOWN else "."
-    return Opening(asked, headline, step, few, sure)
 
 
 def _lead(point: Mapping[str, Any]) -> list[str]:
@@ -647,46 +657,42 @@ def _lead(point: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _shown(point: Mapping[str, Any]) -> list[str]:
-    """The metrics of a document that are worth a line."""
+def metric_frame(point: Mapping[str, Any], found: Estimate) -> Table:
+    """The metrics of a document that are worth a line, in SI and as people read them: value, 80%
+    interval and how it is known."""
     pools = "prefill_pool" in point
-    return [
+    named = [
         metric
-        for metric in EVERY
+        for metric in dict.fromkeys((*FIRST, *EVERY))
         if metric in point
         and metric not in NOT_SHOWN
-        and not ((pools or metric in OF_ARRIVALS) and point[metric] is None)
+        and not ((pools or metric in OF_ARRIVALS or metric in FIRST) and point[metric] is None)
     ]
-
-
-def metric_table(point: Mapping[str, Any], metrics: Sequence[str]) -> Table:
-    """The metrics as people read them: value, 80% interval and how it is known."""
-    ends = point["intervals"]
-    rows = [
-        {
-            "metric": EVERY[metric].title,
-            "predicted_value": show(metric, point[metric]),
-            "interval": " .. ".join(show(metric, end) for end in ends.get(metric, ())),
-            "known": point["provenance"].get(metric, ""),
-        }
-        for metric in metrics
-    ]
-    columns = [column(key, right=key in ("predicted_value", "interval")) for key in rows[0]]
-    return Table("metrics", "What is predicted", columns, rows)
-
-
-def _data(point: Mapping[str, Any]) -> Table:
-    """estimate.csv: the same numbers, raw and in SI."""
-    metrics = _shown(point)
-    ends = [point["intervals"].get(metric) or (None, None) for metric in metrics]
-    return frame(
-        "data",
+    ends = [point["intervals"].get(metric, ()) for metric in named]
+    columns = {
+        "metric": named,
+        "value": [point[metric] for metric in named],
+        "low": [low for low, _ in (pair or (None, None) for pair in ends)],
+        "high": [high for _, high in (pair or (None, None) for pair in ends)],
+        "known": [point["provenance"].get(metric, "") for metric in named],
+        "predicted_metric": [EVERY[metric].title for metric in named],
+        "predicted_value": [show(metric, point[metric]) for metric in named],
+        "interval": [
+            " .. ".join(show(metric, end) for end in pair)
+            for metric, pair in zip(named, ends, strict=True)
+        ],
+    }
+    batch, basis = found.batch, point["price_basis"]
+    usd = float(found.machines.usd_per_chip_hour[batch.chip[0]])
+    price = f"A chip-hour costs {dollars(usd)} ({basis})." if math.isfinite(usd) else ""
+    shown = ("predicted_metric", "predicted_value", "interval", "known")
+    table = frame(
+        "metrics",
         "What is predicted",
-        {
-            "metric": metrics,
-            "value": [point[metric] for metric in metrics],
-            "low": [low for low, _ in ends],
-            "high": [high for _, high in ends],
-            "known": [point["provenance"].get(metric) for metric in metrics],
-        },
+        columns,
+        *filter(None, [price]),
+        shown=shown,
+        first=shown[:3],
     )
+    right = [replace(c, right=c.key in shown[1:3]) if c.key in shown else c for c in table.columns]
+    return replace(table, columns=right)

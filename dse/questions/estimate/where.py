@@ -30,7 +30,6 @@ OPERATOR_KEYS = (
     "operator_decode_s",
     "operator_decode_share",
     "bound",
-    "efficiency",
 )
 # Level -> what it is, in the order of a table: from the multiplier outwards.
 LEVELS = {
@@ -62,16 +61,15 @@ def detail_blocks(
 def operator_table(where: Mapping[str, Any]) -> Table:
     """Seconds of each operator, and its share of either phase; their sums in the last row."""
     rows = where["breakdown"]
-    columns = {key: [row[key] for row in rows] for key in ("operator", "bound", "efficiency")}
+    columns = {key: [row[key] for row in rows] for key in ("operator", "bound")}
     for phase in ("prefill", "decode"):
         seconds = [row[f"{phase}_s"] for row in rows]
         whole = sum(seconds)
         columns[f"operator_{phase}_s"] = [*seconds, whole]
         shares = [one / whole if whole else None for one in seconds]
-        columns[f"operator_{phase}_share"] = [*shares, None]
+        columns[f"operator_{phase}_share"] = [*shares, 1.0 if whole else None]
     columns["operator"].append("total")
-    columns["bound"].append(None)
-    columns["efficiency"].append(None)
+    columns["bound"].append("")
     notes = []
     if "breakdown_of" in where:
         notes.append(f"Under {where['breakdown_of']}, which takes most of the deployment's time.")
@@ -87,9 +85,9 @@ def operator_table(where: Mapping[str, Any]) -> Table:
 def memory_table(where: Mapping[str, Any]) -> Table:
     """Bytes of each part of a chip's memory, and their share of its capacity, the last row."""
     parts = {row["part"].replace("_", " "): row["bytes"] for row in where["memory"]}
-    notes = ("runtime: what the serving software keeps.",)
-    caption = "Where the memory goes"
-    return memory_parts(parts, where["capacity_bytes"], caption, "memory per chip", notes)
+    caption = "Where the memory of a chip goes"
+    note = "runtime: what the serving software keeps."
+    return memory_parts(parts, where["capacity_bytes"], caption, note)
 
 
 def energy_table(found: Mapping[str, Any]) -> Table:
@@ -106,7 +104,7 @@ def energy_table(found: Mapping[str, Any]) -> Table:
         columns[key].append(sum(columns[key]))
     columns["energy_level"].append("total")
     columns["energy_share"] = [joules / whole for joules in columns["joules"]]
-    columns["energy_meaning"] = [*(row["meaning"] for row in rows), None]
+    columns["energy_meaning"] = [*(row["meaning"] for row in rows), ""]
     watts, clock = found["watts_per_chip"], found["clock"]
     notes = [
         f"{share(found['data_movement_share'])} of it moves data. A chip draws "
