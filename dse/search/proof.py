@@ -27,12 +27,9 @@ Ids = NDArray[np.int64]
 
 RESTARTS = 3
 WITNESS = "pareto-local"
-SUBGRID = 1_000_000
 MOST_CHECKED = 5_000
-DRAWN = 2_000
 AT_ONCE = 250  # points whose neighbours are evaluated together
 FIRST_UNIT = 1_000_000  # the number of the first restart, far from that of any search
-ON_SUBGRID = 0
 
 
 def _logs(problem: Problem) -> list[bool]:
@@ -98,7 +95,6 @@ def local_optimality(
 def evidence(
     problem: Problem,
     result: Result,
-    subgrid: Problem | None,
     *,
     seed: int,
     executor: Executor,
@@ -106,29 +102,27 @@ def evidence(
     checkpoint: Checkpoint | None = None,
 ) -> tuple[dict[str, Any], Ids]:
     """`restarts`: searches from other random numbers, beside the one that was made, and the share
-    of the hypervolume of all fronts together that each finds. `subgrid`: the same search on a part
-    of the space. And the ids of all that the restarts found. They share nothing, so that they run
+    of the hypervolume of all fronts together that each finds. And the ids of all that the restarts
+    found. They share nothing, so that they run
     at the same time; what `checkpoint` holds of them is not done again."""
-    units = [*range(FIRST_UNIT, FIRST_UNIT + RESTARTS), *([] if subgrid is None else [ON_SUBGRID])]
+    units = range(FIRST_UNIT, FIRST_UNIT + RESTARTS)
     within = progress if executor == HERE else silent
 
     def task(unit: int) -> Any:
-        if unit == ON_SUBGRID and subgrid is not None:
-            return on_subgrid(subgrid, seed=seed, progress=within)
         found = search(problem, WITNESS, seed=seed, unit=unit, executor=HERE, progress=within)
         return {"evaluations": found.evaluations, "ids": found.front.ids.tolist()}
 
     saved = {unit: checkpoint.load(f"proof {unit}") for unit in units} if checkpoint else {}
     done = {unit: json.loads(str(state["json"])) for unit, state in saved.items() if state}
     left = [unit for unit in units if unit not in done]
-    met = sum(found["evaluations"] for unit, found in done.items() if unit != ON_SUBGRID)
+    met = sum(found["evaluations"] for found in done.values())
     for unit, found in zip(left, executor.map(task, left), strict=True):
         done[unit] = found
         if checkpoint is not None:
             checkpoint.save(f"proof {unit}", {"json": np.array(json.dumps(found))})
-        met += found["evaluations"] if unit != ON_SUBGRID else 0
+        met += found["evaluations"]
         progress(met, None, len(result.front))
-    restarts = [done[unit] for unit in units[:RESTARTS]]
+    restarts = [done[unit] for unit in units]
     ids = [np.array(found["ids"], dtype=np.int64) for found in restarts]
     others = [in_order(Evaluator(problem).again(front)) for front in ids]
     fronts = [measurable(problem, front).F for front in (result.front, *others)]
@@ -145,41 +139,7 @@ def evidence(
         }
         for (engine, evaluations, size), F in zip(made, fronts, strict=True)
     ]
-    said: dict[str, Any] = {"restarts": rows}
-    if subgrid is not None:
-        said["subgrid"] = done[ON_SUBGRID]
-    return said, np.concatenate(ids)
-
-
-def on_subgrid(subgrid: Problem, *, seed: int, progress: Progress) -> dict[str, Any] | None:
-    """The search on a part of the space, against the enumeration of that part; None where the part
-    has nothing feasible."""
-    true = search(subgrid, "exhaustive", executor=HERE, progress=progress)
-    if not len(true.front):
-        return None
-    found = search(subgrid, WITNESS, seed=seed, executor=HERE, progress=progress)
-    return {
-        "engine": found.engine,
-        "size": subgrid.space.size,
-        "evaluations": found.evaluations,
-        **against_truth(subgrid, found.front.F, true.front.F),
-    }
-
-
-def history(problem: Problem, result: Result) -> list[dict[str, Any]]:
-    """Hypervolume after so many evaluations, as a share of that of the front in the end; of more
-    than three objectives that of DRAWN designs of each front, evenly spread, as it is a picture."""
-    if not result.history:
-        return []
-    scale = Scale.of(result.front.F, _logs(problem))
-
-    def volume(F: Floats) -> float:
-        if F.shape[1] > 3 and len(F) > DRAWN:
-            F = F[np.linspace(0, len(F) - 1, DRAWN).astype(np.intp)]
-        return hypervolume(F, scale) if len(F) else 0.0
-
-    final = volume(result.front.F)
-    return [{"evaluations": done, "share": volume(F) / final} for done, F in result.history]
+    return {"restarts": rows}, np.concatenate(ids)
 
 
 def prove(
@@ -187,7 +147,6 @@ def prove(
     result: Result,
     *,
     seed: int,
-    subgrid: Problem | None,
     enumerate_up_to: int,
     executor: Executor = DEFAULT,
     progress: Progress = lambda done, total, front: None,
@@ -199,11 +158,11 @@ def prove(
     `enumerated` for a space of at most `enumerate_up_to` points, else `evidence`; `local` unless
     the search itself was the enumeration; `added`, how many points the front gains.
     """
-    found: dict[str, Any] = {"history": history(problem, result)}
     if result.evaluations == problem.space.size:
         front = result.front.F
         truth = {"evaluations": result.evaluations} | against_truth(problem, front, front)
-        return found | {"enumerated": truth}, result.front
+        return {"enumerated": truth}, result.front
+    found: dict[str, Any] = {}
     found["local"], better = local_optimality(problem, result, executor=executor)
     met = [better]
     if problem.space.size <= enumerate_up_to:
@@ -213,7 +172,7 @@ def prove(
         met.append(true)
     else:
         how = {"executor": executor, "progress": progress, "checkpoint": checkpoint}
-        said, others = evidence(problem, result, subgrid, seed=seed, **how)
+        said, others = evidence(problem, result, seed=seed, **how)
         found |= said
         met.append(others)
     front = joined(result.front, Evaluator(problem).again(np.unique(np.concatenate(met))))

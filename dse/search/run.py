@@ -6,7 +6,7 @@ import difflib
 import importlib
 import pkgutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,11 +35,9 @@ def _engines() -> Iterator[Engine]:
 
 
 Floats = NDArray[np.float64]
-History = Sequence[tuple[int, Floats]]
 ENGINES: dict[str, Engine] = {engine.name: engine for engine in _engines()}
 ASKED = "asked for"
 EXPENSIVE_TRIALS = 100
-HISTORY_STEP = 1.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +61,6 @@ class Result:
     tallies: tuple[Tally, ...]
     miss: Miss | None
     seconds: dict[str, float]
-    # (evaluations, F (k, m) of the front by then), ever farther apart
-    history: History = ()
     survey: Survey | None = None
 
 
@@ -166,25 +162,16 @@ def search(
     if sample is not None:
         sample.publish(evaluator.publish)
         evaluator.reserve(len(sample.ids))
-    past: list[tuple[int, Floats]] = []
-
-    def noted(done: int, total: int | None, size: int) -> None:
-        if chosen.name != "exhaustive" and (not past or done >= HISTORY_STEP * past[-1][0]):
-            past.append((done, evaluator.archive.F))
-        progress(done, total, size)
-
     task = f"{chosen.name} {unit}"
     done = None if checkpoint is None else checkpoint.load(task)
     if done is None:
-        chosen.run(evaluator, budget, rng, noted)
+        chosen.run(evaluator, budget, rng, progress)
         if sample is not None:
             evaluator.add(sample.ids)
-        past.append((evaluator.evaluations, evaluator.archive.F))
         if checkpoint is not None and chosen.name != "exhaustive":
-            checkpoint.save(task, evaluator.state() | _as_arrays(past))
+            checkpoint.save(task, evaluator.state())
     else:
         evaluator.restore(done)
-        past = _of_arrays(done)
     front = in_order(evaluator.again(evaluator.archive.ids))
     evaluator.publish(front, FRONT)
     total = time.perf_counter() - started
@@ -204,23 +191,8 @@ def search(
         evaluator.tallies,
         None if len(front) else nearest_miss(evaluator),
         seconds,
-        tuple(past),
         sample,
     )
-
-
-def _as_arrays(past: History) -> dict[str, NDArray]:
-    """A history for a checkpoint."""
-    return {
-        "past": np.array([(done, len(F)) for done, F in past]),
-        "past_F": np.concatenate([F for _, F in past]),
-    }
-
-
-def _of_arrays(arrays: Mapping[str, NDArray]) -> list[tuple[int, Floats]]:
-    ends = np.cumsum(arrays["past"][:, 1])
-    fronts = np.split(arrays["past_F"], ends[:-1])
-    return [(int(done), F) for done, F in zip(arrays["past"][:, 0], fronts, strict=True)]
 
 
 def in_order(front: Batch) -> Batch:

@@ -30,13 +30,12 @@ from dse.search.engine import ENUMERATE, LARGEST, Budget, Progress
 from dse.search.evaluator import FRONT as FRONT_STAGE
 from dse.search.evaluator import SAMPLE, SEARCH, STAGES, Batch, Checkpoint, Ids
 from dse.search.parallel import Executor, opened
-from dse.search.proof import SUBGRID, history, prove
+from dse.search.proof import prove
 from dse.search.record import Record
 from dse.search.run import Result, at_resolution, choose_engine, joined, search, silent
 from dse.search.samplers import SamplerEngine
 from dse.search.storage import in_use, is_url, shown, sole_writer
 from dse.search.survey import METHOD, importances
-from dse.space.space import thinned
 from dse.study.definition import posed_study
 from dse.study.document import describe, searched_axes
 from dse.study.external import ExternalProblem, external_problem, say_external
@@ -302,15 +301,12 @@ def proof_of(
     if asked is False:
         return {"true_hypervolume_share": share, "proof": None}, result.front
     if isinstance(problem, ExternalProblem):
-        found: dict[str, Any] = {"history": history(problem, result)}
-        return {"true_hypervolume_share": share, "proof": found}, result.front
+        return {"true_hypervolume_share": share, "proof": {}}, result.front
     size = problem.space.size
-    part = thinned(problem.space, SUBGRID)
     found, front = prove(
         problem,
         result,
         seed=seed,
-        subgrid=replace(problem, space=part) if part.size <= 2 * SUBGRID else None,
         enumerate_up_to=LARGEST if asked else ENUMERATE,
         executor=executor,
         progress=progress,

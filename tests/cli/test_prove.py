@@ -11,15 +11,11 @@ import numpy as np
 import pytest
 
 from benchmarks.synthetic import GridSpace
-from dse.catalog import load_catalog
-from dse.problem.objective import pose
 from dse.problem.protocol import Evaluation, Objective
-from dse.schema.study import load_study, resolve_space
 from dse.search.evaluator import Checkpoint
 from dse.search.parallel import HERE
 from dse.search.proof import against_truth, evidence, local_optimality, prove
 from dse.search.run import search
-from dse.space.space import thinned
 from dse.study.folder import FRONT, read_json
 from tests.cli.conftest import dse
 from tests.helpers_report import answer_of, both, sections
@@ -65,7 +61,7 @@ def test_an_enumeration_needs_no_other_proof(tmp_path: Path) -> None:
     assert study["engine"] == "exhaustive"
     assert study["why_engine"] == "5,940 points are few enough to enumerate"
     assert study["true_hypervolume_share"] == 1.0
-    assert set(study["proof"]) == {"history", "enumerated"}
+    assert set(study["proof"]) == {"enumerated"}
 
 
 def test_nothing_is_said_where_nothing_is_asked(tmp_path: Path) -> None:
@@ -79,10 +75,9 @@ def test_nothing_is_said_where_nothing_is_asked(tmp_path: Path) -> None:
 def test_a_large_space_gets_evidence_and_no_share(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """32,256 points, as if they were too many to enumerate; of them, 4,032 make the part."""
+    """32,256 points, as if they were too many to enumerate."""
     monkeypatch.setattr("dse.search.run.ENUMERATE", 10_000)
     monkeypatch.setattr("dse.study.run.ENUMERATE", 10_000)
-    monkeypatch.setattr("dse.study.run.SUBGRID", 5_000)
     study = dse("run", "tiny", "--out", tmp_path, "--json").json()
     assert study["engine"] == "pareto-local"
     assert study["true_hypervolume_share"] is None
@@ -90,8 +85,6 @@ def test_a_large_space_gets_evidence_and_no_share(
     assert "enumerated" not in proof
     assert len(proof["restarts"]) == 4
     assert all(0.99 < run["share"] <= 1.0 for run in proof["restarts"])
-    assert 1_000 < proof["subgrid"]["size"] <= 5_000
-    assert proof["subgrid"]["true_hypervolume_share"] > 0.9
     page = " ".join((tmp_path / "report.md").read_text().split())
     assert "evidence, not proof" in page
     asked = dse("run", "tiny", "--prove", "--fresh", "--out", tmp_path, "--json").json()
@@ -181,7 +174,7 @@ def test_local_optimality_is_not_the_truth(problem: Diagonal) -> None:
 
 def test_restarts_are_measured_against_all_together(problem: Diagonal) -> None:
     lost = without(problem, 4)
-    said, met = evidence(problem, lost, None, seed=0, executor=HERE, progress=lambda *_: None)
+    said, met = evidence(problem, lost, seed=0, executor=HERE, progress=lambda *_: None)
     runs = said["restarts"]
     assert set(search(problem, "exhaustive").front.ids) == set(met)
     assert [run["share"] for run in runs[1:]] == [1.0] * 3
@@ -192,7 +185,7 @@ def test_restarts_that_are_done_are_not_made_again(problem: Diagonal, tmp_path: 
     lost = without(problem, 4)
     how = {"seed": 0, "executor": HERE, "progress": lambda *_: None}
     path = tmp_path / "checkpoint.npz"
-    first = evidence(problem, lost, problem, checkpoint=Checkpoint(path, {}), **how)
+    first = evidence(problem, lost, checkpoint=Checkpoint(path, {}), **how)
     calls: list[int] = []
 
     class Spy(Diagonal):
@@ -200,7 +193,7 @@ def test_restarts_that_are_done_are_not_made_again(problem: Diagonal, tmp_path: 
             calls.append(len(index))
             return super().evaluate(index)
 
-    again = evidence(Spy(), lost, Spy(), checkpoint=Checkpoint(path, {}), **how)
+    again = evidence(Spy(), lost, checkpoint=Checkpoint(path, {}), **how)
     assert sum(calls) == 3 * N  # the fronts of the restarts
     assert again[0] == first[0]
     assert again[1].tolist() == first[1].tolist()
@@ -208,14 +201,13 @@ def test_restarts_that_are_done_are_not_made_again(problem: Diagonal, tmp_path: 
 
 def test_a_space_that_is_small_enough_is_proved_and_no_other(problem: Diagonal) -> None:
     lost = without(problem, 4)
-    whole, front = prove(problem, lost, seed=0, subgrid=None, enumerate_up_to=200, executor=HERE)
+    whole, front = prove(problem, lost, seed=0, enumerate_up_to=200, executor=HERE)
     assert whole["enumerated"]["evaluations"] == problem.space.size == 200
     assert "restarts" not in whole
     np.testing.assert_array_equal(front.ids, search(problem, "exhaustive").front.ids)
     assert whole["added"] == 1
-    part, _ = prove(problem, lost, seed=0, subgrid=problem, enumerate_up_to=199, executor=HERE)
+    part, _ = prove(problem, lost, seed=0, enumerate_up_to=199, executor=HERE)
     assert "enumerated" not in part
-    assert part["subgrid"]["true_hypervolume_share"] == 1.0
     said = " ".join(told(part))
     assert "evidence, not proof" in said
     assert "optimal" not in said
@@ -237,31 +229,3 @@ def test_a_share_below_one_is_never_printed_as_all(share: float, text: str) -> N
     study["true_hypervolume_share"] = share
     said = " ".join(answer_of(front, study).sentences)
     assert f"the search reaches {text} of" in said
-
-
-def test_the_history_ends_with_the_whole_and_never_falls(problem: Diagonal) -> None:
-    found, _ = prove(
-        problem, search(problem, "pareto-local"), seed=0, subgrid=None, enumerate_up_to=200
-    )
-    shares = [row["share"] for row in found["history"]]
-    assert shares == sorted(shares)
-    assert shares[-1] == 1.0
-
-
-def test_a_thinned_space_is_a_part_of_the_whole() -> None:
-    catalog = load_catalog()
-    problem = pose(load_study(resolve_space("shape-for-nvl72"), catalog), catalog)
-    part = thinned(problem.space, 100_000)
-    assert 25_000 < part.size <= 100_000
-    index = part.sample(np.random.default_rng(0), 500)
-    small = replace(problem, space=part).evaluate(index)
-    positions = np.stack(
-        [
-            np.array([axis.values.index(value) for value in part.axes[j].values])[index[:, j]]
-            for j, axis in enumerate(problem.space.axes)
-        ],
-        axis=1,
-    )
-    found = problem.evaluate(problem.space.canonical(positions))
-    assert small.F.tobytes() == found.F.tobytes()
-    assert part.chips == problem.space.chips

@@ -274,7 +274,7 @@ def workload(study: Json) -> str:
 def _sure(study: Json) -> list[Section]:
     """How near the front is to the true one; the answer itself says where it is that."""
     proof = study.get("proof")
-    if study["evaluations"] >= study["size"] or not proof:
+    if study["evaluations"] >= study["size"] or proof is None:
         return []
     share, whole = study.get("true_hypervolume_share"), proof.get("enumerated")
     if study.get("evaluator"):
@@ -295,9 +295,6 @@ def _sure(study: Json) -> list[Section]:
         least, most = percent(min(others)), percent(max(others))
         found = f"{least} to {most} of the hypervolume of all, this one {percent(own)}"
         rows.append((f"{len(others)} more searches that share nothing", None, found))
-    if part := proof.get("subgrid"):
-        found = f"{percent(part['true_hypervolume_share'])} of the true hypervolume"
-        rows.append(("the same search on points that were all evaluated", part["size"], found))
     if added := proof.get("added"):
         rows.append(("designs met on the way", added, "added to the front"))
     keys = ("evidence", "evaluations", "finding")
