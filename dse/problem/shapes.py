@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.blocks import BLOCK_SIZES, WEIGHT_PARTS
+from dse.answer.numbers import number
+from dse.blocks import BLOCK_SIZES
 from dse.errors import InputError
 from dse.pareto import non_dominated
 from dse.physics.intervals import CLASS
@@ -35,12 +36,12 @@ from dse.problem.objective import PhysicsProblem
 from dse.quality import depth_factor
 from dse.record import record
 from dse.schema.axes import AXES, Axis
-from dse.schema.dtypes import CODE, DTYPES
+from dse.schema.dtypes import DTYPES
 from dse.schema.metrics import METRICS
 from dse.schema.model import BlockSpec, Model
-from dse.space.batches import batch_of_values, deployed_dtypes, trained_codes, whole_training
-from dse.space.candidates import CandidateBatch, Codes, Floats
-from dse.space.space import AxisTable, Ints, Space
+from dse.space.batches import batch_of_values, trained_codes, weight_formats, whole_training
+from dse.space.candidates import CandidateBatch, Codes, Floats, Rows
+from dse.space.space import Ints, Space
 from dse.space.studied import count_deployments, deployed_values
 
 
@@ -92,7 +93,7 @@ Adapt = Callable[[CandidateBatch, Mapping[str, NDArray]], CandidateBatch]
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class Served(Rows):
     """k shapes, each on its best deployment on one chip. `price` (k,) is inf where no deployment
     keeps the limits; `values` hold all axes, (k,) each, and mean nothing there."""
 
@@ -268,23 +269,6 @@ class Front:
     equivalent: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class Distance:
-    """`cost_ratio`: price of the design over the front's at equal quality, above 1 where the front
-    is cheaper. `nats`: loss of the design less the front's at equal cost, above 0 where the front
-    is better; `equivalent_ratio`: the front's dense-equivalent parameters over the design's there.
-    `cheaper` and `better` are rows of the nearest real shapes: the cheapest one that is as good,
-    the best one that costs no more. None where there is none. `dominating` shapes beat the design
-    in both."""
-
-    cost_ratio: float | None
-    nats: float | None
-    equivalent_ratio: float | None
-    cheaper: int | None
-    better: int | None
-    dominating: int
-
-
 def front_of(loss: Floats, price: Floats, equivalent: Floats, allowed: NDArray[np.bool_]) -> Front:
     """Of the shapes that are `allowed`, (k,), and have a finite price."""
     rows = np.flatnonzero(allowed & np.isfinite(price) & np.isfinite(loss))
@@ -315,28 +299,33 @@ def distance(
     price: Floats,
     allowed: NDArray[np.bool_],
     design: tuple[float, float, float],
-) -> Distance:
-    """Of a design's (loss, price, dense-equivalent parameters) to the front of a table; all unknown
-    where the design cannot be served, its price being infinite."""
+) -> dict[str, Any]:
+    """Of a design's (loss, price, dense-equivalent parameters) to the front of a table.
+
+    `cost_ratio`: price of the design over the front's at equal quality, above 1 where the front is
+    cheaper. `nats`: loss of the design less the front's at equal cost, above 0 where the front is
+    better; `dense_equivalent_ratio`: the front's dense-equivalent parameters over the design's
+    there. `cheaper` and `better` are rows of the nearest real shapes: the cheapest one that is as
+    good, the best one that costs no more. None where there is none, and all of them where the
+    design cannot be served, its price being infinite. `dominating` shapes beat it in both."""
     own_loss, own_price, own_equivalent = design
-    if not np.isfinite(own_price):
-        return Distance(None, None, None, None, None, 0)
-    there = price_at(front, own_loss)
-    best = at_price(front, own_price, front.loss)
-    equivalent = at_price(front, own_price, front.equivalent)
-    as_good = np.flatnonzero(front.loss <= own_loss)
-    affordable = np.flatnonzero(front.price <= own_price)
+    served = np.isfinite(own_price)
+    there = price_at(front, own_loss) if served else None
+    best = at_price(front, own_price, front.loss) if served else None
+    equivalent = at_price(front, own_price, front.equivalent) if served else None
+    ratio = np.nan if equivalent is None else equivalent / own_equivalent
+    as_good = front.rows[front.loss <= own_loss][-1:] if served else []
+    affordable = front.rows[front.price <= own_price][:1] if served else []
     beats = allowed & (loss <= own_loss) & (price <= own_price)
     beats &= (loss < own_loss) | (price < own_price)
-    ratio = None if equivalent is None else equivalent / own_equivalent
-    return Distance(
-        cost_ratio=None if there is None else own_price / there,
-        nats=None if best is None else own_loss - best,
-        equivalent_ratio=ratio if ratio is not None and np.isfinite(ratio) else None,
-        cheaper=int(front.rows[as_good[-1]]) if len(as_good) else None,
-        better=int(front.rows[affordable[0]]) if len(affordable) else None,
-        dominating=int(beats.sum()),
-    )
+    return {
+        "cost_ratio": None if there is None else own_price / there,
+        "nats": None if best is None else own_loss - best,
+        "dense_equivalent_ratio": number(ratio),
+        "cheaper": int(as_good[0]) if len(as_good) else None,
+        "better": int(affordable[0]) if len(affordable) else None,
+        "dominating": int(beats.sum()) if served else 0,
+    }
 
 
 def exchange(front: Front, loss: float) -> float:
@@ -350,22 +339,6 @@ def exchange(front: Front, loss: float) -> float:
         low, high = 0, len(front.rows) - 1
     fall = np.log(front.price[low] / front.price[high])
     return float(fall / (front.loss[high] - front.loss[low]))
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a published value stands on an axis: `on` the grid, or between its neighbours `below`
-    and `above` (None: beyond the end)."""
-
-    axis: str
-    value: float
-    on: bool
-    below: float | None
-    above: float | None
-
-    @property
-    def inside(self) -> bool:
-        return self.on or (self.below is not None and self.above is not None)
 
 
 # Of each kind of block that a space can say: axis -> size.
@@ -448,43 +421,17 @@ def _windows(blocks: list[BlockSpec], model: Model) -> dict[str, float]:
     return found | {"sliding_window_pattern": every}
 
 
-def places(expert: Mapping[str, NDArray], axes: tuple[Axis, ...]) -> list[Place]:
-    """Where the expert stands on every axis that says something of it."""
-    found = []
-    for axis in axes:
-        value = float(expert[axis.name][0])
-        if AXES[axis.name].kind in ("flag", "name") or (value == 0.0 and axis.when):
-            continue
-        n = len(axis.values)
-        known = {name: np.repeat(values, n) for name, values in expert.items()}
-        sizes = np.unique(AxisTable(axis).values(np.arange(n) if n > 1 else None, None, known, n))
-        below, above = sizes[sizes < value], sizes[sizes > value]
-        found.append(
-            Place(
-                axis.name,
-                value,
-                bool((sizes == value).any()),
-                float(below[-1]) if len(below) else None,
-                float(above[0]) if len(above) else None,
-            )
-        )
-    return found
-
-
 def stored_as(expert: Model) -> Adapt:
     """Every candidate trained and stored in the number formats of the expert's checkpoint, part by
     part: a quality that a format costs would else be counted against one side alone."""
-    tables = {
-        part: np.array([CODE[deployed_dtypes(expert, dtype)[part]] for dtype in DTYPES], np.intp)
-        for part in WEIGHT_PARTS
-    }
+    tables = weight_formats([expert])
     trained = trained_codes(expert)
 
     def adapt(batch: CandidateBatch, values: Mapping[str, NDArray]) -> CandidateBatch:
         asked = values["weight_dtype"].astype(np.intp)
         return replace(
             batch,
-            weight_dtype={part: table[asked] for part, table in tables.items()},
+            weight_dtype={part: codes[0, asked] for part, codes in tables.items()},
             trained_whole=np.full(len(batch), trained[0]),
             trained_in=np.full(len(batch), trained[1]),
         )
@@ -573,11 +520,3 @@ def quality_terms(values: Mapping[str, NDArray], active: Floats) -> dict[str, Fl
         "granularity": 2.0 * values["hidden_size"] / width,
         "depth_factor": depth_factor(values["hidden_size"], values["num_hidden_layers"], active),
     }
-
-
-def joined(one: Served, other: Served) -> Served:
-    """The rows of both, one after the other."""
-    return Served(
-        np.concatenate([one.price, other.price]),
-        {name: np.concatenate([v, other.values[name]]) for name, v in one.values.items()},
-    )

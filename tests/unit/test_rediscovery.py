@@ -27,7 +27,6 @@ from dse.problem.shapes import (
     exchange,
     front_of,
     metrics_of,
-    places,
     price_at,
     price_metric,
     shapes_of,
@@ -127,13 +126,13 @@ def test_a_design_against_the_front():
     every = np.ones(3, dtype=bool)
     made = front_of(loss, price, np.array([3e9, 2e9, 1e9]), every)
     away = distance(made, loss, price, every, (1.9, 3.0, 2e9))
-    assert away.cost_ratio == pytest.approx(1.5)
-    assert away.nats == pytest.approx(0.1 * math.log(1.5) / math.log(2.0))
-    assert (away.cheaper, away.better, away.dominating) == (1, 1, 1)
+    assert away["cost_ratio"] == pytest.approx(1.5)
+    assert away["nats"] == pytest.approx(0.1 * math.log(1.5) / math.log(2.0))
+    assert (away["cheaper"], away["better"], away["dominating"]) == (1, 1, 1)
     ahead = distance(made, loss, price, every, (1.7, 1.0, 4e9))
-    assert ahead.cost_ratio is None
-    assert ahead.nats == pytest.approx(-0.3)
-    assert (ahead.cheaper, ahead.dominating) == (None, 0)
+    assert ahead["cost_ratio"] is None
+    assert ahead["nats"] == pytest.approx(-0.3)
+    assert (ahead["cheaper"], ahead["dominating"]) == (None, 0)
 
 
 points = st.tuples(st.floats(1.7, 2.2), st.floats(0.01, 10.0))
@@ -147,16 +146,16 @@ def test_what_is_beaten_costs_more_than_the_front_and_what_beats_it_does_not(riv
     away = distance(made, loss, price, every, (*design, 1.0))
     assert (np.diff(made.loss) > 0).all()
     assert (np.diff(made.price) < 0).all()
-    if away.dominating:
-        assert away.cost_ratio >= 1.0 - 1e-12
-        assert away.nats >= -1e-12
-        assert away.cheaper is not None
+    if away["dominating"]:
+        assert away["cost_ratio"] >= 1.0 - 1e-12
+        assert away["nats"] >= -1e-12
+        assert away["cheaper"] is not None
     if (loss > design[0]).all():
-        assert away.cost_ratio is None
+        assert away["cost_ratio"] is None
     for row in made.rows:  # every point of the front lies on it
         own = distance(made, loss, price, every, (loss[row], price[row], 1.0))
-        assert own.cost_ratio == pytest.approx(1.0)
-        assert own.dominating == 0
+        assert own["cost_ratio"] == pytest.approx(1.0)
+        assert own["dominating"] == 0
 
 
 # --- shapes outside, deployments inside
@@ -203,15 +202,6 @@ def published(name: str):
     own, adapt = axis_values(case.expert, case.study.model_axes), stored_as(case.expert)
     served = best_deployments(free, own, adapt=adapt)
     return case, free, own, served, metrics_of(free, served.values, adapt)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_a_published_design_is_said_by_the_axes_and_lies_inside_their_ranges(name: str):
-    case, _, own, _, _ = published(name)
-    stands = places(own, case.study.model_axes)
-    assert all(place.inside for place in stands)
-    assert any(not place.on for place in stands)  # not a grid point by construction
-    assert not {place.axis for place in stands} & {"attention", "sparse"}
 
 
 @pytest.mark.parametrize("name", CASES)

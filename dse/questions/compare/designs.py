@@ -31,7 +31,6 @@ from dse.problem.shapes import (
     OF_SHAPES,
     QUALITY,
     Adapt,
-    Distance,
     Front,
     Shapes,
     axis_values,
@@ -39,7 +38,6 @@ from dse.problem.shapes import (
     distance,
     exchange,
     front_of,
-    joined,
     metrics_of,
     price_metric,
     shapes_of,
@@ -51,13 +49,14 @@ from dse.schema.backend import KINDS
 from dse.schema.dtypes import DTYPES
 from dse.schema.study import Case, Study
 from dse.schema.workloads import load_words, mix_words
-from dse.space.candidates import Floats
+from dse.space.candidates import Floats, concatenated
 from dse.vocabulary import quantity
 
 Progress = Callable[[str, int, int], None]
 Columns = dict[str, Any]
 DENSE = "dense_equivalent_parameters"
 DEPLOYED = ("tensor_parallel", "data_parallel", "expert_parallel", "replicas", "concurrency")
+AWAY = ("cost_ratio", "nats", "dominating")  # of a distance to the front
 LEVELS = 24  # of quality, at which the regret of one shape for all is worked out
 MOST_CHOICES = 7  # more have too many orders
 LEVEL = 0.05  # a price within it of the front's is level with the front
@@ -207,16 +206,17 @@ def _against_rivals(case: Case, catalog: Catalog, progress: Progress) -> dict[st
     limits = tuple(one for one in problem.limits if one.metric not in OF_SHAPES)
     free = replace(problem, limits=limits)
     design = best_deployments(free, own, adapt=adapt)
-    table = tabled(problem, joined(served, design), adapt, axes)
+    both = concatenated([served, design], [len(served.price), 1])
+    table = tabled(problem, both, adapt, axes)
     allowed = table.served.copy()  # and keep what the designers had settled on
     for name, values in case.held.items():
         allowed &= np.isin(table.values[name], values)
     front, away = against_front(table, allowed)
-    rows = {"design": len(allowed) - 1, "cheaper": away.cheaper, "better": away.better}
+    rows = {"design": len(allowed) - 1, "cheaper": away["cheaper"], "better": away["better"]}
     rows = {which: row for which, row in rows.items() if row is not None}
     saved: dict[str, float] = {}
-    if away.cheaper is not None:
-        end = {axis: table.values[axis][away.cheaper : away.cheaper + 1] for axis in axes}
+    if away["cheaper"] is not None:
+        end = {axis: table.values[axis][[away["cheaper"]]] for axis in axes}
         saved = causes(free, own, end, exchange(front, float(table.loss[-1])), adapt)
     variants = _variants(case, problem, table, allowed, adapt)
     kindest = min(
@@ -228,7 +228,7 @@ def _against_rivals(case: Case, catalog: Catalog, progress: Progress) -> dict[st
         key=lambda one: one["cost_ratio"] or 0.0,
         default={},
     )
-    least = 0.0 if away.cost_ratio is None else away.cost_ratio * (1.0 - SMALL)
+    least = (away["cost_ratio"] or 0.0) * (1.0 - SMALL)
     if (kindest.get("cost_ratio") or 0.0) >= least:
         kindest = {}
     metrics = metrics_of(problem, design.values, adapt)
@@ -238,10 +238,7 @@ def _against_rivals(case: Case, catalog: Catalog, progress: Progress) -> dict[st
     designs = {
         "model": case.expert.name,
         "standing": standing(away, servable),
-        "cost_ratio": away.cost_ratio,
-        "nats": away.nats,
-        "dense_equivalent_ratio": away.equivalent_ratio,
-        "dominating": away.dominating,
+        **{key: away[key] for key in (*AWAY, "dense_equivalent_ratio")},
         "served_shapes": int((served.feasible & allowed[:-1]).sum()),
         "shapes": len(served.price),
         "front_size": len(front.rows),
@@ -275,7 +272,7 @@ def against_front(
     allowed: NDArray[np.bool_],
     loss: Floats | None = None,
     equivalent: Floats | None = None,
-) -> tuple[Front, Distance]:
+) -> tuple[Front, dict[str, Any]]:
     """The expert, the last row, against the front of the other rows that are allowed. A column that
     is given takes the place of the table's."""
     loss = table.loss if loss is None else loss
@@ -287,13 +284,14 @@ def against_front(
     return front, distance(front, loss, table.price, rivals, design)
 
 
-def standing(away: Distance, served: bool) -> str:
+def standing(away: Mapping[str, Any], served: bool) -> str:
     """A few words for a distance."""
     if not served:
         return "not servable"
-    if away.cost_ratio is None or away.cost_ratio < 1.0 - LEVEL:
+    ratio = away["cost_ratio"]
+    if ratio is None or ratio < 1.0 - LEVEL:
         return "ahead of the front"
-    return "behind the front" if away.cost_ratio > 1.0 + LEVEL else "level with the front"
+    return "behind the front" if ratio > 1.0 + LEVEL else "level with the front"
 
 
 def _variants(
@@ -317,8 +315,7 @@ def _variants(
             columns = [values[QUALITY], values[DENSE]]
         front, away = against_front(table, mask, *columns)
         row = {"assumption": key, "with": words, "front_size": len(front.rows)}
-        row |= {"cost_ratio": away.cost_ratio, "nats": away.nats}
-        rows.append({**row, "dominating": away.dominating})
+        rows.append(row | {key: away[key] for key in AWAY})
 
     for law in LAWS:
         if law != problem.study.quality_law:
