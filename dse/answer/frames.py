@@ -163,6 +163,8 @@ def lines(
         texts = ["; ".join(_said(one, row) for one in (x, y, *hover)) for row in mine]
         ys = scaled(y, [row[y] for row in mine])
         made = marks(k, str(key), xs, ys, texts)
+        if k and not joined:  # so that marks of the first do not vanish behind them
+            made["marker"]["symbol"] += "-open"
         drawn = line(k, str(key), xs, ys)["line"]
         drawn_as = {"mode": "lines+markers", "line": drawn} if joined else {}
         traces.append({**made, **drawn_as})

@@ -22,9 +22,26 @@ _FIELDS = {
 }
 
 
+_KERNELS = "kernels of "
+
+
 def listed(words: Sequence[str], last: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`."""
     return f" {last} ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def never_measured(chip: str, kind: str, laws: str) -> str:
+    """What an answer rests on where no kernel of a chip was measured; the terminal says these of
+    the first chips, and counts what else an answer rests on."""
+    return f"{_KERNELS}{chip} are {kind}, never measured in this format ({laws})"
+
+
+def rests_in_short(rests: Sequence[str]) -> str:
+    """How many assumptions there are, after at most two of chips that were never measured."""
+    named = [text.partition(" (")[0] for text in rests if text.startswith(_KERNELS)][:2]
+    many = f"{len(rests)} assumption{'s' * (len(rests) > 1)}"
+    among = f", among them that {' and that '.join(named)}" if named else ""
+    return f"Rests on {many}{among}; --detail lists them and more tables."
 
 
 def with_names(text: str, names: Mapping[str, str]) -> str:

@@ -21,6 +21,7 @@ from dse.answer.answer import (
     Table,
 )
 from dse.answer.numbers import significant
+from dse.answer.sentences import rests_in_short
 from dse.errors import printable
 
 _GAP = 2  # blanks between columns
@@ -214,7 +215,7 @@ def answer_text(answer: Answer, width: int = 100, detail: bool | None = None) ->
     parts += blocks_text(answer.blocks, width, every=bool(detail))
     rests = answer.rests
     if rests and detail is False:
-        parts += ["", f"Rests on {len(rests)} assumptions; --detail lists them and more tables."]
+        parts += ["", wrapped(rests_in_short(rests), width, "  ")]
         rests = ()
     for title, texts in (("How sure:", answer.certainty), ("Rests on:", rests)):
         if texts:

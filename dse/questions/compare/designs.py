@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dse.answer.answer import Answer, Table
 from dse.answer.frames import document, frame, lines, stacked
 from dse.answer.numbers import priced, tenths, times
-from dse.answer.sentences import listed
+from dse.answer.sentences import listed, never_measured
 from dse.catalog import Catalog
 from dse.economics.prices import price_documents, price_parts, prices_rest_on
 from dse.errors import InputError, NothingFeasible
@@ -572,7 +572,12 @@ def basket_answer(
     terms = tuple(price_documents(catalog, chips, study.price_basis))
     kinds = [KINDS[of.provenance[best]] for of in metrics]
     rests = [
-        *(f"{chip}: kernel laws are {kind}" for chip, kind in zip(chips, kinds, strict=True)),
+        *(
+            f"kernel laws of {chip} are {kind}"
+            if kind == "fitted"
+            else never_measured(chip, kind, "laws of its class or kin")
+            for chip, kind in zip(chips, kinds, strict=True)
+        ),
         *prices_rest_on(catalog, chips, study.price_basis),
     ]
     limits = "; ".join(limit.text for limit in study.constraints)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dse.answer.sentences import never_measured
 from dse.blocks.moe import ROUTING_SKEW
 from dse.catalog import Catalog
 from dse.economics.prices import evidence_rows, price_assumptions
@@ -269,10 +270,7 @@ def assumptions(
     if laws.provenance:
         sentences += measured_here(laws, chip, kind)
     elif kind != "fitted":
-        sentences.append(
-            f"kernel efficiencies of {chip} are {kind} ({spec.efficiency}): no kernel of this chip "
-            "and dtype was measured"
-        )
+        sentences.append(never_measured(chip, kind, spec.efficiency))
     sentences += _unpacked(spec, deployment.get("weight_dtypes", {}).values())
     sentences += [f"{chip}: {text}" for text in spec.assumed]
     sentences += [f"{system.id}: {text}" for text in system.assumed]

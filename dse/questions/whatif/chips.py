@@ -38,6 +38,7 @@ from dse.answer.frames import bar_chart, document, lines, of_rows
 from dse.answer.labels import axis_title
 from dse.answer.numbers import dollars, number, percent, priced, share, show, tenths
 from dse.answer.plots import scaled
+from dse.answer.sentences import never_measured
 from dse.catalog import Catalog
 from dse.economics.prices import (
     price_documents,
@@ -608,7 +609,7 @@ def _drawn_from(
     choices, items = case.choices, case.items
     chips = [item.chip for item in items]
     words = [
-        f"kernels of {item.chip} are {item.kind}, never measured: wider intervals"
+        never_measured(item.chip, item.kind, "wider intervals")
         for item in items
         if item.kind != "fitted"
     ]
