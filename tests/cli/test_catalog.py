@@ -15,7 +15,6 @@ from dse.schema.model_catalog import load_models
 from dse.schema.study import shipped_spaces
 from tests.cli.conftest import dse, fits
 
-CHIP = (hardware_dir() / "chips" / "h100_sxm.yaml").read_text(encoding="utf-8")
 ESTIMATE = ["estimate", "--model", "llama-3-8b", "--chip"]
 SHORT = """\
 id: my_chip
@@ -46,6 +45,9 @@ def test_list_shows_every_chip_within_100_columns() -> None:
     h100 = next(row for row in rows if row["id"] == "h100_sxm")
     assert (h100["memory_bytes_per_s"], h100["scale_up_chips"]) == (3.35e12, 8)
     assert all(row["peak_bf16_flops_per_s"] is None for row in rows if row["id"] == "max1550")
+    bow = next(row for row in rows if row["id"] == "graphcore_bow")
+    assert "memory_bandwidth" in bow["missing"]
+    assert bow["refused"]
 
 
 def test_list_filters_and_sorts() -> None:
@@ -80,19 +82,13 @@ def test_an_unknown_filter_is_explained(option: str, value: str, hint: str) -> N
     assert option in run.err
 
 
-def test_list_says_what_is_missing() -> None:
-    run = dse("catalog", "chips", "list", "--vendor", "graphcore", "--missing")
-    assert "refused" in run.out
-    assert "memory_bandwidth" in run.out
-    assert "1 lack a figure" in run.out
-
-
 def test_show_prints_every_figure_with_its_source() -> None:
     document = dse("catalog", "chips", "show", "b300_sxm", "--json").json()
     assert all(f["source"] and f["date"] and f["kind"] for f in document["figures"])
     int8 = next(f for f in document["figures"] if f["name"] == "peak_int8")
     assert 4500e12 in [other["value"] for other in int8["alternatives"]]
     text = dse("catalog", "chips", "show", "h100_sxm").out
+    assert fits(text, 100)
     for word in ("elsewhere", "purchase_low", "27,500", "rental_3yr", "[1] "):
         assert word in text
     wafer = dse("catalog", "chips", "show", "wse3", "--detail").out
@@ -184,42 +180,6 @@ objectives: {usd_per_million_total_tokens: minimize, tpot_s: minimize}
     assert again["tpot_s"] == pytest.approx(mine_first["metrics"]["tpot_s"], rel=1e-9)
     study = json.loads(Path("study/study.json").read_text(encoding="utf-8"))
     assert study["left_out"] == ["v100_sxm2_32 has no price on basis rental_3yr"]
-
-
-@pytest.mark.parametrize("chip", ["h100_sxm", "mi300x", "tpu_v5p"])
-def test_show_gives_a_source_for_every_figure(chip: str):
-    document = dse("catalog", "chips", "show", chip, "--json").json()
-    for figure in document["figures"]:
-        assert figure["source"]
-        assert figure["date"]
-        assert figure["kind"]
-    said = dse("catalog", "chips", "show", chip)
-    assert said.code == 0
-    assert fits(said.out, 100)
-    for source in {figure["source"] for figure in document["figures"]}:
-        assert source in " ".join(said.out.split())
-
-
-def test_check_accepts_a_chip_of_the_user(tmp_path: Path):
-    path = tmp_path / "mine.yaml"
-    path.write_text(CHIP.replace("id: h100_sxm", "id: mine"), encoding="utf-8")
-    said = dse("catalog", "chips", "check", path)
-    assert (said.code, said.err) == (0, "")
-    assert "mine is well-formed" in " ".join(said.out.split())
-    mine = dse(
-        "estimate", "--model", "llama-3-8b", "--chip", "mine", "--chip-file", path, "--json"
-    ).json()
-    known = dse("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm", "--json").json()
-    assert mine["decode_step_s"] == known["decode_step_s"]
-
-
-def test_check_says_where_a_chip_is_wrong(tmp_path: Path):
-    path = tmp_path / "mine.yaml"
-    path.write_text(CHIP.replace("3.35 TB/s", "3.35 TB"), encoding="utf-8")
-    said = dse("catalog", "chips", "check", path)
-    assert said.code == 2
-    assert "mine.yaml:" in said.err
-    assert "memory_bandwidth" in said.err
 
 
 def test_list_has_every_model_and_fits():

@@ -62,33 +62,12 @@ def test_a_config_file_says_the_same_as_the_catalog():
 
 
 def test_the_blocks_of_qwen3():
-    document = dse(
-        "check",
-        "qwen3-30b-a3b",
-        "--chip",
-        "h100_sxm",
-        "--tp",
-        "4",
-        "--weight-dtype",
-        "fp8_block",
-        "--json",
-    ).json()
+    asked = ("check", "qwen3-30b-a3b", "--chip", "h100_sxm", "--tp", 4)
+    blocks = ("--weight-dtype", "fp8_block", "--json")
+    document = dse(*asked, *blocks).json()
     assert "192, no multiple of 128" in document["answer"]
     assert document["nearest"][0]["shape_changes"] == "expert_parallel 1 -> 4"
-    proposed = [
-        "check",
-        "qwen3-30b-a3b",
-        "--chip",
-        "h100_sxm",
-        "--tp",
-        "4",
-        "--ep",
-        "4",
-        "--weight-dtype",
-        "fp8_block",
-        "--json",
-    ]
-    assert dse(*proposed).json()["ok"] is True
+    assert dse(*asked, "--ep", 4, *blocks).json()["ok"] is True
 
 
 def test_a_chip_with_nothing_known_says_so():

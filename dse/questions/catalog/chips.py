@@ -53,13 +53,12 @@ def list_chips(
     vendor: Annotated[str | None, Opt("Chips of one vendor only.")] = None,
     family: Annotated[str | None, Opt("Chips of one family only, such as hopper or tpu.")] = None,
     sort: Annotated[str | None, Opt(f"By one of {', '.join(SORTS)}.", metavar="COLUMN")] = None,
-    missing: Annotated[bool, Opt("Which figures each chip lacks, instead.")] = False,
     catalog: Catalog | None = None,
 ) -> Answer:
     """Every chip id with its main figures.
 
-    With `missing`, the figures that each chip lacks. Raises InputError for a vendor, a family or a
-    column that does not exist."""
+    In the document, `missing` are the figures that a chip lacks, `refused` why no estimate can do
+    without. Raises InputError for a vendor, a family or a column that does not exist."""
     rows = _rows(catalog or load_catalog())
     for name, wanted in (("vendor", vendor), ("family", family)):
         if wanted is not None:
@@ -84,25 +83,16 @@ def list_chips(
         "id vendor family year memory_bytes memory_bytes_per_s peak_bf16_flops_per_s "
         "peak_fp8_flops_per_s scale_up_chips scale_up_bytes_per_s usd_per_hour_rental_3yr "
         "efficiency",
-        "bf16, fp8: dense peaks in TFLOP/s. A dash: not published, see --missing.",
+        "bf16, fp8: dense peaks in TFLOP/s. A dash: not published.",
         shown=("id", *list(SORTS.values())[4:]),
     )
-    lacking = [
-        row | {"missing": ", ".join(row["missing"]), "estimated": row["refused"] is None}
-        for row in rows
-        if row["missing"]
-    ]
     refused = sum(row["refused"] is not None for row in rows)
     return Answer(
         question="chips",
         title="Chips",
         headline=f"{len(rows)} chips: {refused} lack a figure that every estimate needs, and are "
         "refused by name.",
-        blocks=[
-            of_rows("missing", "Figures that are not known", lacking, "id estimated missing")
-            if missing
-            else figures
-        ],
+        blocks=[figures],
         document=rows,
         data=[figures],
     )
@@ -245,12 +235,8 @@ def format_words(chip: Chip) -> list[str]:
 
 
 def _lacking(found: dict[str, Any]) -> list[str]:
-    lines = []
-    if found["missing"]:
-        lines.append(f"no figure for: {', '.join(found['missing'])}")
-    if found["refused"]:
-        lines.append(f"no estimate: {found['refused']}")
-    return lines
+    none = [f"no figure for: {', '.join(found['missing'])}"] if found["missing"] else []
+    return [*none, *([f"no estimate: {found['refused']}"] if found["refused"] else [])]
 
 
 def check_chip(
@@ -271,9 +257,8 @@ def check_chip(
         "refused": catalog.refusal(name),
         "doubts": [text for text in assumed if FAR in text],
     }
-    changes = []
-    if chip.changes:
-        changes = [f"hypothetical: {chip.derived_from} with {'; '.join(chip.changes)}"]
+    derived = f"hypothetical: {chip.derived_from} with {'; '.join(chip.changes)}"
+    changes = [derived] if chip.changes else []
     return Answer(
         question="chip",
         title=str(file),

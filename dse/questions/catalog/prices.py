@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -196,10 +196,20 @@ def _since(catalog: Catalog, since: str, chips: Collection[str], basis: str | No
         ],
     }
     table = frame("changes", f"Prices of a chip-hour since {since}", columns, MEDIAN, *sources)
+    both = [row for row in changes if row["ratio"]]
+    words = (
+        f"Since {since}{f' until {now}' if now else ''}: {len(both):,} of {len(before):,} prices"
+    )
+    words += " changed"
+    if both:
+        most = max(both, key=lambda row: abs(row["ratio"] - 1.0))
+        by = show_as("change", most["ratio"] - 1.0)
+        words += f", most of all {most['chip']} on {most['basis']} ({by})"
+    new, gone = (sum(row[side] is None for row in changes) for side in "ab")
     return Answer(
         question="prices",
         title=f"Prices since {since}",
-        headline=_changes_words(changes, len(before), since, now),
+        headline=f"{words}; {new:,} are new, {gone:,} no longer known.",
         blocks=[table] if changes else [],
         document={
             "since": since,
@@ -210,23 +220,6 @@ def _since(catalog: Catalog, since: str, chips: Collection[str], basis: str | No
         },
         data=(table_of("data", changes),),
     )
-
-
-def _changes_words(
-    changes: Sequence[dict[str, Any]], known_then: int, since: str, now: str | None
-) -> str:
-    """How many prices changed, the largest move of them, and how many came or went."""
-    both = [row for row in changes if row["ratio"]]
-    until = f" until {now}" if now else ""
-    words = f"Since {since}{until}: {len(both):,} of {known_then:,} prices changed"
-    if both:
-        most = max(both, key=lambda row: abs(row["ratio"] - 1.0))
-        by = show_as("change", most["ratio"] - 1.0)
-        words += f", most of all {most['chip']} on {most['basis']} ({by})"
-    for side, what in (("a", "new"), ("b", "no longer known")):
-        if count := sum(row[side] is None for row in changes):
-            words += f"; {count:,} are {what}"
-    return f"{words}."
 
 
 def _computed(catalog: Catalog, chips: Collection[str], basis: str | None) -> Catalog:

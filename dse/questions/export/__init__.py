@@ -178,7 +178,7 @@ def export_command(
         points = [point_of(answer, *asked)]
     else:
         decode = point_of(answer, *asked, pool=DECODE)
-        drafted = decode.drafted  # the modules keep a cache, which prefill hands over, too
+        drafted = decode.facts["drafted"]  # the modules keep a cache, which prefill hands over, too
         points = [point_of(answer.prefill, *asked, pool=PREFILL, drafted=drafted), decode]
         refuse_pools(*points)
     model, written = answer.model, points[-1].written
@@ -211,7 +211,7 @@ def _worker(point: Point, document: dict[str, Any], files: dict[str, str]) -> li
     if point.hosts > 1:
         program, others = [*(word % facts for word in stack.launcher), *program], stack.others
     flags = flags_of(stack.file_flags or stack.flags, facts)
-    notes = [*point.said, *class_notes(point.written), *point.notes]
+    notes = list(point.notes)
     if point.instances > 1:
         unit = f"{point.pool} workers" if point.pool else "instances"
         notes.insert(
@@ -232,7 +232,7 @@ def _worker(point: Point, document: dict[str, Any], files: dict[str, str]) -> li
     files[f"{point.pool or 'serve'}.sh"] = script(comments, program, flags, others, needs)
     if stack.file_flags:
         options = nested(stated(stack.flags, facts))
-        files[point.options_file] = yaml.safe_dump(options, sort_keys=False)
+        files[facts["options_file"]] = yaml.safe_dump(options, sort_keys=False)
     described = {
         "chip": point.chip,
         "instances": point.instances,

@@ -77,92 +77,19 @@ STACKS: Mapping[str, Stack] = {
 
 @record
 class Point:
-    """One instance of a deployment, or a worker of a `pool` of its own, under the names of the
-    command line. `requests` run on it at once; `longest` and `prompt` are tokens of the longest
-    request and prompt; `drafted` those that its own modules draft a step."""
+    """One instance of a deployment on `chips`, or a worker of a `pool` of its own. `facts` are what
+    its flags say, under the names of flags.yaml; `notes` what a reader has to know of them."""
 
     stack: Stack
     model: Model
-    checkpoint: str
     written: Written
     chip: str
-    tensor: int
-    pipeline: int
-    data: int
-    expert: int
+    chips: int
     instances: int
-    redundant_experts: int
-    weight_dtypes: Mapping[str, str]
-    kv_dtype: str
-    requests: int
-    longest: int
-    prompt: int
-    backend: Backend
     hosts: int
-    drafted: int
     pool: str
+    facts: Mapping[str, Any]
     notes: tuple[str, ...]
-
-    @property
-    def chips(self) -> int:
-        return self.tensor * self.data * self.pipeline
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What flags say. `group`: chips over which experts are divided; requests are of each rank
-        of attention data parallelism; a step has a chunk of prefill, or as many tokens as it has
-        sequences; `expert_slots`: experts and copies of them, None without copies."""
-        group, chunk = self.tensor * self.data, int(self.backend.chunk_tokens)
-        requests, copies = math.ceil(self.requests / self.data), self.redundant_experts
-        return {
-            **{name: getattr(self, name) for name in self.__match_args__},
-            "group": group,
-            "chips_per_host": self.chips // self.hosts,
-            "sparse": bool(self.model.experts),
-            "memory_fraction": self.backend.memory_fraction,
-            "loaded_as": self.loaded_as,
-            "cache": None if self.kv_dtype == "bf16" else self.stack.caches[self.kv_dtype],
-            "options_file": self.options_file,
-            "spread": self.data > 1,
-            "experts_spread": self.expert > 1,
-            "experts_tensor": group // self.expert,
-            "expert_slots": max(self.model.experts) + copies if copies else None,
-            "several_hosts": self.hosts > 1,
-            "prefills": self.pool == PREFILL,
-            "kv_role": "kv_producer" if self.pool == PREFILL else "kv_consumer",
-            "verified": self.drafted + 1,
-            "requests_per_rank": requests,
-            "requests_of_ranks": requests * self.data,
-            "chunk_of_ranks": chunk * self.data,
-            "tokens_per_step": max(chunk, requests),
-            "chunked": self.prompt > max(chunk, requests),
-        }
-
-    @property
-    def options_file(self) -> str:
-        return f"{self.pool or 'options'}.yaml"
-
-    @property
-    def converted_to(self) -> str | None:
-        """The format that the matrices have to be brought into, None where it is the checkpoint's:
-        a deployment has the checkpoint's parts or one format of all of them."""
-        own = self.weight_dtypes == dict(self.model.weight_dtypes)
-        return None if own else self.weight_dtypes["attention"]
-
-    @property
-    def loaded_as(self) -> str | None:
-        """The stack's name of that format, where it converts 16-bit weights while it loads them."""
-        sixteen_bits = set(self.model.weight_dtypes.values()) == {"bf16"}
-        return self.stack.loads_as.get(self.converted_to or "") if sixteen_bits else None
-
-    @property
-    def said(self) -> list[str]:
-        """What a reader has to know of the flags."""
-        notes = [self.stack.spread_note] if self.data > 1 else []
-        if self.converted_to is None or self.loaded_as is not None:
-            return notes
-        how = f"converted to {self.converted_to} first{self.stack.converter}"
-        return [f"the checkpoint has to be {how}", *notes]
 
 
 def point_of(
@@ -195,48 +122,94 @@ def point_of(
         notes += (f"predicted with backend {backend.id}, not with {stack.id}",)
         backend = catalog.backends[stack.id]
     longest = max(math.ceil(load.prompt_tokens[0] + load.output_tokens[0]) for load in loads)
+    prompt = max(math.ceil(load.prompt_tokens[0]) for load in loads)
     hosts, said = _hosts(batch, catalog.systems[chip.system].levels[0].size)
-    notes += said
-    found = Point(
-        stack=stack,
-        model=answer.model,
-        checkpoint=checkpoint or answer.model.id,
-        written=_class_of(model, stack, architecture, longest),
-        chip=chip.id,
-        tensor=int(batch.tensor_parallel[0]),
-        pipeline=int(batch.pipeline_parallel[0]),
-        data=int(batch.data_parallel[0]),
-        expert=int(batch.expert_parallel[0]),
-        instances=int(batch.replicas[0]),
-        redundant_experts=int(deployment.get("redundant_experts", 0)),
-        weight_dtypes=deployment["weight_dtypes"],
-        kv_dtype=deployment["kv_dtype"],
-        requests=_running(answer, loads, backend, pool),
-        longest=longest,
-        prompt=max(math.ceil(load.prompt_tokens[0]) for load in loads),
-        backend=backend,
-        hosts=hosts,
-        drafted=_drafted(answer, model, loads, stack) if drafted is None else drafted,
-        pool=pool,
-        notes=notes,
+    drafted = _drafted(answer, model, loads, stack) if drafted is None else drafted
+    written = _class_of(model, stack, architecture, longest)
+    tensor, pipeline, data, expert = (
+        int(getattr(batch, f"{axis}_parallel")[0])
+        for axis in ("tensor", "pipeline", "data", "expert")
     )
-    staged = found.drafted > 0 and found.pipeline > 1
-    prefills = pool == PREFILL and found.written.architecture.startswith(("Deepseek", "GlmMoeDsa"))
-    if stack.id == "sglang" and staged and not prefills:
+    prefills = pool == PREFILL and written.architecture.startswith(("Deepseek", "GlmMoeDsa"))
+    if stack.id == "sglang" and drafted and pipeline > 1 and not prefills:
         reason = "drafts in pipeline stages for prefill workers of DeepSeek's and GLM's class alone"
         raise refused(stack, reason, chip.id)
-    return found
+    group, chips, chunk = tensor * data, tensor * data * pipeline, int(backend.chunk_tokens)
+    # Requests are of each rank of attention data parallelism; a step has a chunk of prefill, or as
+    # many tokens as it has sequences.
+    requests = math.ceil(_running(answer, loads, backend, pool) / data)
+    copies = int(deployment.get("redundant_experts", 0))
+    # A deployment has the checkpoint's parts or one format of all of them, into which some stacks
+    # bring 16-bit weights while they load them.
+    own, dtypes, cache = model.weight_dtypes, deployment["weight_dtypes"], deployment["kv_dtype"]
+    converted = None if dtypes == dict(own) else dtypes["attention"]
+    loaded_as = stack.loads_as.get(converted or "") if set(own.values()) == {"bf16"} else None
+    if data > 1:
+        notes = (stack.spread_note, *class_notes(written), *notes, *said)
+    else:
+        notes = (*class_notes(written), *notes, *said)
+    if converted is not None and loaded_as is None:
+        how = f"converted to {converted} first{stack.converter}"
+        notes = (f"the checkpoint has to be {how}", *notes)
+    facts = {
+        "checkpoint": checkpoint or answer.model.id,
+        "tensor": tensor,
+        "pipeline": pipeline,
+        "data": data,
+        "expert": expert,
+        "group": group,  # chips over which experts are divided
+        "experts_tensor": group // expert,
+        "hosts": hosts,
+        "chips_per_host": chips // hosts,
+        "several_hosts": hosts > 1,
+        "sparse": bool(model.experts),
+        "spread": data > 1,
+        "experts_spread": expert > 1,
+        "redundant_experts": copies,
+        "expert_slots": max(model.experts) + copies if copies else None,
+        "loaded_as": loaded_as,
+        "cache": None if cache == "bf16" else stack.caches[cache],
+        "memory_fraction": backend.memory_fraction,
+        "longest": longest,
+        "prompt": prompt,
+        "requests_per_rank": requests,
+        "requests_of_ranks": requests * data,
+        "chunk_of_ranks": chunk * data,
+        "tokens_per_step": max(chunk, requests),
+        "chunked": prompt > max(chunk, requests),
+        "drafted": drafted,
+        "verified": drafted + 1,
+        "pool": pool,
+        "prefills": pool == PREFILL,
+        "kv_role": "kv_producer" if pool == PREFILL else "kv_consumer",
+        "options_file": f"{pool or 'options'}.yaml",
+    }
+    return Point(
+        stack=stack,
+        model=answer.model,
+        written=written,
+        chip=chip.id,
+        chips=chips,
+        instances=int(batch.replicas[0]),
+        hosts=hosts,
+        pool=pool,
+        facts=facts,
+        notes=notes,
+    )
 
 
 def refuse_pools(prefill: Point, decode: Point) -> None:
     """Raises InputError for workers that the stack cannot join."""
+    if prefill.stack.id != "vllm":
+        return
+    one, other = prefill.facts, decode.facts
     reason = ""
-    if prefill.stack.id == "vllm" and max(prefill.pipeline, decode.pipeline) > 1:
+    if max(one["pipeline"], other["pipeline"]) > 1:
         reason = "hands over no cache of pipeline stages (NixlConnector)"
-    elif prefill.stack.id == "vllm" and prefill.tensor != decode.tensor:
-        states = any(isinstance(KINDS[block.kind], State) for block in prefill.model.blocks)
-        if states:
-            reason = "hands over a recurrent state between equal tensor parallelism alone"
+    elif one["tensor"] != other["tensor"] and any(
+        isinstance(KINDS[block.kind], State) for block in prefill.model.blocks
+    ):
+        reason = "hands over a recurrent state between equal tensor parallelism alone"
     if reason:
         raise refused(prefill.stack, reason, "prefill and decode on pools of their own")
 
@@ -313,25 +286,19 @@ def _class_of(model: Model, stack: Stack, asked: str | None, longest: int) -> Wr
 
 def _notes(loads: list[Workload], stack: Stack, answer: Estimate) -> tuple[str, ...]:
     """What the prediction has and the command does not say."""
-    said = (
-        (
-            any(load.serving == POISSON for load in loads),
-            "the rate of arrivals is the client's: the command has none",
+    cached = f"cached prefixes depend on the requests; {stack.title} caches by default"
+    said = {
+        "the rate of arrivals is the client's: the command has none": any(
+            load.serving == POISSON for load in loads
         ),
-        (
-            any(load.network_overlap for load in loads),
-            "the overlap of network and compute is not set by the command",
+        "the overlap of network and compute is not set by the command": any(
+            load.network_overlap for load in loads
         ),
-        (
-            any(load.prefix_hit_rate for load in loads),
-            f"cached prefixes depend on the requests; {stack.title} caches by default",
-        ),
-        (
-            answer.power_cap_w is not None,
-            "the power cap is a setting of the chips, not of the server",
-        ),
-    )
-    return tuple(text for holds, text in said if holds)
+        cached: any(load.prefix_hit_rate for load in loads),
+        "the power cap is a setting of the chips, not of the server": answer.power_cap_w
+        is not None,
+    }
+    return tuple(text for text, holds in said.items() if holds)
 
 
 def _of_chip(chip: Chip, stack: Stack) -> tuple[str, ...]:
