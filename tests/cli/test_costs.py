@@ -270,7 +270,7 @@ def test_changes_until_a_date_and_in_text() -> None:
     assert 0 < len(until["changes"]) < len(all_bases)
     assert until["as_of"] == "2026-07"
     nothing = dse("catalog", "prices", "list", "--chip", "v100_sxm2_32", "--since", "2026-Q3")
-    assert "Since 2026-Q3: 0 of 2 prices changed." in nothing.out
+    assert "Since 2026-Q3: 0 of 2 prices changed;" in nothing.out
 
 
 def test_a_price_of_ones_own_has_no_date_to_change_at(tmp_path: Path) -> None:

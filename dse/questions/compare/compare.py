@@ -138,10 +138,10 @@ def compare(
         for one, name in zip(what, names, strict=True):
             if isinstance(one, Answer):
                 sides.append(one)
-            elif _is_plan(name):
-                sides.append(fleet(name, catalog=catalog, progress=progress))
-            else:
+            elif Path(name).is_dir():
                 sides.append(Path(name))
+            else:
+                sides.append(fleet(name, catalog=catalog, progress=progress))
         made = compare_fleets(sides[0], sides[1])
     elif kind == "chips":
         from dse.questions.compare.chips import compare_chips
@@ -183,33 +183,31 @@ def kind_of(
 ) -> Kind:
     """What is compared. Raises InputError where that is not clear."""
     names = [str(getattr(one, "folder", one)) for one in what]
-    studies = [(Path(name) / STUDY).is_file() for name in names]
-    if (len(what) > 2 and any(studies)) or merge:
-        if not all(studies) or len(what) < 2 or as_of or by is not None:
-            wrong = next((name for name, good in zip(names, studies, strict=True) if not good), "")
+    sorts, two = [_sort_of(name, catalog) for name in names], len(names) == 2
+    kind: Kind
+    if merge or (len(names) > 2 and "study" in sorts):
+        if {*sorts} != {"study"} or len(names) < 2 or as_of or by is not None:
+            wrong = next((n for n, sort in zip(names, sorts, strict=True) if sort != "study"), "")
             message = f"{wrong} is no study" if wrong else "these are not merged"
             raise InputError(message, accepted="folders of studies alone, two or more")
         return "merged"
-    if len(what) == 2 and all(isinstance(one, Answer) for one in what):
+    if two and all(isinstance(one, Answer) for one in what):
         return "fleets"
     if by is not None and (by != "chip" or len(names) != 1):
         raise InputError(f"read {by!r}", field="--by", accepted="chip, with one space")
-    if len(names) == 2 and all(Path(name).is_dir() for name in names):
-        fleets = [(Path(name) / FLEET).is_file() for name in names]
-        alone = any(fleet and not study for fleet, study in zip(fleets, studies, strict=True))
-        kind: Kind = "fleets" if alone else "studies"
+    if two and {*sorts} <= {"study", "fleet", "folder"}:
+        kind = "fleets" if "fleet" in sorts else "studies"
     elif by is not None:
         kind = "basket"
-    elif len(names) == 1 and _is_case(names[0]):
+    elif sorts == ["case"]:
         kind = "case"
-    elif len(names) == 2 and any(map(_is_plan, names)):
+    elif two and "plan" in sorts:
         kind = "plans"
-    elif any(_is_chip(name, catalog) for name in names) or len(names) > 2:
+    elif "chip" in sorts or len(names) > 2:
         kind = "chips"
-    elif len(names) == 2 and _is_space(names[0], names[1]):
-        kind = "model"
-    elif len(names) == 2:
-        kind = "studies"
+    elif two:
+        named = sorts[0] == "space" or (sorts[0] == "study" and _is_model(names[1]))
+        kind = "model" if named else "studies"
     elif names and len(as_of) == 2:
         kind = "dates"
     else:
@@ -223,54 +221,40 @@ def kind_of(
     if len(as_of) > (2 if kind == "dates" else 1):
         raise InputError(f"{len(as_of)} dates", field="--as-of", accepted="one, or two of a space")
     source = catalog.source
-    own = {
-        "--chip-file": source.chips,
-        "--prices": source.prices,
-        "--costs": source.costs,
-        "--efficiency-file": source.efficiency,
-    }
-    for flag, given in own.items():
-        if given and kind in ("studies", "merged", "fleets"):
+    own = {"--chip-file": source.chips, "--prices": source.prices, "--costs": source.costs}
+    for flag, given in {**own, "--efficiency-file": source.efficiency}.items():
+        if given and kind in ("studies", "fleets"):
             message = f"{flag} does not go with {SAID[kind]}, which have theirs"
             raise InputError(message, accepted="one of the two")
     return kind
 
 
-def _is_case(text: str) -> bool:
-    """`rediscovery`, `rediscovery/NAME`, or a file that names an expert."""
-    return text == CASES or text.startswith(f"{CASES}/") or "expert" in _keys(text)
+def _sort_of(name: str, catalog: Catalog) -> str:
+    """What a name or a path is of; empty where nothing has it."""
+    path, keys = Path(name), set[str]()
+    if path.is_dir():
+        held = [
+            sort for sort, file in (("study", STUDY), ("fleet", FLEET)) if (path / file).is_file()
+        ]
+        return held[0] if held else "folder"
+    if path.suffix in (".yaml", ".yml") and path.is_file():
+        written = load_yaml(name).data
+        keys = set(map(str, written)) if isinstance(written, dict) else keys
+    if name == CASES or name.startswith(f"{CASES}/") or "expert" in keys:
+        return "case"
+    if name in shipped_plans() or "demand" in keys:
+        return "plan"
+    if name in catalog.chips or (keys and not keys & {"workload", "workloads"}):
+        return "chip"
+    return "space" if name in shipped_spaces() or path.is_file() else ""
 
 
-def _is_plan(text: str) -> bool:
-    """A shipped plan of a fleet, or a file that is one."""
-    return text in shipped_plans() or "demand" in _keys(text)
-
-
-def _is_chip(text: str, catalog: Catalog) -> bool:
-    """An id of the catalog, or a file that is neither a space nor a plan."""
-    keys = _keys(text)
-    return text in catalog.chips or (bool(keys) and not keys & {"workload", "workloads", "demand"})
-
-
-def _is_space(text: str, model: str) -> bool:
-    """A space, or a study beside the name of a published model."""
-    if text in shipped_spaces() or Path(text).is_file():
-        return True
-    if not (Path(text) / STUDY).is_file():
-        return False
+def _is_model(name: str) -> bool:
     try:
-        resolve_model(model)
+        resolve_model(name)
     except InputError:
         return False
     return True
-
-
-def _keys(text: str) -> set[str]:
-    """The keys of a YAML file, none of anything else."""
-    if not text.endswith((".yaml", ".yml")) or not Path(text).is_file():
-        return set()
-    written = load_yaml(text).data
-    return set(map(str, written)) if isinstance(written, dict) else set()
 
 
 def _at_dates(
