@@ -76,13 +76,6 @@ def out_option(stem: str) -> Callable[[F], F]:
     return click.option("--out", metavar="DIR", callback=given, help=text)
 
 
-loss_runs_option = click.option(
-    "--loss-runs",
-    metavar="FILE",
-    help="Training runs of yours, to which the quality law is moved (docs/quality.md).",
-)
-
-
 def options(every: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
     """All of them as one decorator."""
 
@@ -106,13 +99,6 @@ def read_catalog(chip_files: Iterable[str] = ()) -> Catalog:
 
     terms = click.get_current_context().meta.get(TERMS, {})
     return load_catalog(chips=tuple(chip_files), **terms)
-
-
-def space_catalog(space: str | Path) -> Catalog:
-    """The same with the chip files that a space names, whose prices the command may give."""
-    from dse.schema.study import chip_files_of
-
-    return read_catalog(chip_files_of(space))
 
 
 def _catalog_option(*names: str, help: str, metavar: str = "FILE", multiple: bool = True) -> Any:

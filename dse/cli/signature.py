@@ -256,6 +256,8 @@ def _parameters(parameter: inspect.Parameter) -> list[click.Parameter]:
         more |= {"show_default": parameter.default not in (None, False, ())}
     named = opt.flag or (parameter.name.removesuffix("s") if several else parameter.name)
     flag = f"--{named.replace('_', '-')}"
+    if kind is bool and parameter.default is None:  # neither is a third answer
+        flag += f"/--no-{flag[2:]}"
     return [click.Option([flag, parameter.name], **more)]
 
 
