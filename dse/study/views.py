@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -275,15 +275,14 @@ SPEED, USER = "tpot_s", "output_tokens_per_s_per_user"
 # Tokens a second that a user sees.
 SPEEDS = (5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750, 1000, 1500, 2000, 3000)
 MOST_SPEEDS = 12
-STEP, NEAR = 1.1, 1.1
 
 
 def describe_systems(
     problem: PhysicsProblem, catalog: Catalog, *, executor: Executor, progress: Progress
 ) -> dict[str, Any] | None:
-    """`systems` of study.json, None for a space that lists none. `rows` say what each is; `curves`,
-    the cheapest `designs` at a few speeds and the `wins` are there where price and time per output
-    token are objectives and the space can be enumerated."""
+    """`systems` of study.json, None for a space that lists none. `rows` say what each is; `curves`
+    and the cheapest `designs` at a few speeds are there where price and time per output token are
+    objectives and the space can be enumerated."""
     study = problem.study
     if not study.systems:
         return None
@@ -297,7 +296,6 @@ def describe_systems(
         ],
         "curves": [],
         "designs": [],
-        "wins": [],
     }
     wanted = [objective.metric for objective in problem.objectives]
     cost = next((one for one in COSTS if one in wanted), None)
@@ -318,7 +316,6 @@ def describe_systems(
         designs += [row | {"over_cheapest": row[cost] / least} for row in rows]
     return document | {
         "cost": cost,
-        "wins": _wins(fronts, names),
         "curves": [
             {"system": name, USER: 1.0 / tpot_s, cost: usd}
             for name, front in zip(names, fronts, strict=True)
@@ -376,52 +373,6 @@ def _speeds(fronts: list[Fronts]) -> list[int]:
     found = found[max(len(below) - 1, 0) :]
     step = -(-len(found) // MOST_SPEEDS) if found else 1
     return found[::-1][::step][::-1]
-
-
-def _wins(fronts: list[Fronts], names: list[str]) -> list[dict[str, Any]]:
-    """Which system is cheapest from which speed to which, slow to fast, with the least cost at both
-    ends, and which others are `near`: within NEAR of it at most of these speeds. A lead over less
-    than STEP in speed is not told."""
-    reached = [1.0 / front.loss for front in fronts if len(front.loss)]
-    if not reached:
-        return []
-    low, high = min(map(np.min, reached)), max(map(np.max, reached))
-    steps = max(int(np.log(high / low) / np.log(STEP)), 1) + 1
-    speeds = np.geomspace(low, high, steps)
-    # (systems, speeds); the fastest design is as fast as itself, rounding aside
-    cost = np.array(
-        [[_least(front, speed * (1.0 - 1e-12)) for speed in speeds] for front in fronts]
-    )
-    winner, least = np.argmin(cost, axis=0), np.min(cost, axis=0)
-    turns = [0, *(np.flatnonzero(np.diff(winner)) + 1), steps]
-    runs: list[tuple[int, int]] = []  # from, to of the grid, both included
-    for start, end in pairwise(turns):
-        if runs and winner[runs[-1][0]] == winner[start]:
-            runs[-1] = (runs[-1][0], end - 1)
-        elif not runs or end - start > 1:
-            runs.append((start, end - 1))
-    found = []
-    for start, end in runs:
-        close = cost[:, start : end + 1] <= NEAR * least[start : end + 1]
-        own = winner[start]
-        near = [i for i, share in enumerate(close.mean(axis=1)) if share > 0.5 and i != own]
-        found.append(
-            {
-                "name": names[own],
-                "from": float(speeds[start]),
-                "to": float(speeds[end]),
-                "cost_from": float(least[start]),
-                "cost_to": float(least[end]),
-                "near": [names[i] for i in near],
-            }
-        )
-    return found
-
-
-def _least(front: Fronts, tokens_per_s: float) -> float:
-    """The least cost of a system at a speed, infinite where it is not reached."""
-    row = front.cheapest(1.0 / tokens_per_s)
-    return np.inf if row is None else float(front.cost[row])
 
 
 def _best(problem: PhysicsProblem, front: Fronts, row: int) -> dict[str, Any]:

@@ -3,7 +3,8 @@ predicted loss (`views`), quality laws, runs of one's own, and demands over a mo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -20,6 +21,7 @@ from dse.questions.study.points import QUALITY, Json, StudyFolder
 OF_OUTPUT = ("output_tokens_per_s", "output_tokens_per_s_per_chip")
 SOFT = ("assumed", "estimated")
 USER = "output_tokens_per_s_per_user"
+NEAR = 1.1  # of the least price
 SYSTEMS = (
     "Of every design of a system that meets the limits, the least {0} at which each user gets at "
     "least the tokens a second of the row. Every system is priced per token at its own chip-hour. "
@@ -60,13 +62,22 @@ def system_answers(study: Json) -> list[str]:
     found = study.get("systems")
     if not found:
         return []
-    said = _by_speed(found) if found["designs"] else _by_loss(study)
-    won = {name for run in found["wins"] for name in (run["name"], *run["near"])}
+    view = next((one for one in study.get("views") or () if one["by"] == "chip"), None)
+    said, won = list[str](), {row["system"] for row in found["rows"]}
+    if found["designs"]:
+        cheapest, won = _cheapest_by(found["designs"], USER, "system", found["cost"])
+        said = [f"Cheapest per token, by tokens a second that each user gets: {cheapest}."]
+        if never := [row["system"] for row in found["rows"] if row["system"] not in won]:
+            said[0] += f" Never the cheapest, or hardly: {listed(never)}."
+    elif view and view["designs"]:
+        level = "predicted_loss_at_most"
+        cheapest, _ = _cheapest_by(view["designs"], level, "case", view["cost"])
+        said = [f"Cheapest per token, by predicted loss: {cheapest}."]
     soft = []
     for row in found["rows"]:
         lacks = [f"an {row['price_kind']} price"] * (row["price_kind"] in SOFT)
         lacks += [f"{row['efficiency']} kernel times"] * (row["efficiency"] in SOFT)
-        if lacks and (row["system"] in won or not found["designs"]):
+        if lacks and row["system"] in won:
             soft.append(f"{row['system']}: {' and '.join(lacks)}")
     if soft:
         said.append(f"These rest on what nobody published or measured: {'; '.join(soft)}.")
@@ -76,33 +87,26 @@ def system_answers(study: Json) -> list[str]:
     return said
 
 
-def _by_speed(found: Json) -> list[str]:
-    cost, parts = found["cost"], list[str]()
-    for k, run in enumerate(found["wins"]):
-        first, last = (significant(run[end], 2) for end in ("from", "to"))
-        speeds = f"from {first} to {last}" if k else f"up to {last}"
-        prices = dict.fromkeys(show(cost, run[f"cost_{end}"]) for end in ("from", "to"))
-        near = f", {listed(run['near'])} within 10% of it" if run["near"] else ""
-        parts.append(f"{run['name']} {speeds} ({' to '.join(prices)}{near})")
-    said = f"Cheapest per token, by tokens a second that each user gets: {listed(parts)}."
-    won = {name for run in found["wins"] for name in (run["name"], *run["near"])}
-    never = [row["system"] for row in found["rows"] if row["system"] not in won]
-    return [said + (f" Never the cheapest, or hardly: {listed(never)}." if never else "")]
-
-
-def _by_loss(study: Json) -> list[str]:
-    """Which system is cheapest at which predicted loss, where a view compares them."""
-    view = next((one for one in study.get("views") or () if one["by"] == "chip"), None)
-    if view is None:
-        return []
-    cheapest = [row for row in view["designs"] if row["over_cheapest"] == 1.0]
-    parts = []
-    for name, rows in groupby(cheapest, key=lambda row: row["case"]):
-        first, *_, last = [*rows] * 2
-        ends = dict.fromkeys((first["predicted_loss_at_most"], last["predicted_loss_at_most"]))
-        prices = dict.fromkeys(show(view["cost"], end[view["cost"]]) for end in (first, last))
-        parts.append(f"{name} at {' to '.join(map(str, ends))} ({' to '.join(prices)})")
-    return [f"Cheapest per token, by predicted loss: {listed(parts)}."] if parts else []
+def _cheapest_by(rows: Sequence[Json], level: str, by: str, cost: str) -> tuple[str, set[str]]:
+    """`8 B200 at 5 to 75 ($0.1 to $0.4, 8 MI355X within 10% of it) and ...`: who is the cheapest at
+    which levels; and all that are the cheapest or near it somewhere."""
+    close: dict[float, list[str]] = {}
+    for row in rows:
+        if row["over_cheapest"] <= NEAR:
+            close.setdefault(row[level], []).append(row[by])
+    first = [row for row in rows if row["over_cheapest"] == 1.0]
+    parts, won = [], set[str]()
+    for name, run in groupby(first, key=lambda row: row[by]):
+        ends = list(run)
+        near = Counter(other for row in ends for other in close[row[level]] if other != name)
+        mostly = [other for other, n in near.items() if 2 * n > len(ends)]
+        won |= {name, *mostly}
+        pair = ends[0], ends[-1]
+        levels = dict.fromkeys(f"{end[level]:,.6g}" for end in pair)
+        prices = dict.fromkeys(show(cost, end[cost]) for end in pair)
+        others = f", {listed(mostly)} within 10% of it" if mostly else ""
+        parts.append(f"{name} at {' to '.join(levels)} ({' to '.join(prices)}{others})")
+    return listed(parts), won
 
 
 def unpriced(study: Mapping[str, Any]) -> list[str]:
