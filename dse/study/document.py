@@ -38,7 +38,6 @@ from dse.problem.pools import RULES as POOL_RULES
 from dse.problem.shapes import model_at
 from dse.problem.words import FP8, draft_words, format_words, untried_row, wide
 from dse.quality.laws import LAWS, UNIQUE_TOKENS
-from dse.questions.estimate.again import elsewhere
 from dse.questions.estimate.point import assumptions, average_load
 from dse.questions.estimate.where import breakdown
 from dse.rules.registry import MEANINGS
@@ -209,9 +208,6 @@ def describe(
                 "peak_flops_per_s": dict(
                     catalog.chips[items[row]["deployment"]["chip"]].peak_flops_per_s
                 ),
-                "elsewhere": []
-                if "prefill" in items[row]["deployment"]
-                else elsewhere(problem, catalog, items[row]),
             }
             for name, row in chosen.items()
         },

@@ -126,15 +126,6 @@ def test_why_not(mixed: Path):
     assert "workloads" in refused.err
 
 
-def test_the_own_chip_gives_the_points_own_numbers(mixed: Path):
-    study = read_json(mixed, STUDY)
-    front = items(mixed)
-    for detail in study["chosen"].values():
-        item = front[detail["point"] - 1]
-        own = next(row for row in detail["elsewhere"] if row["chip"] == item["deployment"]["chip"])
-        assert own["metrics"] == {key: item["metrics"][key] for key in own["metrics"]}
-
-
 def test_report_and_study_name_the_mix(mixed: Path):
     study = read_json(mixed, STUDY)
     assert study["workload"] is None

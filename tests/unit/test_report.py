@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
@@ -18,7 +17,7 @@ from dse.problem.words import deployment_words
 from dse.render.page import PLOTLY, script_json, template_text
 from tests.cli.conftest import dse
 from tests.finished_reports import REPORTS, command_of
-from tests.helpers_report import Json, answer_of, both, decided_sample, sections
+from tests.helpers_report import Json, answer_of, both, decided_sample
 
 
 @pytest.fixture(scope="module")
@@ -304,29 +303,3 @@ def test_tallies_are_ordered_shares(sample: Answer) -> None:
     assert counts == sorted(counts, reverse=True)
     assert all(0 <= a <= n for a, n in zip(found["violated_alone"], counts, strict=True))
     assert all(0 < share <= 1 for share in found["violated_share"])
-
-
-def test_a_study_without_other_chips_still_has_a_report(tmp_path: Path) -> None:
-    front, study = both()
-    for detail in study["chosen"].values():
-        del detail["hbm_bytes_per_s"], detail["elsewhere"]
-    assert "elsewhere" not in [one.name for one in sections(answer_of(front, study))]
-
-
-def test_other_chips_come_with_ratio_or_reason(sample: Answer) -> None:
-    front, study = both()
-    found = table(sample, "elsewhere")
-    assert list(found.notes) == ["Not evaluated: no figure for memory_bandwidth: small_chip."]
-    for name, detail in study["chosen"].items():
-        item = front["items"][detail["point"] - 1]
-        rows = [row for row in found.rows if row["chosen"] == name]
-        assert rows[0]["chip"] == item["deployment"]["chip"]
-        assert str(rows[0]["runs_it"]).startswith("its own chip")
-        chips = {row["chip"] for row in detail["elsewhere"]}
-        assert {row["chip"] for row in rows} == chips - {"small_chip"}
-        able = [not str(row["runs_it"]).startswith("no: ") for row in rows[1:]]
-        assert able == sorted(able, reverse=True)
-        for row in rows[1:]:
-            for metric in ("usd_per_million_total_tokens", "tpot_s"):
-                ratio = row[metric] / item["metrics"][metric]
-                assert row[f"{metric}.ratio"] == pytest.approx(ratio)

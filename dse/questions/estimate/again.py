@@ -30,7 +30,7 @@ from dse.questions.estimate.point import Estimate, estimate, pool_words
 from dse.rules.registry import MEANINGS
 from dse.schema.backend import KINDS
 from dse.schema.costs import costs_of
-from dse.schema.dtypes import CODE, DTYPES
+from dse.schema.dtypes import DTYPES
 from dse.schema.loss_runs import runs_again
 from dse.schema.metrics import Limit
 from dse.schema.model import config_of, model_of
@@ -123,63 +123,6 @@ def estimate_item(
     if own is not None:
         answer = replace(answer, own_law=describe_own_law(own))
     return replace(answer, assumed=(*answer.assumed, f"from {source}, point {item['point']}"))
-
-
-# The same shape and deployment, chip by chip.
-
-
-def elsewhere(
-    problem: PhysicsProblem, catalog: Catalog, item: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    """The point of an item of front.json on every chip that has a price on the study's basis, in
-    the order of the catalog: the objectives where it can be evaluated, and why not where it is
-    refused or infeasible. Nothing but the chip changes, and the software where each chip of the
-    space has its own."""
-    study = problem.study
-    prices = catalog.prices.select(study.price_basis)
-    model, deployment = model_of(item["model"], "front.json"), item["deployment"]
-    dtype = deployment["weight_dtype"]
-    metrics = tuple(objective.metric for objective in problem.objectives)
-    software = next((one for one in study.axes if one.name == "backend"), None)
-    rows = []
-    for chip in catalog.chips:
-        if chip not in prices:
-            continue
-        row = {"chip": chip, "usd_per_chip_hour": prices[chip].usd_per_chip_hour, "feasible": False}
-        row |= dict.fromkeys(("why_not", "metrics", "bottleneck", "efficiency", "note"))
-        served = {}
-        if software is not None:
-            served["backend"] = catalog.chips[chip].backend
-            if chip in problem.machines.ids:
-                place = software.positions(problem.machines.ids.index(chip))[0]
-                served["backend"] = software.values[place]
-        try:
-            found = estimate(
-                catalog,
-                model,
-                chip,
-                problem.mix,
-                {**deployment, **served},
-                weight_dtype=dtype if dtype in DTYPES else None,
-                kv_dtype=deployment["kv_dtype"],
-                price_basis=study.price_basis,
-                limits=problem.limits,
-                rack=study.rack,
-                law=problem.law,
-                unique_tokens=study.unique_tokens,
-                trained=problem.trained,
-            )
-        except InputError as error:
-            rows.append(row | {"why_not": error.message})
-            continue
-        answer = found.as_json(metrics)
-        row["why_not"] = "; ".join(map(violation_words, answer["violations"])) or None
-        row["metrics"] = {metric: answer[metric] for metric in metrics}
-        row["efficiency"] = answer["provenance"]["decode_step_s"]
-        if dtype in DTYPES and not found.machines.native_dtype[0, CODE[dtype]]:
-            row["note"] = f"no {dtype} arithmetic: weights are unpacked to bf16"
-        rows.append(row | {name: answer[name] for name in ("feasible", "bottleneck")})
-    return rows
 
 
 # Two pools, each estimated alone, put together.

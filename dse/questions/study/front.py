@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dse.answer.answer import Block, Explorer, Figure, Section, Table
@@ -32,9 +31,7 @@ from dse.schema.metrics import METRICS
 MARGIN = 0.07  # of an axis, at either end
 WISHED = "all objectives alike"
 LIKELY = 0.1  # share of the cases from which on another decision is named
-MOSTLY, SELDOM = 0.8, 0.5  # shares of designs that have what sets a decision apart
 ENDS = ("better than predicted", "worse than predicted")
-POOLS = {False: "one pool for both phases", True: "pools of their own"}
 DATA_BYTES = 900_000  # of the front that one page may carry beside plotly.js (1.2 MB)
 FRONT_ROWS = 50  # about so many in other formats
 LEAST_IMPORTANCE, MOST_AXES = 0.01, 12
@@ -296,8 +293,8 @@ def _given_away(folder: StudyFolder, regret: float) -> str:
 
 
 def decided(folder: StudyFolder) -> list[Table]:
-    """A row for each decision: its design, how often it is the best, what sets it apart, and how
-    much more training the first one's model would take to reach its loss."""
+    """A row for each decision: its design, how often it is the best, and how much more training the
+    first one's model would take to reach its loss."""
     found = folder.study.get("decisions")
     if not found:
         return []
@@ -311,47 +308,13 @@ def decided(folder: StudyFolder) -> list[Table]:
             **{m: item["metrics"][m] for m in folder.wanted},
             "designs": one["designs"],
             "chance_first": one["probability"],
-            "apart": _apart(folder, one),
             "compute_multiple": one.get("compute_multiple"),
             "design": f"{brief_shape(item)}, {on}" if folder.several_shapes else on,
         }
         rows.append(row)
-    keys = ("decision", *folder.wanted, "designs", "chance_first", "apart", "compute_multiple")
+    keys = ("decision", *folder.wanted, "designs", "chance_first", "compute_multiple")
     caption = "The decisions of this front"
     return [of_rows("decisions", caption, rows, (*keys, "design"), HOW.format(**found))]
-
-
-def _apart(folder: StudyFolder, family: Json) -> str:
-    """The objectives in which it is the best of the decisions, and what its designs have in common
-    that others seldom have."""
-    own = [item for item in folder.items if item.get("decision") == family["decision"]]
-    others = [item for item in folder.items if item.get("decision") != family["decision"]]
-    said = []
-    points = [one["point"] for one in folder.study["decisions"]["families"]]
-    for objective in folder.objectives:
-        metric, least = objective["metric"], objective["direction"] == "minimize"
-        values = {p: folder.items[p - 1]["metrics"][metric] for p in points}
-        best = min(values.values()) if least else max(values.values())
-        if values[family["point"]] == best and len(points) > 1:
-            said.append(f"{'lowest' if least else 'highest'} {label(metric).text}")
-    said += _traits(own, others)
-    return "; ".join(said) or "between the others"
-
-
-def _traits(own: Sequence[Json], others: Sequence[Json]) -> Iterator[str]:
-    traits: tuple[tuple[str, Callable[[Json], object]], ...] = (
-        ("on {}", lambda item: of_pools(item["deployment"], "chip")),
-        ("{}", lambda item: POOLS["prefill" in item["deployment"]]),
-        ("{} model", lambda item: "a sparse" if item["model"].get("num_experts") else "a dense"),
-        ("{} weights", lambda item: of_pools(item["deployment"], "weight_dtype")),
-        ("TP {}", lambda item: item["deployment"]["tensor_parallel"]),
-        ("{} in flight", lambda item: round(item["deployment"]["concurrency"])),
-    )
-    for text, of in traits:
-        value, count = Counter(map(of, own)).most_common(1)[0]
-        share = sum(of(item) == value for item in others) / max(len(others), 1)
-        if count >= MOSTLY * len(own) and share < SELDOM:
-            yield text.format(value)
 
 
 def change_section(folder: StudyFolder) -> list[Section]:

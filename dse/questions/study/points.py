@@ -344,54 +344,6 @@ def floors(folder: StudyFolder) -> Table:
     return of_rows("floor", "", rows, f"{keys}distance_to_floor")
 
 
-def elsewhere(folder: StudyFolder) -> list[Table]:
-    """The points on every chip: on their own, then on those that can do it, the cheapest or fastest
-    first, then on those that cannot. Below it the chips that could not be evaluated, by reason."""
-    wanted, reasons = folder.wanted, dict[str, dict[str, None]]()
-    by = next((one for one in folder.objectives if one["metric"] != QUALITY), folder.objectives[0])
-    sign = 1.0 if by["direction"] == "minimize" else -1.0
-    rows: list[dict[str, Any]] = []
-    for one in folder.chosen:
-        own = one.item["deployment"]["chip"]
-        found = []
-        for row in one.detail.get("elsewhere") or ():
-            chip, here = row["chip"], row["metrics"]
-            if not here:
-                reason = row["why_not"].removeprefix(chip).lstrip(": ").removeprefix("has ")
-                reasons.setdefault(reason, {})[chip] = None
-                continue
-            told = {"chosen": one.label, **row, **{m: here.get(m) for m in wanted}}
-            for m in wanted:
-                if chip != own and m != QUALITY and told[m] and one.metrics.get(m):
-                    told[f"{m}.ratio"] = told[m] / one.metrics[m]
-            value = told[by["metric"]]
-            least = float("inf") if value is None else sign * value
-            found.append(
-                told
-                | {
-                    "runs_it": _does_it(row, own),
-                    "order": (chip != own, not row["feasible"], least),
-                }
-            )
-        rows += sorted(found, key=lambda row: row["order"])
-    if not rows:
-        return []
-    keys = ("chosen", "chip", "usd_per_chip_hour", *wanted, *(f"{m}.ratio" for m in wanted))
-    why_not = "; ".join(f"{reason}: {', '.join(chips)}" for reason, chips in reasons.items())
-    notes = [f"Not evaluated: {why_not}."] if why_not else []
-    return [of_rows("elsewhere", "", rows, (*keys, "runs_it"), *notes, on_console=False)]
-
-
-def _does_it(row: Json, own: str) -> str:
-    said = ["its own chip" if row["chip"] == own else "yes"]
-    if not row["feasible"]:
-        said = [f"no: {row['why_not']}"]
-    elif row["efficiency"] != "fitted":
-        said.append(f"efficiencies {row['efficiency']}")
-    said += [f"bound by {row['bottleneck']}"] * row["feasible"]
-    return "; ".join([*said, *filter(None, [row.get("note")])])
-
-
 def certainty(folder: StudyFolder) -> Table:
     """The 80% interval and the provenance of the main numbers of the chosen points."""
     rows = []

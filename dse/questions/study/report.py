@@ -20,7 +20,7 @@ from dse.problem.words import (
     untried_words,
 )
 from dse.questions.study import comparisons, front, points
-from dse.questions.study.points import QUALITY, Json, StudyFolder, capital
+from dse.questions.study.points import QUALITY, Json, StudyFolder
 from dse.schema.prices import dates_of
 from dse.schema.workloads import mix_words
 
@@ -40,11 +40,6 @@ MEMORY = (
 FLOOR = (
     "The floor is the time of a decode step at the chip's peak arithmetic and full bandwidth: no "
     "software can go below it. The prediction adds the losses."
-)
-ELSEWHERE = (
-    "Nothing but the chip changes: the same shape, split, dtypes and requests in flight, on every "
-    "chip that has a price on this basis. A chip that comes out badly here may do well with a "
-    "split of its own."
 )
 REMOVED = (
     "“Violated” counts every design over the limit; “alone” counts those that come back when only "
@@ -99,7 +94,6 @@ def study_answer(folder: StudyFolder) -> Answer:
             *_part("Where the time goes", "time", [points.times(folder)], TIME, *mix),
             *_part("Memory against capacity", "memory", [points.memory(folder)], MEMORY),
             *_part("Floor against prediction", "floor", [points.floors(folder)], FLOOR),
-            *_part("The same on every chip", "elsewhere", points.elsewhere(folder), ELSEWHERE),
             *comparisons.laws_section(folder),
             *comparisons.loss_runs_section(folder),
             *_sure(study),
@@ -123,27 +117,13 @@ def _part(title: str, name: str, blocks: Sequence[Block], *about: str) -> list[S
 def _opening(folder: StudyFolder) -> Opening:
     """The first screen: the decision, the front, the few decisions, and how sure the first is."""
     said = comparisons.system_answers(folder.study)[:1] or [start_words(folder, translated=True)]
-    basis: str = folder.study["price"]["basis"]
-    load, tokens = folder.study["workload"], "several workloads"
-    if load:
-        prompt, output = load["prompt_tokens"], load["output_tokens"]
-        tokens = f"{prompt:,} prompt and {output:,} output tokens a request"
-    limited = ", ".join(map(_limit, folder.study["constraints"])) or "no limits"
     return Opening(
-        f"{capital(BASES.get(basis) or basis)}; {tokens}; {limited}.",
+        asked(folder),
         front.named(folder, said[0]),
         front.opening_figure(folder),
         front.opening_table(folder),
         f"How sure: {front.opening_sure(folder) or found_words(folder)}",
     )
-
-
-def _limit(one: Json) -> str:
-    if one["limit"] is None:
-        return one["text"]
-    of = f" of {one['workload']}" if one.get("workload") else ""
-    side = "at least" if one["sign"] < 0 else "at most"
-    return f"{label(one['metric']).text}{of} {side} {show(one['metric'], one['limit'])}"
 
 
 # The answer in sentences.
@@ -375,13 +355,10 @@ def _asked(folder: StudyFolder) -> Facts:
         training = f"{compute:.3g} FLOP for every shape: tokens = FLOP / (6 × active parameters)"
     rows = (
         ("The study", study.get("description") or ""),
-        ("Prices", price_basis(study)),
-        ("Workload", workload(study)),
         ("Training", training),
         ("Trained on", comparisons.training_words(study)),
         ("Forecast", comparisons.life_words(study)),
         ("Wanted", "; ".join(wanted)),
-        ("Limits", ", ".join(row["text"] for row in study["constraints"]) or "none"),
         ("Left out", "; ".join(study.get("left_out") or ())),
     )
     return Facts("The study", [row for row in rows if row[1]], on_console=False)
@@ -420,20 +397,16 @@ def _owned(study: Json) -> list[Table]:
 
 def run_facts(study: Json) -> list[tuple[str, str]]:
     """What ran: space, engine, seed, versions, digest."""
-    stages = [f"{count:,} {stage}" for stage, count in study.get("trials_by_stage", {}).items()]
     facts = [
         ("space", f"{study['space']}, {study['size']:,} designs"),
         ("engine", " – ".join(str(study[k]) for k in ("engine", "why_engine") if study.get(k))),
         ("evaluations", f"{study['evaluations']:,}"),
-        ("trials recorded", ": ".join(filter(None, (f"{study['trials']:,}", ", ".join(stages))))),
+        ("trials recorded", f"{study['trials']:,}"),
         ("seed", str(study["seed"])),
         ("data digest", study["data_digest"]),
     ]
     if study.get("hypervolume") is not None:
         reference = ", ".join(f"{value:g}" for value in study.get("reference_point") or ())
         facts.append(("hypervolume", f"{study['hypervolume']:.6g}, reference point ({reference})"))
-    if study.get("seconds"):
-        times = ", ".join(f"{name} {value:.3g} s" for name, value in study["seconds"].items())
-        facts.append(("time", times))
     facts.append(("versions", ", ".join(f"{k} {v}" for k, v in study["versions"].items())))
     return facts
