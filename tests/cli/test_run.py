@@ -357,3 +357,26 @@ def test_an_objective_without_a_value_is_no_front(space: Callable[..., Path], tm
     assert said.code == 3
     assert "18 (18)  every objective has a value" in said.err
     assert "predicted_loss has none" in said.err
+
+
+def test_operators_count_their_flops_and_stay_under_the_roof(tiny: Path):
+    study, items = read_json(tiny, STUDY), read_json(tiny, FRONT)["items"]
+    for detail in study["chosen"].values():
+        metrics = items[detail["point"] - 1]["metrics"]
+        split = items[detail["point"] - 1]["deployment"]
+        assert set(detail["peak_flops_per_s"]) >= {"bf16"}
+        for phase in ("prefill", "decode"):
+            for row in detail["breakdown"]:
+                if row.get(f"{phase}_peak_flops_per_s"):
+                    peak = row[f"{phase}_peak_flops_per_s"]
+                    assert min(
+                        abs(peak / known - 1) for known in detail["peak_flops_per_s"].values()
+                    ) == pytest.approx(0.0, abs=1e-9)
+                    seconds = row[f"{phase}_s"] * (1 + 1e-9)
+                    assert row[f"{phase}_flops"] <= peak * seconds
+        # A multiplication and an addition for each active parameter and token, and attention.
+        tokens = min(study["workload"]["prompt_tokens"], 8192)
+        flops = sum(row.get("prefill_flops", 0.0) for row in detail["breakdown"])
+        # One prompt alone: its experts are spread over attention ranks that have no prompt.
+        whole = 2 * metrics["active_parameters"] * tokens / split["tensor_parallel"]
+        assert 0.7 * whole / split["data_parallel"] < flops < 4 * whole

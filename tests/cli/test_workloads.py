@@ -132,7 +132,7 @@ def test_report_and_study_name_the_mix(mixed: Path):
     assert [load["name"] for load in study["workloads"]] == ["chat", "retrieval"]
     text = (mixed / "report.md").read_text(encoding="utf-8")
     for words in (
-        "Workload: 70% chat (1,000 prompt and 250 output tokens",
+        "Workloads: 70% chat (1,000 prompt and 250 output tokens",
         "Several workloads share the deployment's time",
         "| chat | 70% |",
         "| retrieval | 30% |",
