@@ -66,7 +66,7 @@ def test_the_answer_comes_first_and_the_inputs_last(written: Path) -> None:
     ]
     first = page.text[: page.text.index("The designs")]
     assert "chips rented on a three-year contract" in first
-    assert "Limits: " in first
+    assert "Limits: time to first token at most" in first
     assert "Start with a" in first
     assert "three-year rent" in page.text
     for text in (study["data_digest"], "tpu_v5p: no price on the basis of three-year rent"):

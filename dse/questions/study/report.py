@@ -213,11 +213,20 @@ def found_words(folder: StudyFolder) -> str:
 def asked(folder: StudyFolder) -> str:
     """The price basis first, then the workload and the limits, on one line."""
     many = "Workloads" if folder.study["workload"] is None else "Workload"
-    limited = ", ".join(constraint["text"] for constraint in folder.study["constraints"])
+    limited = ", ".join(map(_limit, folder.study["constraints"]))
     return (
         f"Prices: {price_basis(folder.study)}. {many}: {workload(folder.study).removesuffix('.')}. "
         f"Limits: {limited or 'none'}."
     )
+
+
+def _limit(one: Json) -> str:
+    """`time to first token of chat at most 2 s`"""
+    if one["limit"] is None:
+        return one["text"]
+    of = f" of {one['workload']}" if one.get("workload") else ""
+    side = "at least" if one["sign"] < 0 else "at most"
+    return f"{label(one['metric']).text}{of} {side} {show(one['metric'], one['limit'])}"
 
 
 def price_basis(study: Json) -> str:
