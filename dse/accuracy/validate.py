@@ -10,7 +10,9 @@ import numpy as np
 import pandas as pd
 
 from dse.accuracy import measurements
+from dse.accuracy.backtest import backtest
 from dse.accuracy.fits import FOLDS
+from dse.accuracy.tables import training_rows
 from dse.answer.answer import Answer, Figure, Table
 from dse.answer.frames import of_rows
 from dse.answer.numbers import tenths
@@ -89,6 +91,8 @@ def validate(
         document["cross_validation"] = measurements.cross_validated(
             held, progress, own=own, catalog=catalog
         )
+        if not own:
+            document["backtest"] = backtest(held[~training_rows(held)], progress=progress)
     overall = [item for item in document["scores"] if item["by"] == "all"]
     main = sorted(overall, key=lambda item: -item["rows"])[:MAIN_SCORES]
     headline, *sentences = _sentences(document, main, own=own)
@@ -178,7 +182,28 @@ def _tables(document: Json, rows: pd.DataFrame) -> list[Table]:
     ]
     if "cross_validation" in document:
         made.insert(1, _held_out(document))
+        made.append(_purchase(document.get("backtest", ())))
     return [table for table in made if table.rows]
+
+
+def _purchase(cases: Sequence[Json]) -> Table:
+    """The scores of each case of the backtest, and the speed over the chip whose laws it took."""
+    rows = []
+    for case in cases:
+        pair = case["speed_up"] or {}
+        speed = {"measured_speed": pair.get("measured"), "predicted_speed": pair.get("predicted")}
+        of = {"chip": case["chip"], "laws": case["laws"], **speed}
+        rows += [{**item, **of} for item in _named(case["scores"])]
+    return of_rows(
+        "purchase",
+        "New chips as predicted before anybody had measured them",
+        rows,
+        "chip laws metric serving measured_rows=rows group_median_error bias interval_coverage "
+        "interval_width measured=measured_speed predicted=predicted_speed",
+        "laws: whose kernel laws the chip took, as fractions of its own data sheet.",
+        "measured, predicted: speed of the chip over that one.",
+        on_console=False,
+    )
 
 
 def _held_out(document: Json) -> Table:
