@@ -2,10 +2,10 @@
 the program that found it (`dse.economics.fleet`).
 
 What is owned costs what the basis `owned_tco` says (`dse.economics.tco`): the capital of what is
-bought as level payments over its life; upkeep
-(maintenance, staff, space) and electricity of every owned chip that is on, which is drawn as the
-mean of the demand over its peak loads it. One that is off pays its capital alone. The capital of
-what is in stock already is sunk. Rents, payments and electricity flow through a quarter alike.
+bought as level payments over its life; upkeep (maintenance, staff, space) and electricity of every
+owned chip that is on, which is drawn as the mean of the demand over its peak loads it. One that is
+off pays its capital alone. The capital of what is in stock already is sunk. Rents, payments and
+electricity flow through a quarter alike.
 
 The end of the plan writes off what is signed beyond it: rents to the end of their term, and what is
 owed on purchases over what they are worth by then (`dse.economics.tco.book_and_worth`). The share
@@ -15,17 +15,17 @@ The cash of an order by quarter: what is paid and received, its worth today, wha
 what buying returns against another order. What is bought is paid in full when it arrives and worth
 something at the end of the plan (`dse.economics.tco.book_and_worth`). Both ways of counting have
 the same present value but for the quarter within which a payment falls, where the plan is
-discounted at the cost of capital. Payments count from the first day of their quarter. Books are
-straight-line over the life, down to the resale.
+discounted at the cost of capital. Payments count from the first day of their quarter.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dse.economics.tco import (
     book_and_worth,
@@ -37,6 +37,7 @@ from dse.economics.tco import (
 from dse.schema.backend import KINDS
 from dse.schema.plan import BUY, QUARTER_HOURS, RENT, Offer, Plan
 
+Floats = NDArray[np.float64]
 SLACK = 1e-6  # relative, of sums of floats against their limit
 
 
@@ -79,77 +80,56 @@ class Mix:
     instances: Mapping[tuple[int, int], float]
 
 
-@dataclass(slots=True)
-class Spend:
-    """Undiscounted dollars of a quarter. `bought` is paid when it arrives, `capital` is its charge
-    over its life."""
-
-    rent: float = 0.0
-    capital: float = 0.0
-    upkeep: float = 0.0
-    electricity: float = 0.0
-    bought: float = 0.0
-
-    @property
-    def usd(self) -> float:
-        return self.rent + self.capital + self.upkeep + self.electricity
-
-    @property
-    def cash(self) -> float:
-        return self.rent + self.bought + self.upkeep + self.electricity
-
-
-@dataclass(frozen=True, slots=True)
-class Quarter:
-    """One quarter of a mix: servers and dollars by chip; `capacity` is requests per
-    second by class, within the limits. Watts, racks and chips are those that count against the
-    limits of the plan."""
-
-    rented: Mapping[str, float]
-    owned_on: Mapping[str, float]
-    owned: Mapping[str, float]
-    chips_used: Mapping[str, float]
-    spend: Mapping[str, Spend]
-    watts: float
-    racks: int
-    chips: float
-    capacity: Mapping[str, float]
-
-    @property
-    def usd(self) -> float:
-        return sum(one.usd for one in self.spend.values())
-
-    @property
-    def cash_usd(self) -> float:
-        return sum(one.cash for one in self.spend.values())
+# What `Counted.by_chip` has: servers, chips in use, undiscounted dollars. `bought_usd` is paid when
+# it arrives, `capital_usd` its charge over its life.
+SERVERS = ("rented", "owned", "on")
+DOLLARS = ("rent_usd", "capital_usd", "upkeep_usd", "electricity_usd")
+BY_CHIP = (*SERVERS, "serving_chips", *DOLLARS, "bought_usd")
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The whole of a mix. `usd` is discounted, `written_off_usd` the part of it that the end of
-    the plan writes off; `committed_usd` the rent that is signed for beyond it, not discounted;
-    `broken` names what the mix does not keep."""
+    """The whole of a mix. `by_chip` are arrays (quarters, chips of the plan), `capacity` (quarters,
+    classes) requests per second within the limits; `watts`, `racks` and `chips` (quarters,) count
+    against the limits of the plan, so do the dollars `usd_by_quarter` and those paid, `cash_usd`.
+    `usd` is discounted, `written_off_usd` the part of it that the end of the plan writes off;
+    `committed_usd` the rent that is signed for beyond it, not discounted; `broken` names what the
+    mix does not keep."""
 
-    quarters: tuple[Quarter, ...]
+    mix: Mix
+    by_chip: Mapping[str, Floats]
+    capacity: Floats
+    watts: Floats
+    racks: Floats
+    chips: Floats
     usd: float
     written_off_usd: float
     committed_usd: float
     broken: tuple[str, ...]
 
     @property
+    def usd_by_quarter(self) -> Floats:
+        return np.sum([self.by_chip[name] for name in DOLLARS], axis=(0, 2))
+
+    @property
+    def cash_usd(self) -> Floats:
+        paid = ("rent_usd", "bought_usd", "upkeep_usd", "electricity_usd")
+        return np.sum([self.by_chip[name] for name in paid], axis=(0, 2))
+
+    @property
     def within_usd(self) -> float:
         """What the quarters of the plan cost, undiscounted."""
-        return sum(one.usd for one in self.quarters)
+        return float(self.usd_by_quarter.sum())
 
     @property
     def signed_usd(self) -> float:
         """All that the orders commit to: cash within the plan, and rents after it."""
-        return sum(one.cash_usd for one in self.quarters) + self.committed_usd
+        return float(self.cash_usd.sum()) + self.committed_usd
 
     @property
     def bought_usd(self) -> float:
         """Dollars paid for what was bought, undiscounted."""
-        return sum(one.bought for quarter in self.quarters for one in quarter.spend.values())
+        return float(self.by_chip["bought_usd"].sum())
 
 
 def discount(plan: Plan, quarter: int) -> float:
@@ -205,7 +185,7 @@ def electricity_usd(plan: Plan, chip: str) -> float:
 
 def site_kwh(plan: Plan, counted: Counted) -> float:
     """What is drawn at the plan's own meters in its quarters, at the mean load."""
-    watts = sum(one.watts for one in counted.quarters) * drawn_share(plan.costs, plan.busy)
+    watts = float(counted.watts.sum()) * drawn_share(plan.costs, plan.busy)
     return watts / 1000.0 * QUARTER_HOURS
 
 
@@ -220,244 +200,189 @@ def tokens(plan: Plan) -> float:
 
 def count(plan: Plan, options: Sequence[Option], mix: Mix) -> Counted:
     """Every quarter of a mix, its discounted cost, and the limits of the plan that it breaks."""
-    quarters = tuple(_quarter(plan, options, mix, q) for q in range(plan.quarters))
+    column = {chip.chip: k for k, chip in enumerate(plan.chips)}
+    classes = {one.name: k for k, one in enumerate(plan.demand)}
+    server = np.array([chip.server for chip in plan.chips])
+    by = {name: np.zeros((plan.quarters, len(column))) for name in BY_CHIP}
+    by["owned"] += [chip.stock // chip.server for chip in plan.chips]
+    on_site, capacity = by["on"].copy(), np.zeros((plan.quarters, len(classes)))
     committed = written_off = 0.0
     for (label, ordered), servers in mix.orders.items():
         offer = plan.offer(label)
-        chips = servers * plan.chip(offer.chip).server
+        k, first = column[offer.chip], ordered + offer.lead_quarters
+        there = [q for q in range(plan.quarters) if serves(offer, ordered, q)]
+        chips = servers * server[k]
         written_off += chips * end_usd(plan, offer, ordered)
-        if offer.way == RENT:
-            left = max(ordered + offer.lead_quarters + offer.term_quarters - plan.quarters, 0)
-            committed += left * chips * rent_usd(offer, ordered)
-    return Counted(
-        quarters,
-        sum(discount(plan, q) * one.usd for q, one in enumerate(quarters)) + written_off,
-        written_off,
-        committed,
-        tuple(_broken(plan, options, mix, quarters)),
-    )
-
-
-def _quarter(plan: Plan, options: Sequence[Option], mix: Mix, q: int) -> Quarter:
-    rented: dict[str, float] = {}
-    on_site: dict[str, float] = {}
-    owned: dict[str, float] = {chip.chip: chip.stock // chip.server for chip in plan.chips}
-    spend = {chip.chip: Spend() for chip in plan.chips}
-    for (label, ordered), servers in mix.orders.items():
-        offer = plan.offer(label)
-        chips = servers * plan.chip(offer.chip).server
-        if not serves(offer, ordered, q):
-            continue
         if offer.way == BUY:
-            owned[offer.chip] += servers
-            spend[offer.chip].capital += chips * capital_usd(plan, offer, ordered)
-            if ordered + offer.lead_quarters == q:
-                spend[offer.chip].bought += chips * offer.usd_in(ordered)
-        else:
-            rented[offer.chip] = rented.get(offer.chip, 0) + servers
-            spend[offer.chip].rent += chips * rent_usd(offer, ordered)
-            if offer.on_site:
-                on_site[offer.chip] = on_site.get(offer.chip, 0) + servers
-    on = {chip: servers for (chip, at), servers in mix.on.items() if at == q}
-    here = {chip.chip: on_site.get(chip.chip, 0) + on.get(chip.chip, 0) for chip in plan.chips}
-    for chip, servers in on.items():
-        chips = servers * plan.chip(chip).server
-        spend[chip].upkeep = chips * upkeep_usd(plan, chip)
-        spend[chip].electricity = chips * electricity_usd(plan, chip)
-    used: dict[str, float] = {}
-    capacity = {one.name: 0.0 for one in plan.demand}
-    for (k, at), instances in mix.instances.items():
-        if at == q:
-            capacity[options[k].klass] += instances * options[k].requests_per_s
-            for chip, chips in options[k].chips.items():
-                used[chip] = used.get(chip, 0) + instances * chips
-    return Quarter(
-        rented=rented,
-        owned_on=on,
-        owned=owned,
-        chips_used=used,
-        spend=spend,
-        watts=sum(n * plan.chip(chip).server * plan.chip(chip).watts for chip, n in here.items()),
-        racks=sum(
-            math.ceil(n * plan.chip(chip).server / plan.chip(chip).chips_per_rack)
-            for chip, n in here.items()
-        ),
-        chips=sum(n * plan.chip(chip).server for chip, n in here.items()),
+            by["owned"][there, k] += servers
+            by["capital_usd"][there, k] += chips * capital_usd(plan, offer, ordered)
+            if first < plan.quarters:
+                by["bought_usd"][first, k] += chips * offer.usd_in(ordered)
+            continue
+        by["rented"][there, k] += servers
+        by["rent_usd"][there, k] += chips * rent_usd(offer, ordered)
+        on_site[there, k] += servers * offer.on_site
+        after = max(first + offer.term_quarters - plan.quarters, 0)
+        committed += after * chips * rent_usd(offer, ordered)
+    for (chip, q), servers in mix.on.items():
+        k = column[chip]
+        by["on"][q, k], chips = servers, servers * server[k]
+        by["upkeep_usd"][q, k] = chips * upkeep_usd(plan, chip)
+        by["electricity_usd"][q, k] = chips * electricity_usd(plan, chip)
+    for (k, q), instances in mix.instances.items():
+        capacity[q, classes[options[k].klass]] += instances * options[k].requests_per_s
+        for chip, chips in options[k].chips.items():
+            by["serving_chips"][q, column[chip]] += instances * chips
+    here = (on_site + by["on"]) * server
+    racks = np.ceil(here / [chip.chips_per_rack for chip in plan.chips])
+    counted = Counted(
+        mix=mix,
+        by_chip=by,
         capacity=capacity,
+        watts=(here * [chip.watts for chip in plan.chips]).sum(axis=1),
+        racks=racks.sum(axis=1),
+        chips=here.sum(axis=1),
+        usd=0.0,
+        written_off_usd=written_off,
+        committed_usd=committed,
+        broken=(),
     )
+    discounted = sum(discount(plan, q) * usd for q, usd in enumerate(counted.usd_by_quarter))
+    broken = tuple(_broken(plan, counted))
+    return replace(counted, usd=float(discounted) + written_off, broken=broken)
 
 
-def _broken(
-    plan: Plan, options: Sequence[Option], mix: Mix, quarters: Sequence[Quarter]
-) -> list[str]:
+def _broken(plan: Plan, counted: Counted) -> list[str]:
     """What the mix does not keep, one line each."""
     found: list[str] = []
 
-    def at_most(value: float, limit: float, words: str) -> None:
-        if value > limit * (1.0 + SLACK) + SLACK:
-            found.append(f"{words}: {value:.6g} over {limit:.6g}")
+    def at_most(value: Any, limit: Any, words: str) -> None:
+        """Of values by quarter each, or of one."""
+        for q, (one, most) in enumerate(np.broadcast(value, limit)):
+            if one > most * (1.0 + SLACK) + SLACK:
+                where = f" in quarter {q + 1}" if np.ndim(value) else ""
+                found.append(f"{words}{where}: {one:.6g} over {most:.6g}")
 
-    for (label, ordered), servers in mix.orders.items():
+    limits, by = plan.limits, counted.by_chip
+    for (label, ordered), servers in counted.mix.orders.items():
         offer = plan.offer(label)
         chips = servers * plan.chip(offer.chip).server
         at_most(chips, offer.chips_per_quarter, f"supply of {label} in quarter {ordered + 1}")
-    for q, one in enumerate(quarters):
-        where = f"in quarter {q + 1}"
-        for klass in plan.demand:
-            at_most(klass.peak_per_s(q), one.capacity[klass.name], f"peak of {klass.name} {where}")
-        for chip in plan.chips:
-            used = one.chips_used.get(chip.chip, 0)
-            have = one.rented.get(chip.chip, 0) + one.owned_on.get(chip.chip, 0)
-            spare = plan.spare_servers if used else 0
-            needed = (1.0 + plan.spare_share) * used
-            at_most(needed, chip.server * (have - spare), f"chips of {chip.chip} {where}")
-            on = one.owned_on.get(chip.chip, 0)
-            at_most(on, one.owned[chip.chip], f"owned servers of {chip.chip} {where}")
-        limits = plan.limits
-        at_most(one.watts, limits.watts, f"watts {where}")
-        at_most(one.racks, limits.racks, f"racks {where}")
-        at_most(one.chips, limits.chips, f"chips {where}")
-        at_most(one.usd / QUARTER_HOURS, limits.usd_per_hour, f"dollars per hour {where}")
-        at_most(one.cash_usd, limits.usd_per_quarter, f"dollars {where}")
-    at_most(sum(one.cash_usd for one in quarters), plan.limits.usd_total, "dollars in all")
+    for k, one in enumerate(plan.demand):
+        peaks = np.array([one.peak_per_s(q) for q in range(plan.quarters)])
+        at_most(peaks, counted.capacity[:, k], f"peak of {one.name}")
+    for k, chip in enumerate(plan.chips):
+        rented, owned, on, used = (by[name][:, k] for name in (*SERVERS, "serving_chips"))
+        spare = np.where(used > 0.0, plan.spare_servers, 0)
+        needed = (1.0 + plan.spare_share) * used
+        at_most(needed, chip.server * (rented + on - spare), f"chips of {chip.chip}")
+        at_most(on, owned, f"owned servers of {chip.chip}")
+    at_most(counted.watts, limits.watts, "watts")
+    at_most(counted.racks, limits.racks, "racks")
+    at_most(counted.chips, limits.chips, "chips")
+    at_most(counted.usd_by_quarter / QUARTER_HOURS, limits.usd_per_hour, "dollars per hour")
+    at_most(counted.cash_usd, limits.usd_per_quarter, "dollars")
+    at_most(counted.cash_usd.sum(), limits.usd_total, "dollars in all")
     return found
 
 
 REAL = 1e-9  # of a root: a smaller imaginary part is none
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """One quarter, the first 1, those after the plan too: undiscounted dollars. `worth` is what the
-    chips that were bought bring when the plan ends, and of later rents the share that is of use
-    (`useful`). `owed` is rent that is signed for and not yet paid at its end, `book` the books'
-    value of what was bought, `present` today's worth of what is paid less `worth`."""
-
-    quarter: int
-    rent: float
-    bought: float
-    upkeep: float
-    electricity: float
-    worth: float
-    useful: float
-    depreciation: float
-    book: float
-    owed: float
-    present: float
-
-    @property
-    def opex(self) -> float:
-        return self.rent + self.upkeep + self.electricity
-
-    @property
-    def paid(self) -> float:
-        return self.opex + self.bought
-
-
-def cash_flow(plan: Plan, counted: Counted, mix: Mix) -> tuple[Flow, ...]:
-    """Every quarter of the plan, then those for which rents are signed; the first after the plan
-    also receives what is bought is worth."""
+def by_quarter(plan: Plan, counted: Counted) -> dict[str, Floats]:
+    """Columns (n,) of every quarter of the plan, then of those for which rents are signed, under
+    the keys of the vocabulary: undiscounted dollars, NaN where a quarter has none. After the plan,
+    `worth_usd` is the share of later rents that is of use, and in the first of these quarters what
+    was bought is worth. `rent_owed_usd` is rent that is signed for and not yet paid at the end of a
+    quarter, `book_usd` the books' value of what was bought, `present_usd` today's worth of what is
+    paid less `worth_usd`."""
     orders = [
         (plan.offer(label), ordered, servers * plan.chip(plan.offer(label).chip).server)
-        for (label, ordered), servers in mix.orders.items()
+        for (label, ordered), servers in counted.mix.orders.items()
     ]
     end = plan.quarters
     rents = [one for one in orders if one[0].way == RENT]
     last = max((at + one.lead_quarters + one.term_quarters for one, at, _ in rents), default=end)
     last = max(last, end + bool(counted.bought_usd))
-    rent = [
-        sum(chips * rent_usd(one, at) for one, at, chips in rents if serves(one, at, q))
-        for q in range(last)
-    ]
-    flows = []
-    for q in range(last):
-        spends = counted.quarters[q].spend.values() if q < end else ()
-        bought, upkeep, electricity = (
-            sum(getattr(one, name) for one in spends)
-            for name in ("bought", "upkeep", "electricity")
-        )
-        useful = plan.used_after_end * rent[q] if q >= end else 0.0
-        worth = useful + (worth_usd(plan, mix) if q == end else 0.0)
-        paid = rent[q] + bought + upkeep + electricity
-        books = [_books(plan, one, at, chips, q) for one, at, chips in orders if one.way == BUY]
-        flows.append(
-            Flow(
-                quarter=q + 1,
-                rent=rent[q],
-                bought=bought,
-                upkeep=upkeep,
-                electricity=electricity,
-                worth=worth,
-                useful=useful,
-                depreciation=sum(one for one, _ in books) if q < end else 0.0,
-                book=sum(one for _, one in books) if q < end else 0.0,
-                owed=sum(rent[q + 1 :]),
-                present=discount(plan, q) * (paid - worth),
-            )
-        )
-    return tuple(flows)
+    within, quarters = np.arange(last) < end, np.arange(last)
+    rent, depreciation, book, left = np.zeros(last), np.zeros(last), np.zeros(last), 0.0
+    for offer, at, chips in orders:
+        if offer.way == RENT:
+            rent += [chips * rent_usd(offer, at) * serves(offer, at, q) for q in range(last)]
+            continue
+        # The books: a straight line from the price to the resale, over the life.
+        since, life = quarters - at - offer.lead_quarters, offer.life_quarters
+        left += chips * order_worth_usd(plan, offer, at)
+        usd, lost = chips * offer.usd_in(at), 1.0 - plan.costs.value("resale")
+        before, after = (np.minimum(age / life, 1.0) for age in (since, since + 1))
+        there = within & (since >= 0)
+        depreciation += np.where(there, usd * lost * (after - before), 0.0)
+        book += np.where(there, usd * (1.0 - lost * after), 0.0)
 
+    def padded(values: Floats) -> Floats:
+        return np.append(values, np.zeros(last - end))
 
-def worth_usd(plan: Plan, mix: Mix) -> float:
-    """Dollars that what was bought is worth when the plan ends."""
-    return sum(
-        servers * plan.chip(plan.offer(label).chip).server * order_worth_usd(plan, offer, ordered)
-        for (label, ordered), servers in mix.orders.items()
-        if (offer := plan.offer(label)).way == BUY
-    )
+    paid = {name: padded(counted.by_chip[name].sum(axis=1)) for name in (*DOLLARS, "bought_usd")}
+    cash = rent + paid["bought_usd"] + paid["upkeep_usd"] + paid["electricity_usd"]
+    worth = np.where(within, 0.0, plan.used_after_end * rent)
+    worth += np.where(quarters == end, left, 0.0)
+    there = {
+        "capital_usd": paid["capital_usd"],
+        "upkeep_usd": paid["upkeep_usd"],
+        "electricity_usd": paid["electricity_usd"],
+        "usd": padded(counted.usd_by_quarter),
+        "watts": padded(counted.watts),
+        "racks": padded(counted.racks),
+    }
+    return {
+        "quarter": quarters + 1,
+        "rent_usd": rent,
+        **{name: np.where(within, values, np.nan) for name, values in there.items()},
+        "bought_usd": paid["bought_usd"],
+        "cash_usd": cash,
+        "cash_so_far_usd": np.cumsum(cash),
+        "worth_usd": worth,
+        "present_usd": (1.0 + plan.discount_rate) ** (-quarters / 4.0) * (cash - worth),
+        "depreciation_usd": depreciation,
+        "book_usd": book,
+        "rent_owed_usd": np.cumsum(rent[::-1])[::-1] - rent,
+    }
 
 
 def order_worth_usd(plan: Plan, offer: Offer, ordered: int) -> float:
-    """The same of a chip of a purchase: what a buyer pays; of the share `used_after_end` what is
-    owed on it, as it goes on to earn that."""
+    """Dollars that a chip of a purchase is worth when the plan ends: what a buyer pays; of the
+    share `used_after_end` what is owed on it, as it goes on to earn that."""
     age = (plan.quarters - ordered - offer.lead_quarters) / 4.0
     owed, worth = book_and_worth(plan.costs, offer.life_quarters / 4.0, age)
     return offer.usd_in(ordered) * (worth + plan.used_after_end * (owed - worth))
 
 
-def _books(plan: Plan, offer: Offer, ordered: int, chips: float, q: int) -> tuple[float, float]:
-    """(depreciation in quarter q, value at its end) of a purchase, dollars."""
-    since = q - ordered - offer.lead_quarters
-    if since < 0:
-        return 0.0, 0.0
-    usd, lost = chips * offer.usd_in(ordered), 1.0 - plan.costs.value("resale")
-    before, after = (min(age / offer.life_quarters, 1.0) for age in (since, since + 1))
-    return usd * lost * (after - before), usd * (1.0 - lost * after)
-
-
-def present_usd(flows: Sequence[Flow]) -> float:
-    """Today's worth of all that is paid, less what is received."""
-    return sum(one.present for one in flows)
-
-
-@dataclass(frozen=True, slots=True)
-class Return:
-    """What an order earns against another: `saves` of today's worth; `irr` a year, the rate at
-    which it would save nothing (of several the nearest on the side where it turns), None where it
-    saves or loses at any rate; `payback` the quarter from which on it has cost less in all, None
-    where only what is left pays it back."""
-
-    irr: float | None
-    payback: int | None
-    saves: float
-
-
-def returned(plan: Plan, ours: Sequence[Flow], other: Sequence[Flow]) -> Return:
-    """What the first order earns by the cash that it pays earlier than the second."""
-    last = max(len(ours), len(other))
+def returned(
+    plan: Plan, ours: Mapping[str, Floats], other: Mapping[str, Floats]
+) -> dict[str, float | int | None]:
+    """What the first order earns by the cash that it pays earlier than the second, of `by_quarter`
+    each: `present_usd_saved` of today's worth; `irr_per_year`, the rate at which it would save
+    nothing (of several the nearest on the side where it turns), None where it saves or loses at any
+    rate; `payback_quarter`, from which on it has cost less in all, None where only what is left
+    pays it back."""
+    last = max(len(ours["quarter"]), len(other["quarter"]))
     paid, worth = np.zeros(last), np.zeros(last)
     for flows, sign in ((ours, -1.0), (other, 1.0)):
-        paid[: len(flows)] += [sign * one.paid for one in flows]
-        worth[: len(flows)] -= [sign * one.worth for one in flows]
+        paid[: len(flows["quarter"])] += sign * flows["cash_usd"]
+        worth[: len(flows["quarter"])] -= sign * flows["worth_usd"]
     behind = np.flatnonzero(np.cumsum(paid) < 0.0)
     payback = 1 if not len(behind) else int(behind[-1]) + 2
-    saves = present_usd(other) - present_usd(ours)
+    saves = float(other["present_usd"].sum() - ours["present_usd"].sum())
     rates, now = irr(paid + worth), plan.discount_rate
     if saves > 0.0:
         rate = min((one for one in rates if one > now), default=None)
     else:
         rate = max((one for one in rates if one <= now), default=None)
-    return Return(rate, payback if payback <= last else None, saves)
+    return {
+        "present_usd_saved": saves,
+        "irr_per_year": rate,
+        "payback_quarter": payback if payback <= last else None,
+    }
 
 
 def irr(quarters: np.ndarray) -> list[float]:

@@ -156,7 +156,8 @@ def evidence_words(rows: Sequence[Json]) -> list[str]:
             UNLIKELY: f"far from any known price{near}",
         }
         why = ", ".join(says[what] for what in row["warnings"])
-        said.append(f"Before you sign, check {price} of {row['chip']} ({row['basis']}): {why}.")
+        start = "Check also" if said else "Before you sign, check"
+        said.append(f"{start} {price} of {row['chip']} ({row['basis']}): {why}.")
     if more := len(doubtful) - len(said):
         said.append(f"Check the prices of {more} more chips as well (dse catalog prices show).")
     return said

@@ -29,12 +29,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.catalog import Catalog
 from dse.economics.fleet import DEMAND, INSTANCES, MANY, program_of
-from dse.economics.fleet_cost import Option, serves
+from dse.economics.fleet_cost import Floats, Option, serves
+from dse.economics.prices import ASSUMED, price_spreads
 from dse.economics.program import milp_of
-from dse.schema.plan import Plan
+from dse.physics.intervals import Spread, eldest, kin_of, normals, spread_of, widened
+from dse.quality.own_runs import P90
+from dse.schema.backend import STOCK
+from dse.schema.calibration import KINDS
+from dse.schema.plan import BUY, Offer, Plan
 
-Floats = NDArray[np.float64]
 Order = Mapping[str, int]  # servers that are ordered now, by offer
 
 GAP, NODES = 5e-3, 2000
@@ -81,6 +86,76 @@ class Futures:
     def larger(self, times: float | Floats) -> Futures:
         """With all peaks so many times as high, (N,) or one number."""
         return replace(self, demand=self.demand * np.reshape(times, (-1, 1, 1)))
+
+
+def futures_of(
+    plan: Plan, options: Sequence[Option], catalog: Catalog, count: int, seed: tuple[int, ...]
+) -> Futures:
+    """`count` futures, seeded; those of a chip do not depend on the chips behind it in the plan.
+
+    demand      a walk: each quarter adds an error to that of the one before; classes move together
+    throughput  the model's 80% intervals of throughput, by how kernel laws are known and whether
+                the launch is stock or tuned; shared by chip, kin and configuration as in
+                `dse.study.regret`. Separate pools run as the slower chip's
+    prices      `dse.economics.prices` by chip; a price of the plan's own is known
+    delivery    what has a lead time comes a quarter late, all of it or nothing
+    """
+    children = np.random.SeedSequence(seed).spawn(len(plan.chips) + 1)
+    rng = np.random.default_rng(children[0])
+    steps = rng.standard_normal((count, plan.quarters))
+    late = rng.uniform(size=count) < plan.uncertainty.late
+    demand = np.exp(math.log1p(plan.uncertainty.demand) / P90 * np.cumsum(steps, axis=1))
+    chips = [chip.chip for chip in plan.chips]
+    keys = [list(dict.fromkeys(error_of(o) for o in options if c in o.chips)) for c in chips]
+    kin = eldest([kin_of(catalog, catalog.chip(chip)) for chip in chips])
+    itself = np.arange(len(chips), dtype=np.intp)
+    shared, prices, own = normals(children[1:], count, [len(k) for k in keys], itself, kin)
+    part = catalog.calibration.shared
+    measured = plan.uncertainty.measured
+
+    def rate(option: Option) -> Floats:
+        low, high = _ends(plan, option, catalog)
+        slowest = np.full(count, -np.inf)
+        for i, chip in enumerate(chips):
+            if chip in option.chips:
+                mine = own[i][:, keys[i].index(error_of(option))]
+                error = math.sqrt(part) * shared[:, i] + math.sqrt(1.0 - part) * mine
+                slowest = np.maximum(slowest, 0.0 if chip in measured else error / P90)
+        return np.exp(np.where(slowest > 0.0, slowest * low, -slowest * high))
+
+    paid = [
+        np.exp(_price_sd(plan, offer, catalog) * prices[:, chips.index(offer.chip)])
+        for offer in plan.offers
+    ]
+    return Futures(
+        demand=np.repeat(demand[:, None, :], len(plan.demand), axis=1),
+        rate=np.stack([rate(option) for option in options], axis=1),
+        price=np.stack(paid, axis=1) if paid else np.ones((count, 0)),
+        late=late,
+    )
+
+
+def _ends(plan: Plan, option: Option, catalog: Catalog) -> tuple[float, float]:
+    """Logarithms of the ends of the 80% interval of an option's throughput."""
+    klass = next(one for one in plan.demand if one.name == option.klass)
+    spread: Spread = spread_of(catalog.calibration)
+    if klass.details.get("tuning") == STOCK:
+        spread = widened(spread, catalog.calibration.stock_wider)
+    worst = max(KINDS.index(kind) for kind in option.kind.split(", "))
+    low, high = spread["throughput"][worst]
+    return math.log(low), math.log(high)
+
+
+def _price_sd(plan: Plan, offer: Offer, catalog: Catalog) -> float:
+    """Of the logarithm of the price of an offer."""
+    given = plan.uncertainty.prices
+    if given is not None:
+        return math.log1p(given) / P90
+    if offer.way == BUY:
+        return math.log1p(ASSUMED) / P90
+    if not offer.basis:
+        return 0.0
+    return price_spreads(catalog.prices, offer.basis, [offer.chip])[0]["sd"]
 
 
 class Program:
@@ -374,8 +449,7 @@ class Hedged:
     quarter they serve at predicted rates. Discounted dollars: `usd` the mean over futures, `low`
     and `high` the ends of its 80% interval; a future that is not served is counted at what it can
     be served. `waiting_usd` is what it would save in the mean to see the future before ordering and
-    `measuring_usd` to know the rates alone, the same futures served. `less` is the most futures
-    that a server less serves, as a share, None where nothing is ordered."""
+    `measuring_usd` to know the rates alone, the same futures served."""
 
     order: Order
     share: float
@@ -387,7 +461,6 @@ class Hedged:
     high: float
     waiting_usd: float
     measuring_usd: float
-    less: float | None
 
 
 def hedged(
@@ -463,12 +536,6 @@ class _Best:
                 short = middle
 
 
-def _less(order: Order, label: str) -> Order:
-    """With a server less of one offer."""
-    changed = {**order, label: order[label] - 1}
-    return {label: servers for label, servers in changed.items() if servers}
-
-
 def each_usd(program: Program, futures: Futures, order: Order) -> Floats:
     """(N,) discounted dollars of each future with an order, later decisions split; one that is not
     served is asked for what it can be served."""
@@ -541,7 +608,6 @@ def _judged(
         high=float(high),
         waiting_usd=max(alike - single, 0.0),
         measuring_usd=max(alike - known, 0.0),
-        less=max((counter.share(_less(order, one), level) for one in order), default=None),
     )
 
 

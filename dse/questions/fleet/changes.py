@@ -14,15 +14,14 @@ that it would add.
 from __future__ import annotations
 
 import math
-import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from dse.answer.numbers import dollars
+from dse import units
+from dse.answer.numbers import dollars, significant
 from dse.catalog import Catalog
 from dse.economics.fleet import (
     DEMAND,
@@ -38,11 +37,10 @@ from dse.economics.fleet import (
     with_offer,
 )
 from dse.economics.fleet_cost import Mix, Option, count
-from dse.problem.words import FP8, draft_words, format_words, untried_row, wide
-from dse.questions.fleet.options import Known, Pays, options_of, predicted_loss, subject_of_class
-from dse.schema.model import Model
+from dse.problem.words import FP8, Untried, draft_counts, draft_words, format_words, wide
+from dse.questions.fleet.options import Known, options_of, predicted_loss, subject_of_class
 from dse.schema.model_catalog import resolve_model
-from dse.schema.plan import BUY, DemandClass, FleetChip, Offer, Plan
+from dse.schema.plan import BUY, FleetChip, Offer, Plan
 
 MORE = 0.1  # by which a limit or a demand is changed
 STEPS = 16  # of the search for a price
@@ -54,39 +52,24 @@ NEAR = 1e-3  # of a price with split instances
 TIGHT = 5 * GAP  # a smaller difference is no difference
 MOST_CHIPS = 6  # that are tried with what a plan did not choose from, those of least price a rate
 
+# A limit in words, and the dimension of its value (dollars where it has none).
+LIMITS = {
+    "usd_per_hour": ("the budget per hour", ""),
+    "usd_per_quarter": ("the budget per quarter", ""),
+    "usd_total": ("the total budget", ""),
+    "watts": ("the power", "W"),
+    "racks": ("the racks", "count"),
+    "chips": ("the number of chips", "count"),
+}
+# What follows the name of a limit whose value is a bare number.
+UNITS = {DEMAND: " (requests/s)", SUPPLY: " (chips a quarter)", "watts": " (W)"}
+
 NOTHING_KEEPS = "nothing keeps the plan"
 LATE = "not known: the limit of nodes was reached"
 EVEN = "in or out: the same to the gap of the program"
 
 Progress = Callable[[str], None]
 Row = dict[str, Any]
-
-
-@dataclass(slots=True)
-class Steps:
-    """Progress that says how many of the steps of an answer are done, and about how many seconds
-    the rest takes if steps go on as they did."""
-
-    say: Progress
-    plan: Plan
-    done: int = 0
-    start: float = field(default_factory=time.monotonic)
-
-    @property
-    def steps(self) -> int:
-        """Instances by class, model and chip, the program, each limit, each price, three ways that
-        were not searched, and futures."""
-        models = sum(len(one.models) for one in self.plan.demand)
-        options = models * (len(self.plan.chips) + self.plan.disaggregated)
-        return options + 1 + len(limits_of(self.plan)) + len(self.plan.unbroken) + 4
-
-    def __call__(self, words: str) -> None:
-        left = ""
-        if self.done:
-            each = (time.monotonic() - self.start) / self.done
-            left = f", about {each * max(self.steps - self.done, 1):.0f} s left"
-        self.done += 1
-        self.say(f"{words} ({min(self.done, self.steps)} of {self.steps}{left})")
 
 
 def lack(solved: Solved, nothing: str = NOTHING_KEEPS) -> str:
@@ -100,8 +83,8 @@ def lack(solved: Solved, nothing: str = NOTHING_KEEPS) -> str:
 def loosened(plan: Plan, options: Sequence[Option], base: Solved, progress: Progress) -> list[Row]:
     """A row for each limit and supply that is given, then each demand, `MORE` larger, one at a
     time: by how many dollars the cost changes, None where the program was not solved in time or
-    nothing keeps the plan then (`status`). `base` is the answer as it is, with split instances
-    where they are so here."""
+    nothing keeps the plan then (`status`), and the `effect` in words. `base` is the answer as it
+    is, with split instances where they are so here."""
     split = divisible(plan, options)
     more = {}
     for what, value in limits_of(plan).items():
@@ -131,10 +114,34 @@ def loosened(plan: Plan, options: Sequence[Option], base: Solved, progress: Prog
                 usd = 0.0
             elif abs(usd) < unsure:
                 usd = None  # either may still be as much cheaper
-        each = None if usd is None else usd / (more[what] - value)
-        row = {"limit": what, "value": value, "more": more[what], "usd": usd, "status": status}
-        found.append({**row, "usd_per_unit": each})
+        effect = "not known" if usd is None else "unchanged"
+        if usd:
+            effect = f"{'saves' if usd < 0.0 else 'costs'} {dollars(abs(usd))}"
+            effect = (
+                f"{value_words(what, more[what])} instead of {value_words(what, value)} {effect}"
+            )
+        kind = what.partition(" ")[0]
+        unit = " (USD)" if kind.startswith("usd") else UNITS.get(kind, "")
+        row = {"limit": f"{limit_words(what)}{unit}", "value": value, "more": more[what]}
+        row |= {"usd": usd, "status": status, "effect": effect}
+        found.append({**row, "usd_per_unit": None if usd is None else usd / (more[what] - value)})
     return found
+
+
+def value_words(name: str, value: float) -> str:
+    """The value of a limit, a supply or a demand with its unit."""
+    if name.startswith(DEMAND):
+        rate = f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}"
+        return f"{rate} requests/s"
+    if name.startswith(SUPPLY):
+        return f"{value:,.0f} chips a quarter"
+    dimension = LIMITS[name][1]
+    return units.format(value, dimension, 4) if dimension else dollars(value)
+
+
+def limit_words(name: str) -> str:
+    kind, _, rest = name.partition(" ")
+    return f"the {kind} of {rest}" if kind in (DEMAND, SUPPLY) else LIMITS[name][0]
 
 
 def entries(
@@ -254,6 +261,14 @@ def _without(plan: Plan, offer: Offer) -> Plan:
     return replace(plan, chips=chips)
 
 
+def offer_price(row: Row, key: str) -> str:
+    """`$1.30 per chip-hour`, of a row of `entries`."""
+    usd = row[key]
+    return (
+        f"{dollars(usd)} a chip" if row["per"] == "chip" else f"${significant(usd)} per chip-hour"
+    )
+
+
 def renting_alone(plan: Plan, options: Sequence[Option]) -> Solved:
     """The cheapest order that buys nothing: what buying is compared with."""
     rents = tuple(
@@ -277,18 +292,23 @@ def stock_rows(
         split = divisible(plan, options)
         again = solve(replace(plan, chips=less), options, nodes=QUICK, split=split)
         reason = lack(again) or lack(base, LATE)
-        found.append(
-            {
-                "chip": chip.chip,
-                "chips": chip.stock,
-                "saves_usd_per_chip": None
-                if reason
-                else max(again.usd - base.usd, 0.0) / chip.stock,
-                "sale_usd_per_chip": chip.sale_usd,
-                "reason": reason,
-            }
-        )
+        saves = None if reason else max(again.usd - base.usd, 0.0) / chip.stock
+        row = {"chip": chip.chip, "chips": chip.stock, "saves_usd_per_chip": saves}
+        found.append({**row, "sale_usd_per_chip": chip.sale_usd, "reason": reason})
     return found
+
+
+def stock_words(row: Row) -> str:
+    """Whether what is owned is better kept or sold now."""
+    kept, worth = f"the {row['chips']:,} {row['chip']} of stock", row.get("saves_usd_per_chip")
+    if worth is None:
+        return f"What {kept} save: {row['reason']}."
+    sale = row.get("sale_usd_per_chip")
+    now = "" if sale is None else f" (now {dollars(sale)})"
+    return (
+        f"T{kept[1:]} save {dollars(worth)} each over the plan: keep them unless a buyer pays more "
+        f"than that and their worth at its end{now}."
+    )
 
 
 def must_give(plan: Plan, options: Sequence[Option], progress: Progress) -> list[Row]:
@@ -303,24 +323,25 @@ def must_give(plan: Plan, options: Sequence[Option], progress: Progress) -> list
         share = again.relaxed.get(name, 0.0)
         nothing_left = name.startswith(DEMAND) and share > 1.0 - 1e-6
         if again.mix is not None and not nothing_left:
-            found.append((share, _gives(plan, {name: share}, again)))
+            found.append((share, _gives(plan, again, [name])))
     if found:
         return [row for _, row in sorted(found, key=lambda pair: pair[0])]
     again = solve(plan, options, relax=names, nodes=QUICK, gap=GAP)
     if again.mix is None or not again.relaxed:
         return []
-    return [_gives(plan, again.relaxed, again)]
+    return [_gives(plan, again, list(again.relaxed))]
 
 
-def _gives(plan: Plan, relaxed: Mapping[str, float], again: Solved) -> Row:
-    given = {name: limits_of(plan)[name] for name in relaxed}
+def _gives(plan: Plan, again: Solved, names: Sequence[str]) -> Row:
+    """The limits of a program that exceeds them, as they are given and as they are needed."""
+    limits = limits_of(plan)
     needed = [
-        value * (1.0 - relaxed[name])
+        limits[name] * (1.0 - again.relaxed.get(name, 0.0))
         if name.startswith(DEMAND)
-        else value + max(value, 1.0) * relaxed[name]
-        for name, value in given.items()
+        else limits[name] + max(limits[name], 1.0) * again.relaxed.get(name, 0.0)
+        for name in names
     ]
-    row = {"limits": list(relaxed), "given": list(given.values()), "needed": needed}
+    row = {"limits": list(names), "given": [limits[name] for name in names], "needed": needed}
     return {**row, "proven_least": again.status == OPTIMAL}
 
 
@@ -336,166 +357,126 @@ def waits_for(plan: Plan, options: Sequence[Option]) -> list[str]:
     return found
 
 
-class Search:
-    """Solves a plan again with what it did not choose from. `base` is the answer that the changes
-    are set against, None where nothing keeps the plan; `known` what was evaluated."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        options: Sequence[Option],
-        base: Solved | None,
-        known: Known,
-        catalog: Catalog,
-        progress: Progress,
-    ) -> None:
-        self.plan, self.options, self.base = plan, options, base
-        self.known, self.catalog, self.progress = known, catalog, progress
-        self.chips = self._chips()
-
-    def untried(self) -> list[dict[str, Any]]:
-        tried = (self._formats(), self._drafts(), self._pools())
-        return [one for one in tried if one is not None]
-
-    def _chips(self) -> list[FleetChip]:
-        """Chips to try: all of a short plan, else those whose options cost least a request."""
-        plan = self.plan
-        if len(plan.chips) <= MOST_CHIPS:
-            return list(plan.chips)
-
-        def least(chip: FleetChip) -> float:
-            """Dollars an hour of a request a second, at best."""
-            mine = [option for option in self.options if chip.chip in option.chips]
-            rate = max((o.requests_per_s / o.chips[chip.chip] for o in mine), default=0.0)
-            usd = min((offer.usd_per_chip_hour for offer in chip.offers), default=0.0)
-            return usd / rate if rate else np.inf
-
-        return sorted(plan.chips, key=least)[:MOST_CHIPS]
-
-    def _formats(self) -> dict[str, Any] | None:
-        computing = tuple(c for c in self.chips if self.catalog.chip(c.chip).computes(FP8))
-        lacks = {one.name: _wide(one) for one in self.plan.demand}
-        classes = tuple(
-            replace(
-                one,
-                weight_dtypes=(FP8,) if lacks[one.name][0] else one.weight_dtypes,
-                kv_dtypes=(FP8,) if lacks[one.name][1] else one.kv_dtypes,
-            )
-            for one in self.plan.demand
-            if any(lacks[one.name])
+def _untried_parts(
+    plan: Plan, chips: Sequence[FleetChip], catalog: Catalog
+) -> Iterator[tuple[str, Plan]]:
+    """(what it is called, the plan with that alone to choose from) of each thing that the plan left
+    out and that usually pays: narrow formats, drafts, pools."""
+    computing = tuple(one for one in chips if catalog.chip(one.chip).computes(FP8))
+    narrow, weights, cache = [], False, False
+    for one in plan.demand:
+        models = [resolve_model(name) for name in one.models]
+        own = [
+            {name for part, name in model.weight_dtypes.items() if part != "embedding"}
+            for model in models
+        ]
+        wide_weights = all(wide(one.weight_dtypes or formats) for formats in own)
+        wide_cache = all(wide(one.kv_dtypes or (model.kv_dtype or "bf16",)) for model in models)
+        weights, cache = weights or wide_weights, cache or wide_cache
+        given = {"weight_dtypes": wide_weights, "kv_dtypes": wide_cache}
+        if more := {name: (FP8,) for name, is_wide in given.items() if is_wide}:
+            narrow.append(replace(one, **more))
+    if narrow and computing:
+        yield (
+            format_words(weights, cache),
+            replace(plan, demand=tuple(narrow), chips=computing),
         )
-        if not classes or not computing:
-            return None
-        weights, cache = (any(one[k] for one in lacks.values()) for k in (0, 1))
-        part = replace(self.plan, demand=classes, chips=computing)
-        found = self._again(format_words(weights, cache), part)
-        if found is None:
-            return None
-        nats = [self._nats(part, one, computing[0].chip) for one in classes]
-        return found | {"predicted_loss_added": max(nats) if np.isfinite(nats).all() else None}
+    drafted, counts = [], []
+    for one in plan.demand:
+        models = [resolve_model(name) for name in one.models]
+        known = sorted({count for model in models for count in draft_counts(model)})
+        if known and not one.draft_tokens and all(model.drafts for model in models):
+            drafted.append(replace(one, draft_tokens=tuple(known)))
+            counts += known
+    if drafted:
+        yield draft_words(counts), replace(plan, demand=tuple(drafted), chips=tuple(chips))
+    steady = tuple(one for one in plan.demand if one.percentile is None)
+    if steady and not plan.disaggregated:
+        part = replace(plan, demand=steady, chips=tuple(chips), disaggregated=True)
+        yield "pools for prefill and decode", part
 
-    def _nats(self, plan: Plan, one: DemandClass, chip: str) -> float:
-        """What the formats of a class add to the loss over the checkpoint's, the most of its
-        models."""
-        formats = (next(iter(one.weight_dtypes), None), next(iter(one.kv_dtypes), None), None)
-        narrow, own = (
-            [
-                predicted_loss(subject_of_class(plan, self.catalog, one, name, chip, each))
-                for name in one.models
-            ]
-            for each in (formats, (None, None, None))
-        )
-        return max(after - before for after, before in zip(narrow, own, strict=True))
 
-    def _drafts(self) -> dict[str, Any] | None:
-        classes: list[DemandClass] = []
-        counts: list[int] = []
-        for one in self.plan.demand:
-            models = [resolve_model(name) for name in one.models]
-            known = sorted({count for model in models for count in model.drafts or ()})
-            if known and not one.draft_tokens and all(model.drafts for model in models):
-                classes.append(replace(one, draft_tokens=tuple(known)))
-                counts += known
-        if not classes:
-            return None
-        part = replace(self.plan, demand=tuple(classes), chips=tuple(self.chips))
-        return self._again(draft_words(counts), part)
+def untried(
+    plan: Plan,
+    options: Sequence[Option],
+    base: Solved | None,
+    known: Known,
+    catalog: Catalog,
+    progress: Progress,
+) -> list[Untried]:
+    """What the plan did not choose from and would save more than LOOSE with, each solved with the
+    options that it adds. `base` is the answer that it is set against, None where nothing keeps the
+    plan; `known` what was evaluated. Of many chips those whose options cost least a request are
+    tried."""
+    hour = {
+        one.chip: min((offer.usd_per_chip_hour for offer in one.offers), default=0.0)
+        for one in plan.chips
+    }
 
-    def _pools(self) -> dict[str, Any] | None:
-        classes = tuple(one for one in self.plan.demand if one.percentile is None)
-        if self.plan.disaggregated or not classes:
-            return None
-        chips = tuple(self.chips)
-        part = replace(self.plan, demand=classes, chips=chips, disaggregated=True)
-        return self._again("pools for prefill and decode", part)
+    def each(option: Option) -> float:
+        """Dollars an hour of a request a second."""
+        return sum(n * hour[chip] for chip, n in option.chips.items()) / option.requests_per_s
 
-    def _again(self, what: str, part: Plan) -> dict[str, Any] | None:
-        """The plan solved with the options of `part`, too; None where that saves nothing that the
-        program tells."""
-        self.progress(f"not searched: {what}")
-        plan, base = self.plan, self.base
-        # As the plan's own options say: pools may be larger, and small beside the fleet as well.
-        split = () if base is None else divisible(plan, self.options)
-        pays: Pays = (lambda _: True) if base is None else self._pays()
-        largest = bool(split)
-        more, _ = options_of(part, self.catalog, known=self.known, largest=largest, pays=pays)
-        options = [*self.options, *(option for option in more if option not in self.options)]
-        served = {option.klass for option in options}
-        if len(options) == len(self.options) or any(one.name not in served for one in plan.demand):
-            return None
-        usd = math.inf if base is None else base.usd
-        below = math.inf if split else (1.0 - LOOSE) * usd
-        again = solve(plan, options, nodes=QUICK, gap=LOOSE, split=split, below=below)
-        if again.mix is None or again.gap > LOOSE:
-            return None
+    def least(chip: FleetChip) -> float:
+        rates = [o.requests_per_s / o.chips[chip.chip] for o in options if chip.chip in o.chips]
+        return hour[chip.chip] / max(rates) if rates else math.inf
+
+    chips = list(plan.chips)
+    if len(chips) > MOST_CHIPS:
+        chips = sorted(chips, key=least)[:MOST_CHIPS]
+    # As the plan's own options say: pools may be larger, and small beside the fleet as well.
+    split = () if base is None else divisible(plan, options)
+    usd = math.inf if base is None else base.usd
+    below = math.inf if split else (1.0 - LOOSE) * usd
+    scarce = any(not name.startswith(DEMAND) for name in limits_of(plan))
+    scarce = scarce or any(one.stock or one.owning for one in plan.chips)
+    best: dict[str, float] = {}
+    for option in options:
+        best[option.klass] = min(best.get(option.klass, math.inf), each(option))
+
+    def pays(option: Option) -> bool:
+        """Whether pools can save: where all is rented and nothing scarce, only if a request costs
+        less on them than on the best of the plan's own."""
+        return base is None or scarce or each(option) < best[option.klass]
+
+    found = []
+    for what, part in _untried_parts(plan, chips, catalog):
+        progress(f"not searched: {what}")
+        more, _ = options_of(part, catalog, known=known, largest=bool(split), pays=pays)
+        every = [*options, *(option for option in more if option not in options)]
+        served = {option.klass for option in every}
+        if len(every) == len(options) or any(one.name not in served for one in plan.demand):
+            continue
+        again = solve(plan, every, nodes=QUICK, gap=LOOSE, split=split, below=below)
         saves = 1.0 - again.usd / usd if usd > 0.0 else 0.0
-        if saves <= LOOSE:
-            return None
-        result = _result(plan, options, again.mix)
-        return untried_row(what, saves if usd < math.inf else None, result)
-
-    def _pays(self) -> Pays:
-        """Whether an option can save: where all is rented and nothing scarce, only if a request
-        costs less on it than on the best of the plan's own."""
-        plan = self.plan
-        scarce = any(not name.startswith(DEMAND) for name in limits_of(plan))
-        if scarce or any(chip.stock or chip.owning for chip in plan.chips):
-            return lambda _: True
-        hour = {one.chip: min(o.usd_per_chip_hour for o in one.offers) for one in plan.chips}
-
-        def each(option: Option) -> float:
-            usd = sum(n * hour[chip] for chip, n in option.chips.items())
-            return usd / option.requests_per_s
-
-        least = {
-            one.name: min(each(o) for o in self.options if o.klass == one.name)
-            for one in plan.demand
-        }
-        return lambda option: each(option) < least[option.klass]
+        if again.mix is None or again.gap > LOOSE or saves <= LOOSE:
+            continue
+        nats = _nats(plan, part, catalog) if what.startswith(FP8) else None
+        result = _result(plan, every, again.mix)
+        found.append(Untried(what, saves if usd < math.inf else None, result, nats))
+    return found
 
 
-def _wide(one: DemandClass) -> tuple[bool, bool]:
-    """Whether weights and cache of a class are in formats of more than 8 bits alone."""
-    models = [resolve_model(name) for name in one.models]
-    return (
-        all(wide(one.weight_dtypes or _own(model)) for model in models),
-        all(wide(one.kv_dtypes or (model.kv_dtype or "bf16",)) for model in models),
-    )
-
-
-def _own(model: Model) -> set[str]:
-    """Formats of the checkpoint, but for embedding and output head."""
-    return {name for part, name in model.weight_dtypes.items() if part != "embedding"}
+def _nats(plan: Plan, part: Plan, catalog: Catalog) -> float | None:
+    """What the formats of a part add to the loss over the checkpoint's, the most of its models;
+    None where a loss is not known."""
+    added, chip = [], part.chips[0].chip
+    for one in part.demand:
+        formats = (next(iter(one.weight_dtypes), None), next(iter(one.kv_dtypes), None), None)
+        for name in one.models:
+            after, before = (
+                predicted_loss(subject_of_class(plan, catalog, one, name, chip, each))
+                for each in (formats, (None, None, None))
+            )
+            added.append(after - before)
+    return max(added) if np.isfinite(added).all() else None
 
 
 def _result(plan: Plan, options: Sequence[Option], mix: Mix) -> str:
     """`10 h100_sxm, $114,000`: most chips at once by kind, of whole servers, and dollars not
     discounted."""
     counted = count(plan, options, mix)
-    most: Counter[str] = Counter()
-    for quarter in counted.quarters:
-        for chip in (*quarter.rented, *quarter.owned_on):
-            servers = quarter.rented.get(chip, 0) + quarter.owned_on.get(chip, 0)
-            most[chip] = max(most[chip], math.ceil(servers - 1e-6) * plan.chip(chip).server)
-    chips = [f"{n:,} {chip}" for chip, n in most.items() if n]
-    return ", ".join([*chips, dollars(sum(one.usd for one in counted.quarters))])
+    servers = np.ceil(counted.by_chip["rented"] + counted.by_chip["on"] - 1e-6).max(axis=0)
+    most = [round(n) * chip.server for n, chip in zip(servers, plan.chips, strict=True)]
+    chips = [f"{n:,} {chip.chip}" for n, chip in zip(most, plan.chips, strict=True) if n]
+    return ", ".join([*chips, dollars(counted.within_usd)])

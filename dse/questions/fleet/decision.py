@@ -1,38 +1,38 @@
-"""The decision in sentences, what it rests on, and the memo: one page for who signs."""
+"""The decision of a plan: what a mix is and costs, as frames and pictures, and its sentences."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
-from dse import units
-from dse.answer.answer import Answer, Facts, Figure, Notes, Opening, Section, Table
-from dse.answer.frames import of_rows, stacked_bars
+import numpy as np
+
+from dse.answer.answer import Figure, Table
+from dse.answer.frames import bar_chart, frame, lines, of_rows, stacked_bars
 from dse.answer.numbers import dollars, percent, share, significant, tenths, time
-from dse.answer.plots import plain
 from dse.answer.sentences import listed
-from dse.economics.fleet import DEMAND, MANY, SUPPLY, divisible, solve
-from dse.economics.fleet_cost import Option, count, tokens
+from dse.economics.fleet import DEMAND, MANY, NOTHING, Solved, settled, solve
+from dse.economics.fleet_cost import DOLLARS, Counted, Mix, Option, count, tokens
 from dse.economics.prices import as_of_words, evidence_words, unsold_rests
 from dse.economics.scenarios import Hedged
-from dse.physics.intervals import UNKNOWN
-from dse.problem.words import untried_words
-from dse.questions.fleet.changes import LOOSE, NOTHING_KEEPS, QUICK, lack
-from dse.questions.fleet.solution import Solution, single
-from dse.schema.plan import BUY, RENT, DemandClass, FleetChip, Offer, Plan
+from dse.questions.fleet.changes import (
+    LIMITS,
+    NOTHING_KEEPS,
+    Row,
+    limit_words,
+    offer_price,
+    stock_words,
+    value_words,
+)
+from dse.questions.fleet.finance import cash_figure
+from dse.schema.plan import BUY, QUARTER_HOURS, FleetChip, Offer, Plan
 
-Rows = Mapping[str, Any]
-# A limit in words, and the dimension of its value (dollars where it has none).
-LIMITS = {
-    "usd_per_hour": ("the budget per hour", ""),
-    "usd_per_quarter": ("the budget per quarter", ""),
-    "usd_total": ("the total budget", ""),
-    "watts": ("the power", "W"),
-    "racks": ("the racks", "count"),
-    "chips": ("the number of chips", "count"),
-}
+MOST_SHOWN = 400  # windows of a trace
+OWN_FORMATS = "checkpoint format, its own cache"  # of an option whose class asks for none
+ROUNDING = 1e-6  # of a sum
+BINDS = 1e-3  # of the cost: a limit that saves less when it is looser does not bind
 # Costs of owning that the answer names, as `dse.schema.costs.RULES` does, in words.
 OWNED_COSTS = {
     "resale": "resale",
@@ -43,56 +43,314 @@ OWNED_COSTS = {
     "space": "space",
     "electricity": "electricity",
 }
-ROUNDING = 1e-6  # of a sum
-BINDS = 1e-3  # of the cost: a limit that saves less when it is looser does not bind
-NOT_SAID = (
-    "Not said of an order at a service level: the prices and limits at which it changes, what "
-    "buying returns against renting, what stock saves. The same plan without a level says them."
-)
+# The caption of each frame, and its columns on the terminal and the page (else all). Those of SHOWN
+# stand there, in its order; the data has all.
+FRAMES = {
+    "chips": (
+        "Chips by quarter",
+        "quarter chip ordered_chips rented_chips owned_chips serving_chips kilowatts usd",
+    ),
+    "orders": ("Orders", "chips chip way order_quarter commits_usd"),
+    "by_quarter": (
+        "Spend by quarter",
+        "quarter rent_usd capital_usd upkeep_usd electricity_usd usd cash_usd watts peak_use",
+    ),
+    "use": ("Use of the instances at the peak and in the mean", ""),
+    "instances": (
+        "Instances by quarter",
+        "quarter last_quarter class model instances on division formats requests_per_s ttft_s"
+        " tpot_s",
+    ),
+    "fleets": (
+        "The cheapest fleet on each chip alone",
+        "chip fleet chips usd_per_hour ttft_percentile_s tpot_s load tokens_per_usd reason",
+    ),
+    "prices": (
+        "Prices at which the mix changes",
+        "offer price_usd per used usd_enters_or_leaves_at fleet_costs_more_without reason",
+    ),
+    "limits": ("10% more of each limit, supply and demand", "limit effect"),
+    "stock": ("What is owned already", ""),
+    "demand": ("What is asked for", ""),
+    "streams": ("Groups of requests", ""),
+    "arrivals": ("Arrivals by window", ""),
+    "refused": ("What serves no class", ""),
+}
+SHOWN = ("fleets", "chips", "by_quarter", "instances", "prices", "limits", "refused")
 
 
-def sentences(found: Solution, facts: Mapping[str, Any]) -> list[str]:
-    """What to do and what it costs, then what else decides, the weightiest first."""
-    if found.counted is None:
-        first = _infeasible(found) if found.hedged is None else _hedged(found, found.hedged)
-        return [*first, *untried_words(found.untried)]
-    if found.hedged is not None:
-        return [*_hedged(found, found.hedged), *to_check(found), NOT_SAID]
-    said = [_what(found)]
-    if found.solved.status.startswith("feasible"):
-        said.append(
-            "The search stopped at its limit of nodes, and a mix up to "
-            f"{share(found.solved.gap)} cheaper may exist."
+def single(plan: Plan) -> bool:
+    """Whether the plan asks for one class in one quarter, so that chips compare one by one."""
+    return plan.quarters == 1 and len(plan.demand) == 1
+
+
+def alone(plan: Plan, options: Sequence[Option]) -> list[Row]:
+    """The plan on each of its chips alone, the cheapest first: dollars per million tokens at the
+    mean rate, where part of it idles, and at the rate that it is sized for."""
+    rows = []
+    (one,) = plan.demand
+    for chip in plan.chips:
+        mine = [option for option in options if set(option.chips) == {chip.chip}]
+        only = replace(plan, chips=(chip,))
+        solved = solve(only, mine) if mine else NOTHING
+        if solved.mix is None:
+            reason = "cannot keep the plan alone" if mine else "serves no class within its limits"
+            rows.append((math.inf, {"chip": chip.chip, "chips": None, "reason": reason}))
+            continue
+        counted = count(only, mine, settled(only, mine, solved.mix))
+        used = [(mine[k], number) for (k, _), number in counted.mix.instances.items()]
+        hourly, capacity = counted.within_usd / QUARTER_HOURS, float(counted.capacity[0, 0])
+        mean = 3600.0 * one.mean_per_s(0) * one.tokens
+        servers = counted.by_chip["rented"] + counted.by_chip["on"]
+        parts = []
+        for option, number in used:
+            formats = "" if option.formats in ("", OWN_FORMATS) else f", {option.formats}"
+            parts.append(f"{number:,} x {option.divided.replace(' x ', ' ', 1)}{formats}")
+        row = {
+            "chip": chip.chip,
+            "fleet": ", ".join(parts),
+            "chips": round(servers.sum()) * chip.server,
+            "instances": sum(number for _, number in used),
+            "usd_per_hour": hourly,
+            "ttft_percentile_s": max(option.ttft_s for option, _ in used),
+            "tpot_s": max(option.tpot_s for option, _ in used),
+            "load": one.peak_per_s(0) / capacity,
+            "most_requests_per_s": capacity,
+            "tokens_per_usd": mean / hourly if hourly else None,
+            "usd_per_million_mean": 1e6 * hourly / mean,
+            "usd_per_million_busy": 1e6 * hourly / (mean * one.peak_over_average),
+            "reason": None,
+        }
+        rows.append((counted.usd, row))
+    return [row for _, row in sorted(rows, key=lambda pair: pair[0])]
+
+
+def option_row(one: Option) -> Row:
+    return {
+        "class": one.klass,
+        "model": one.model,
+        "on": one.label,
+        "division": one.division,
+        "requests_per_s": one.requests_per_s,
+        "ttft_s": one.ttft_s,
+        "tpot_s": one.tpot_s,
+        "percentile": one.percentile,
+        "formats": one.formats,
+        "concurrency": one.concurrency,
+        "bound": one.bound,
+        "known": one.kind,
+    }
+
+
+def mix_columns(
+    plan: Plan, options: Sequence[Option], counted: Counted, spend: Mapping[str, Any]
+) -> dict[str, Mapping[str, Any] | Sequence[Row]]:
+    """Columns, or rows, of the frames that say what a mix is and costs. Quarters that follow each
+    other with as many of the same instances share a row."""
+    by, mix, quarters = counted.by_chip, counted.mix, range(plan.quarters)
+    server = np.array([chip.server for chip in plan.chips])
+    watts = np.array([chip.watts for chip in plan.chips])
+    names = [chip.chip for chip in plan.chips]
+    ordered, orders = np.zeros_like(by["rented"]), []
+    for (label, q), servers in mix.orders.items():
+        offer, bought = plan.offer(label), plan.offer(label).way == BUY
+        ordered[q, names.index(offer.chip)] += servers
+        chips, usd = servers * plan.chip(offer.chip).server, offer.usd_in(q)
+        row = {
+            "order_quarter": q + 1,
+            "first_quarter": q + 1 + offer.lead_quarters,
+            "way": offer.way,
+            "chip": offer.chip,
+            "offer": label,
+            "servers": servers,
+            "chips": chips,
+            "term_quarters": None if bought else offer.term_quarters,
+            "price_usd": usd,
+            "per": "chip" if bought else "chip-hour",
+            "commits_usd": chips * usd * (1.0 if bought else offer.term_quarters * QUARTER_HOURS),
+        }
+        orders.append(row)
+    at = q, k = np.nonzero(ordered + by["rented"] + by["owned"])
+    held = {"ordered": ordered, **{name: by[name] for name in ("rented", "owned", "on")}}
+    held = {name: np.rint(servers[at] * server[k]).astype(int) for name, servers in held.items()}
+    peaks, means = (
+        np.array([[per_s(q) for per_s in of] for q in quarters]) / counted.capacity
+        for of in ([one.peak_per_s for one in plan.demand], [one.mean_per_s for one in plan.demand])
+    )
+    after = np.full(len(spend["quarter"]) - plan.quarters, np.nan)
+    spans: list[tuple[int, int, int, float]] = []  # first and last quarter, option, instances
+    for (place, quarter), instances in sorted(mix.instances.items()):
+        if spans and spans[-1][1:] == (quarter - 1, place, instances):
+            spans[-1] = (spans[-1][0], quarter, place, instances)
+        else:
+            spans.append((quarter, quarter, place, instances))
+    return {
+        "chips": {
+            "quarter": q + 1,
+            "chip": [names[column] for column in k],
+            "ordered_chips": held["ordered"],
+            "rented_chips": held["rented"],
+            "owned_chips": held["owned"],
+            "owned_on_chips": held["on"],
+            "serving_chips": np.rint(by["serving_chips"][at]).astype(int),
+            "kilowatts": (held["rented"] + held["on"]) * watts[k] / 1e3,
+            **{name: by[name][at] for name in DOLLARS},
+            "usd": np.sum([by[name][at] for name in DOLLARS], axis=0),
+            "bought_usd": by["bought_usd"][at],
+        },
+        "orders": sorted(orders, key=lambda row: (row["order_quarter"], row["offer"])),
+        "by_quarter": {**spend, "peak_use": np.append(peaks.max(axis=1), after)},
+        "use": {
+            "quarter": np.repeat(np.arange(plan.quarters) + 1, len(plan.demand)),
+            "class": [one.name for one in plan.demand] * plan.quarters,
+            "peak_use": peaks.ravel(),
+            "mean_use": means.ravel(),
+        },
+        "instances": [
+            {
+                "quarter": first + 1,
+                "last_quarter": last + 1,
+                "instances": instances,
+                **option_row(options[place]),
+            }
+            for first, last, place, instances in sorted(spans)
+        ],
+    }
+
+
+def demand_rows(plan: Plan) -> dict[str, Sequence[Row]]:
+    """What is asked for, groups of requests, and requests per second by window; beyond MOST_SHOWN
+    windows the busiest of several in a row."""
+    demand, arrivals = [], []
+    for one in plan.demand:
+        row = {
+            "class": one.name,
+            "models": ", ".join(one.models),
+            "mean_requests_per_s": one.requests_per_s,
+            "peak_requests_per_s": one.peak_per_s(plan.quarters - 1),
+            "prompt_tokens": one.mean.prompt_tokens,
+            "output_tokens": one.mean.output_tokens,
+            "percentile": one.percentile,
+            "ttft_s": one.ttft_s,
+            "tpot_s": one.tpot_s,
+        }
+        demand.append(row)
+        if (windows := one.windows) is not None:
+            each = -(-len(windows.requests) // MOST_SHOWN)
+            starts = np.arange(0, len(windows.requests), each)
+            busiest = np.maximum.reduceat(windows.per_s, starts)
+            for start, rate in zip(starts.tolist(), busiest.tolist(), strict=True):
+                row = {"class": one.name, "start_s": start * windows.seconds}
+                row |= {"window_s": each * windows.seconds, "requests_per_s": rate}
+                arrivals.append(row)
+    streams = [{"class": one.name, **asdict(part)} for one in plan.demand for part in one.streams]
+    return {"demand": demand, "streams": streams, "arrivals": arrivals}
+
+
+def frames_of(
+    made: Mapping[str, Mapping[str, Any] | Sequence[Row]], *, split: bool
+) -> dict[str, Table]:
+    """The frames that have rows, in the order of FRAMES."""
+    frames = {}
+    for name, (caption, shown) in FRAMES.items():
+        if not (given := made.get(name)):
+            continue
+        caption += ", instances split" * (split and name in ("prices", "limits"))
+        if isinstance(given, Mapping):
+            one = frame(name, caption, given)
+        else:
+            keys = dict.fromkeys(key for row in given for key in row)
+            notes = [_next_words(given)] if name == "prices" else []
+            one = of_rows(name, caption, given, tuple(keys), *filter(None, notes))
+        known = {column.key for column in one.columns}
+        frames[name] = replace(one, shown=tuple(key for key in shown.split() if key in known))
+    return frames
+
+
+def pictures(
+    plan: Plan, counted: Counted, made: Mapping[str, Any], frames: Mapping[str, Table]
+) -> list[Figure]:
+    """At most three: cash by quarter, or arrivals and chips beside each other in a plan of one;
+    then chips that are on."""
+    drawn = [cash_figure(frames)] if plan.quarters > 1 else []
+    one = plan.demand[0]
+    if one.windows is not None:
+        levels = {
+            f"sized for {significant(one.peak_per_s(0))}/s": one.peak_per_s(0),
+            f"serves up to {significant(counted.capacity[0, 0])}/s": float(counted.capacity[0, 0]),
+        }
+        rows = [row for row in frames["arrivals"].rows if row["class"] == one.name]
+        ends = [rows[0]["start_s"], rows[-1]["start_s"]]
+        for words, rate in levels.items():
+            rows += [{"class": words, "start_s": at, "requests_per_s": rate} for at in ends]
+        drawn.append(
+            lines(
+                f"arrivals-{one.name}",
+                f"Arrivals of {one.name} against what the fleet serves",
+                of_rows("", "", rows, "class start_s requests_per_s"),
+                "start_s",
+                "requests_per_s",
+                "class",
+                "Requests per second over time, with two levels: what the fleet is sized for, and "
+                "the most that it serves within the limits.",
+                across="seconds since the first request",
+            )
         )
-    said += untried_words(found.untried)
-    said += [*served(found), *to_check(found), *_binding(found), *_traffic(found)]
-    return [*said, *_against_renting(found, facts["finance"]), *_stock(found), *_nearest(found)]
+    kept = [row for row in made.get("fleets", ()) if row["chips"]]
+    if len(kept) > 1:
+        drawn.append(
+            bar_chart(
+                "tokens",
+                "Tokens per dollar by chip",
+                [f"{row['chip']} ({row['chips']:,})" for row in kept],
+                {"tokens per dollar": [(row["tokens_per_usd"] or 0.0) / 1e6 for row in kept]},
+                "million tokens per dollar, at the mean rate",
+                "Million tokens per dollar of the cheapest fleet on each chip alone.",
+            )
+        )
+    held = {}
+    for k, chip in enumerate(plan.chips):
+        for way, name in (("rented", "rented"), ("owned", "on")):
+            chips = counted.by_chip[name][:, k] * chip.server
+            if chips.any():
+                held[f"{chip.chip}, {way}"] = chips.tolist()
+    shows = "Chips that are on by quarter, stacked by chip."
+    chips = stacked_bars("chips", "Chips that are on", held, "chips that are on", shows)
+    return [*drawn[:2], chips]
 
 
-def _what(found: Solution) -> str:
+def headline(plan: Plan, counted: Counted) -> str:
     """`Rent 24 h100_sxm on rental_3yr (in quarter 1): $1.2M over 6 quarters, $0.31 per million
     tokens.`"""
-    plan, counted = found.plan, found.counted
-    assert counted is not None
-    orders = {(label, q): n for (label, q), n in found.mix.orders.items()}
-    what = listed([_ordered(plan, orders, offer) for offer in found.ordered]) or "order nothing"
-    kept = [_kept_on(found, chip) for chip in plan.chips if chip.stock]
+    orders = {(label, q): n for (label, q), n in counted.mix.orders.items()}
+    parts = [_ordered(plan, orders, offer) for offer in ordered(plan, counted.mix)]
+    what = listed(parts) or "order nothing"
+    kept = [_kept_on(counted, k, chip) for k, chip in enumerate(plan.chips) if chip.stock]
     what += f"; {listed(kept)}" if kept else ""
-    within = _several(plan.quarters, "quarter")
-    cost = f"{dollars(counted.within_usd)} over {within}"
-    if counted.signed_usd > counted.within_usd * (1.0 + ROUNDING):
-        cost = (
-            f"{dollars(counted.signed_usd)} signed for in all, {dollars(counted.within_usd)} of it "
-            f"the cost of the {within}"
-        )
-    each = dollars(counted.within_usd / tokens(plan) * 1e6)
-    return f"{_upper(what)}: {cost}, {each} per million tokens."
+    within, usd = _several(plan.quarters, "quarter"), counted.within_usd
+    cost = f"{dollars(usd)} over {within}"
+    if counted.signed_usd > usd * (1.0 + ROUNDING):
+        cost = f"{dollars(counted.signed_usd)} signed for in all, {dollars(usd)} of it the cost of "
+        cost += f"the {within}"
+    end = ""
+    if abs(counted.usd - usd) > ROUNDING * usd:
+        end = f"; discounted {dollars(counted.usd)}"
+        if written_off := counted.written_off_usd:
+            end += f", with {dollars(written_off)} written off when the plan ends"
+    return f"{_upper(what)}: {cost}, {dollars(usd / tokens(plan) * 1e6)} per million tokens{end}."
+
+
+def ordered(plan: Plan, mix: Mix) -> list[Offer]:
+    labels = {label for label, _ in mix.orders}
+    return [offer for offer in plan.offers if offer.label in labels]
 
 
 def _ordered(plan: Plan, orders: Mapping[tuple[str, int], float], offer: Offer) -> str:
     """`rent 24 h100_sxm on rental_3yr (16 in quarter 1, 8 in quarter 3)`."""
     server = plan.chip(offer.chip).server
-    when = sorted((q, n * server) for (label, q), n in orders.items() if label == offer.label)
+    when = sorted(
+        (q, round(n * server)) for (label, q), n in orders.items() if label == offer.label
+    )
     what = offer.label.replace(", rent", "").replace(", bought", "")
     each = [f"{chips:,} in quarter {q + 1}" for q, chips in when]
     said = listed(each) if len(when) > 1 else f"in quarter {when[0][0] + 1}"
@@ -101,12 +359,10 @@ def _ordered(plan: Plan, orders: Mapping[tuple[str, int], float], offer: Offer) 
     return f"{offer.way} {sum(chips for _, chips in when):,} {what} ({said})"
 
 
-def _kept_on(found: Solution, chip: FleetChip) -> str:
+def _kept_on(counted: Counted, k: int, chip: FleetChip) -> str:
     """`run up to 496 of the 512 a100_80_sxm that are owned (496 in quarter 1, 72 in quarter 6)`."""
-    assert found.counted is not None
-    quarters = found.counted.quarters
-    on = [one.owned_on.get(chip.chip, 0) * chip.server for one in quarters]
-    most = max(one.owned.get(chip.chip, 0) for one in quarters) * chip.server
+    on = [round(servers) * chip.server for servers in counted.by_chip["on"][:, k].tolist()]
+    most = round(counted.by_chip["owned"][:, k].max()) * chip.server
     what = "owned" if most == chip.stock else "owned or bought"
     own = f"the {most:,} {chip.chip} that are {what}"
     if not any(on):
@@ -117,9 +373,32 @@ def _kept_on(found: Solution, chip: FleetChip) -> str:
     return f"run up to {max(on):,} of {own} ({ends})"
 
 
-def _hedged(found: Solution, one: Hedged) -> list[str]:
+def sentences(
+    plan: Plan, solved: Solved, counted: Counted, facts: Mapping[str, Any], made: Mapping[str, Any]
+) -> list[str]:
+    """What decides beside the headline and what is to be checked, the weightiest first."""
+    said = []
+    binding = [row for row in made["limits"] if row["usd"] and row["usd"] < -BINDS * solved.usd]
+    if binding:
+        row = min(binding, key=lambda row: row["usd"])
+        said.append(f"{_upper(row['limit'].partition(' (')[0])} binds: {row['effect']}.")
+    said += _against_renting(facts["finance"])
+    said += [stock_words(row) for row in made["stock"]]
+    if single(plan):
+        one = plan.demand[0]
+        first = "the median first token"
+        if one.percentile not in (None, 50):
+            first = f"the {one.percentile}th percentile of times to first token"
+        said.append(
+            f"It serves up to {significant(counted.capacity[0, 0])} requests/s with {first} within "
+            f"{time(one.ttft_s)} and {time(one.tpot_s)} per token after it, and is sized for "
+            f"{significant(one.peak_per_s(0))}."
+        )
+    return said
+
+
+def hedged_sentences(plan: Plan, one: Hedged, counted: Counted | None) -> list[str]:
     """What to order now, how sure that is, what it costs, what it would save to know more."""
-    plan = found.plan
     assert plan.service_level is not None
     orders = {(label, 0): float(servers) for label, servers in one.order.items()}
     now = [_ordered(plan, orders, o) for o in plan.offers if o.label in one.order]
@@ -137,90 +416,59 @@ def _hedged(found: Solution, one: Hedged) -> list[str]:
         f"To see the future before ordering would save {dollars(one.waiting_usd)} in the mean; to "
         f"measure throughput alone, {dollars(one.measuring_usd)}.",
     ]
-    if found.counted is None:
+    if counted is None:
         said.append("If all comes as predicted, no later order serves the plan.")
     return said
 
 
-def served(found: Solution) -> list[str]:
+def served(facts: Mapping[str, Any]) -> list[str]:
     """How many futures the order serves where no service level is asked."""
-    if found.served is None:
+    futures = facts["futures"]
+    if futures is None or futures["service_level"] is not None:
         return []
     return [
-        f"Of 100 futures, the first orders serve {round(100.0 * found.served)} "
-        "(`--service-level 80%` orders for a share)."
+        f"Of 100 futures, the first orders serve {round(100.0 * futures['share'])} "
+        "(--service-level 80% orders for a share)."
     ]
 
 
-def to_check(found: Solution) -> list[str]:
+def to_check(
+    plan: Plan, mix: Mix, evidence: Sequence[Row], off_sale: Mapping[str, str]
+) -> list[str]:
     """What to check of chips and prices before the orders are signed."""
-    chips = dict.fromkeys(offer.chip for offer in found.ordered)
-    unsold = [f"{chip} ({found.unsold[chip]})" for chip in chips if chip in found.unsold]
+    taken = ordered(plan, mix)
+    chips = dict.fromkeys(offer.chip for offer in taken)
+    unsold = [f"{chip} ({off_sale[chip]})" for chip in chips if chip in off_sale]
     said = [f"Not on general sale: {listed(unsold)}; the next may have to do."] if unsold else []
-    taken = {(offer.chip, offer.basis) for offer in found.ordered}
-    rows = [row for row in found.priced if (row["chip"], row["basis"]) in taken]
-    return [*said, *evidence_words(rows)]
+    priced = {(offer.chip, offer.basis) for offer in taken}
+    return said + evidence_words([r for r in evidence if (r["chip"], r["basis"]) in priced])
 
 
-def _binding(found: Solution) -> list[str]:
-    """The limit of which a tenth more saves most."""
-    rows = [row for row in found.limits if row["usd"] and row["usd"] < -BINDS * found.solved.usd]
-    if not rows:
-        return []
-    row = min(rows, key=lambda row: row["usd"])
-    name, more = row["limit"], value_words(row["limit"], row["more"])
-    now = value_words(name, row["value"])
-    return [
-        f"{_upper(limit_words(name))} binds: {more} instead of {now} saves {dollars(-row['usd'])}."
-    ]
-
-
-def _nearest(found: Solution) -> list[str]:
+def _next_words(rows: Sequence[Row]) -> str:
     """The offer that comes in first as prices fall; where none is left, the dearest that stays."""
-    known = [row for row in found.prices if row["usd_enters_or_leaves_at"] and row["price_usd"]]
-    known = [row for row in known if row["reason"] is None]
-    if not known:
-        return []
-
-    def ratio(row: Mapping[str, Any]) -> float:
-        return row["usd_enters_or_leaves_at"] / row["price_usd"]
-
-    unused = [row for row in known if not row["used"]]
-    row = max(unused, key=ratio) if unused else min(known, key=ratio)
-    at, now = price(row, "usd_enters_or_leaves_at"), price(row, "price_usd")
+    known = [row for row in rows if row["usd_enters_or_leaves_at"] and row["price_usd"]]
+    ratios = [
+        (row["usd_enters_or_leaves_at"] / row["price_usd"], row)
+        for row in known
+        if row["reason"] is None
+    ]
+    if not ratios:
+        return ""
+    unused = [pair for pair in ratios if not pair[1]["used"]]
+    _, row = max(unused, key=lambda pair: pair[0]) if unused else min(ratios, key=lambda p: p[0])
+    at, now = offer_price(row, "usd_enters_or_leaves_at"), offer_price(row, "price_usd")
     if unused:
-        return [f"Next is {row['offer']}: it would be used below {at}; it costs {now} now."]
-    return [f"{row['offer']} stays in the fleet up to {at}; it costs {now} now."]
+        return f"Next is {row['offer']}: it would be used below {at}; it costs {now} now."
+    return f"{row['offer']} stays in the fleet up to {at}; it costs {now} now."
 
 
-def _traffic(found: Solution) -> list[str]:
-    """Of a plan of one class and quarter: what the fleet serves."""
-    if found.counted is None or not single(found.plan):
-        return []
-    one, quarter = found.plan.demand[0], found.counted.quarters[0]
-    first = "the median first token"
-    if one.percentile not in (None, 50):
-        first = f"the {one.percentile}th percentile of times to first token"
-    said = (
-        f"It serves up to {significant(quarter.capacity[one.name])} requests/s with {first} within "
-        f"{time(one.ttft_s)} and {time(one.tpot_s)} per token after it, and is sized for "
-        f"{significant(one.peak_per_s(0))}"
-    )
-    chips = sum(quarter.chips_used.values())
-    if found.by_means is not None and found.by_means != chips:
-        said += f"; planned by means alone, {found.by_means:,} chips would serve, not {chips:,}"
-    return [f"{said}."]
-
-
-def _against_renting(found: Solution, money: Mapping[str, Any]) -> list[str]:
+def _against_renting(money: Mapping[str, Any]) -> list[str]:
     """What buying returns against the cheapest order that only rents."""
-    other = money["against_renting"]
+    other, why = money["against_renting"], money["renting_alone"]
     if other is None:
-        if money["renting_alone"] == NOTHING_KEEPS:
+        if why == NOTHING_KEEPS:
             return ["Nothing keeps the plan by renting alone, so that buying has no return."]
-        if money["renting_alone"]:
-            return [f"What buying returns against renting alone is {money['renting_alone']}."]
-        return []
+        return [f"What buying returns against renting alone is {why}."] if why else []
     saves, rate, back = (
         other[key] for key in ("present_usd_saved", "irr_per_year", "payback_quarter")
     )
@@ -235,41 +483,28 @@ def _against_renting(found: Solution, money: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _stock(found: Solution) -> list[str]:
-    """Whether what is owned is better kept or sold now."""
-    said = []
-    for row in found.stock:
-        kept, worth = f"the {row['chips']:,} {row['chip']} of stock", row["saves_usd_per_chip"]
-        if worth is None:
-            said.append(f"What {kept} save: {row['reason']}.")
-            continue
-        sale = row["sale_usd_per_chip"]
-        now = "" if sale is None else f" (now {dollars(sale)})"
-        said.append(
-            f"{_upper(kept)} save {dollars(worth)} each over the plan: keep them unless a buyer "
-            f"pays more than that and their worth at its end{now}."
-        )
-    return said
-
-
-def _infeasible(found: Solution) -> list[str]:
+def nothing_keeps(
+    plan: Plan, options: Sequence[Option], facts: Mapping[str, Any], refused: Sequence[Row]
+) -> list[str]:
     """That nothing keeps the plan, why, and what must change."""
     said = []
-    for name in found.unserved:
-        why = [row for row in found.refused if row["class"] == name]
-        rows = [f"{row['model']} on {row['chip']}: {row['reason']}" for row in why]
-        reason = "; ".join(rows) or "no chip may serve it"
-        said.append(f"No fleet serves {name} within its limits. {reason}.")
+    served = {option.klass for option in options}
+    for one in plan.demand:
+        if one.name not in served:
+            why = [row for row in refused if row["class"] == one.name]
+            rows = [f"{row['model']} on {row['chip']}: {row['reason']}" for row in why]
+            reason = "; ".join(rows) or "no chip may serve it"
+            said.append(f"No fleet serves {one.name} within its limits. {reason}.")
     if said:
         return said
-    if found.solved.status != "infeasible":
-        return [f"No fleet was found; {found.solved.status}, so that one may exist."]
-    alone = [row for row in found.gives if len(row["limits"]) == 1]
+    if facts["status"] != "infeasible":
+        return [f"No fleet was found; {facts['status']}, so that one may exist."]
+    alone = [row for row in facts["must_give"] if len(row["limits"]) == 1]
     said = ["No fleet keeps this plan."]
     if alone:
         more = "Any one of these changes is enough:" if len(alone) > 1 else "One must change:"
         said = [f"{said[0]} {more}"]
-    for row in found.gives:
+    for row in facts["must_give"]:
         parts = []
         for name, given, needed in zip(row["limits"], row["given"], row["needed"], strict=True):
             moves = "falls" if name.startswith(DEMAND) else "rises"
@@ -278,41 +513,10 @@ def _infeasible(found: Solution) -> list[str]:
         least = "" if row["proven_least"] else " (a smaller change may be enough)"
         start = "" if len(row["limits"]) == 1 else "no limit alone is enough; together: "
         said.append(_upper(f"{start}{listed(parts)}{least}."))
-    said += [f"With no wait for {label}, the plan holds." for label in found.waits]
+    said += [f"With no wait for {label}, the plan holds." for label in facts["lead_time_too_long"]]
     if len(said) == 1:
         said.append("Nothing that is listed arrives in time for the first quarter.")
     return said
-
-
-def price(row: Mapping[str, Any], key: str) -> str:
-    """`$1.30 per chip-hour`, of a row of the frame `prices`."""
-    usd = row[key]
-    return (
-        f"{dollars(usd)} a chip" if row["per"] == "chip" else f"${significant(usd)} per chip-hour"
-    )
-
-
-def value_words(name: str, value: float) -> str:
-    """The value of a limit, a supply or a demand with its unit."""
-    if name.startswith(DEMAND):
-        rate = f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}"
-        return f"{rate} requests/s"
-    if name.startswith(SUPPLY):
-        return f"{value:,.0f} chips a quarter"
-    dimension = LIMITS[name][1]
-    return units.format(value, dimension, 4) if dimension else dollars(value)
-
-
-def unit(name: str) -> str:
-    """What follows the name of a limit whose value is a bare number: ` (W)`."""
-    kind = name.partition(" ")[0]
-    units_ = {DEMAND: " (requests/s)", SUPPLY: " (chips a quarter)", "watts": " (W)"}
-    return units_.get(kind, " (USD)" if kind.startswith("usd") else "")
-
-
-def limit_words(name: str) -> str:
-    kind, _, rest = name.partition(" ")
-    return f"the {kind} of {rest}" if kind in (DEMAND, SUPPLY) else LIMITS[name][0]
 
 
 def asked(plan: Plan) -> str:
@@ -322,7 +526,7 @@ def asked(plan: Plan) -> str:
         basis = "chips are bought, at the costs of owned_tco"
     parts = [plan.title, plan.description, f"{_several(plan.quarters, 'quarter')}; {basis}"]
     for name in LIMITS:
-        if (value := getattr(plan.limits, name)) != float("inf"):
+        if (value := getattr(plan.limits, name)) != math.inf:
             parts.append(f"{_upper(limit_words(name))}: at most {value_words(name, value)}")
     parts += [f"{chip.stock:,} {chip.chip} are owned" for chip in plan.chips if chip.stock]
     if plan.spare_servers:
@@ -332,21 +536,11 @@ def asked(plan: Plan) -> str:
     return "".join(f"{part.rstrip('.')}. " for part in parts if part).rstrip()
 
 
-def _several(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count > 1)}"
-
-
-def _upper(text: str) -> str:
-    """With a capital letter at its start."""
-    return text[:1].upper() + text[1:]
-
-
-def assumptions(found: Solution) -> list[str]:
+def assumptions(plan: Plan, facts: Mapping[str, Any], off_sale: Mapping[str, str]) -> list[str]:
     """What the answer rests on."""
-    plan = found.plan
     one = plan.uncertainty
     rests = [f"later quarters are discounted by {plan.discount_rate:.0%} a year"]
-    if found.hedged is not None or found.served is not None:
+    if facts["futures"] is not None:
         prices = "the spread of published rows, 15% where there are too few (assumed)"
         if one.prices is not None:
             prices = f"{one.prices:.0%} either way"
@@ -355,10 +549,21 @@ def assumptions(found: Solution) -> list[str]:
             f"futures: demand errs by {one.demand:.0%} either way (80% interval) in the first "
             "quarter and by as much more in each that follows; throughput by the model's 80% "
             f"intervals{known}; prices by {prices}; a delivery is a quarter late in {one.late:.0%} "
-            "of them (`uncertainty`, assumed unless given)"
+            "of them (uncertainty of the plan, assumed unless given)"
         )
-    if any(chip.owning is not None for chip in plan.chips):
-        rests += _owned_words(plan)
+    if facts["owned_prices"]:
+        costs = plan.costs.inputs
+        given = ", ".join(f"{words} {costs[name].text}" for name, words in OWNED_COSTS.items())
+        assumed = [name for name in OWNED_COSTS if costs[name].kind == "assumed"]
+        left = [name for name, line in plan.costs.lines.items() if not line.counted]
+        rests += [
+            "owned chips cost what the basis owned_tco says: capital as level payments over "
+            f"{costs['life'].text} at {costs['cost_of_capital'].text} a year (that of stock is "
+            "sunk), the rest at the mean load while they are on",
+            f"costs of owning: {given} (maintenance a year, staff a chip)"
+            + (f"; assumed: {', '.join(assumed)}" if assumed else ""),
+            *([f"not counted unless the costs ask for them: {', '.join(left)}"] if left else []),
+        ]
     rests.append("rates are predictions of the roofline model (dse validate says how close)")
     for each in plan.demand:
         load = "the highest steady load within the limits, in the median"
@@ -369,7 +574,7 @@ def assumptions(found: Solution) -> list[str]:
             )
         source = f"; from {each.source}" if each.source else ""
         rests.append(f"{each.name}: {load}{source}")
-    if found.counted is not None and found.split:
+    if facts["changes_with_split_instances"]:
         rests.append(
             f"more than {MANY} instances: prices and limits at which the mix changes come from a "
             "program whose instances need not be whole (split)"
@@ -377,7 +582,7 @@ def assumptions(found: Solution) -> list[str]:
     rests += [f"prices of {file} before the shipped ones" for file in plan.own.prices]
     rests += as_of_words(plan.own)
     rests += [f"costs of owning of {file}" for file in plan.costs.files]
-    rests += unsold_rests(found.unsold)
+    rests += unsold_rests(off_sale)
     rests += [f"{offer.label}: {offer.words}" for offer in plan.offers]
     rests += [
         f"{chip.chip}: {chip.watts / 1e3:.3g} kW a chip at the meter ({chip.power_words}); "
@@ -387,294 +592,10 @@ def assumptions(found: Solution) -> list[str]:
     return list(dict.fromkeys([*rests, *plan.assumed]))
 
 
-def _owned_words(plan: Plan) -> list[str]:
-    """How owned chips are counted, and which of their costs are assumed."""
-    costs = plan.costs.inputs
-    given = ", ".join(f"{words} {costs[name].text}" for name, words in OWNED_COSTS.items())
-    assumed = [name for name, one in costs.items() if one.kind == "assumed" and name in OWNED_COSTS]
-    found = [
-        "owned chips cost what the basis owned_tco says: capital as level payments over "
-        f"{costs['life'].text} at {costs['cost_of_capital'].text} a year (that of stock is sunk), "
-        "the rest at the mean load while they are on",
-        f"costs of owning: {given} (maintenance a year, staff a chip)"
-        + (f"; assumed: {', '.join(assumed)}" if assumed else ""),
-    ]
-    if left := [name for name, one in plan.costs.lines.items() if not one.counted]:
-        found.append(f"not counted unless `lines:` of the costs asks for them: {', '.join(left)}")
-    return found
+def _several(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count > 1)}"
 
 
-def cash_figure(frames: Mapping[str, Table]) -> Figure:
-    """Cash by quarter, stacked, and what is owed after each."""
-    table = frames["by_quarter"]
-
-    def dollars_of(key: str) -> list[float]:
-        return [value or 0.0 for value in table[key]]
-
-    upkeep, electricity = dollars_of("upkeep_usd"), dollars_of("electricity_usd")
-    series = {
-        "rent": dollars_of("rent_usd"),
-        "bought": dollars_of("bought_usd"),
-        "running": [a + b for a, b in zip(upkeep, electricity, strict=True)],
-    }
-    return stacked_bars(
-        "cash",
-        "Cash and commitments",
-        {name: values for name, values in series.items() if any(values)},
-        "dollars",
-        "Dollars paid by quarter: rent, purchases, upkeep and electricity. The line is the rent "
-        "that is signed for and still to be paid.",
-        line=("rent still owed", dollars_of("rent_owed_usd")),
-    )
-
-
-def memo(found: Solution, document: Rows, frames: Mapping[str, Table]) -> Answer:
-    """The page; `document` is that of the whole answer, whose plan is kept."""
-    headline, *said = document["answer"]
-    otherwise, rests = _otherwise(found), _rests(found, frames)
-    if found.hedged is not None:
-        otherwise, rests = [NOT_SAID], [*rests, *(text for text in said if text != NOT_SAID)]
-    return Answer(
-        question="memo",
-        title=f"Decision memo: {found.plan.title}",
-        headline=headline,
-        document=document,
-        asked="",
-        names=found.names,
-        blocks=(
-            _committed(found, document, frames),
-            Section(
-                "If the throughput is off, and power", [_errors(found), *_power(found, frames)]
-            ),
-            Notes("What it rests on", rests),
-            Notes("When to decide otherwise", otherwise),
-            Section("Ask each vendor to show, before you sign", [_proof(found)]),
-        ),
-        opening=Opening(
-            asked="",
-            headline=headline,
-            figure=cash_figure(frames),
-            table=frames.get("orders"),
-            sure=" ".join(to_check(found)),
-        ),
-    )
-
-
-def _committed(found: Solution, document: Rows, frames: Mapping[str, Table]) -> Facts:
-    money = document["finance"]
-    cash = [value or 0.0 for value in frames["by_quarter"]["cash_usd"]]
-    title, strong = "What it commits to", []
-    if (one := found.hedged) is not None:
-        title = "What it serves, and commits to if all comes as predicted"
-        strong = [
-            ("of futures served", tenths(one.share)),
-            ("discounted, mean of futures", dollars(one.usd)),
-            ("in 80% of them", f"{dollars(one.low)} to {dollars(one.high)}"),
-            ("more peak than predicted", percent(one.headroom)),
-        ]
-    strong += [
-        ("signed for in all", dollars(document["usd_signed"])),
-        ("of it in quarter 1", dollars(cash[0])),
-        ("most a quarter", dollars(max(cash))),
-        ("capital", dollars(money["capex_usd"])),
-        ("running costs", dollars(money["opex_usd"])),
-    ]
-    if money["worth_at_end_usd"]:
-        useful = ", with later rents that are of use" if money["rents_of_use_usd"] else ""
-        strong.append((f"worth left{useful}", dollars(money["worth_at_end_usd"])))
-    rate = share(money["discount_rate_per_year"])
-    strong.append((f"today's worth, at {rate}", dollars(money["present_usd"])))
-    other = money["against_renting"] or {}
-    if (irr := other.get("irr_per_year")) is not None:
-        strong.append(("return on buying, a year", tenths(irr)))
-    if (back := other.get("payback_quarter")) is not None:
-        strong.append(("paid back in quarter", f"{back}"))
-    return Facts(title, (), strong)
-
-
-def _rests(found: Solution, frames: Mapping[str, Table]) -> list[str]:
-    said = []
-    for one in found.plan.demand:
-        mean, growth = one.mean, one.growth_per_quarter
-        grows = f", changing by {share(growth)} a quarter" if growth else ""
-        said.append(
-            f"Demand of {one.name}: {significant(one.requests_per_s)} requests a second on "
-            f"average, {significant(one.peak_per_s(0))} at the peak{grows}, each of "
-            f"{mean.prompt_tokens:,.0f} prompt and {mean.output_tokens:,.0f} output tokens."
-        )
-    low, high = interval(found)
-    use = max(frames["use"]["peak_use"])
-    return [
-        *said,
-        "Throughput is predicted by a model that is calibrated on measurements; in four cases of "
-        f"five the measured one is {share(low)} to {share(high)} of it.",
-        f"At the peak the chips that serve are used to {share(use)} at most.",
-        *(untried_words(found.untried) if found.hedged is None else ()),
-    ]
-
-
-def _otherwise(found: Solution) -> list[str]:
-    """By price, and by the throughput that costs as much where a price says it."""
-    said, rented = [], _rented_alone(found.plan)
-    for row in found.prices:
-        usd, at = row["price_usd"], row["usd_enters_or_leaves_at"]
-        if not usd or not at or row["reason"]:
-            continue
-        ends = f"{price(row, 'usd_enters_or_leaves_at')} ({price(row, 'price_usd')} now)"
-        text, as_rate = "", row["chip"] in rented
-        if row["used"]:
-            rate = f", or down to {share(usd / at)} of its predicted throughput" if as_rate else ""
-            text = f"{row['offer']} stays up to {ends}{rate}."
-            if row["fleet_costs_more_without"]:
-                text += f" Without it: {tenths(row['fleet_costs_more_without'])} dearer."
-        elif usd / at < 2.0:
-            rate = f", or at {significant(usd / at)} times its predicted throughput"
-            text = f"{row['offer']} comes in below {ends}{rate if as_rate else ''}."
-        said += [text] if text else []
-    for row in found.limits:
-        if row["limit"].startswith(DEMAND) and row["usd"]:
-            said.append(
-                f"A tenth more {limit_words(row['limit'])[4:]} costs {dollars(row['usd'])}."
-            )
-            break
-    said += _stock(found)
-    return said or ["No price of what is offered changes the order within a factor of two."]
-
-
-def _rented_alone(plan: Plan) -> set[str]:
-    """Chips of which only rents of one price are to be had. A share less throughput costs what a
-    price that is higher by as much does; what is owned also takes power and staff, by the chip."""
-    return {
-        one.chip
-        for one in plan.chips
-        if not one.stock
-        and len({offer.group for offer in one.offers}) == 1
-        and one.offers[0].way == RENT
-    }
-
-
-def interval(found: Solution) -> tuple[float, float]:
-    """The widest 80% interval of measured over predicted throughput of what serves."""
-    used = {kind for k, _ in found.mix.instances for kind in found.options[k].kind.split(", ")}
-    ends = [found.spread.get(kind, UNKNOWN) for kind in used] or [UNKNOWN]
-    return min(low for low, _ in ends), max(high for _, high in ends)
-
-
-def _errors(found: Solution) -> Figure:
-    """Chips to order where every instance serves less or more than predicted."""
-    low, high = interval(found)
-    factors = (low, (1.0 + low) / 2.0, 1.0, (1.0 + high) / 2.0, high)
-    found_at = [_ordered_at(found, factor) for factor in factors]
-    at = [f"{100 * (factor - 1.0):+.0f}%" if factor != 1.0 else "predicted" for factor in factors]
-    labels = [f"{x}<br>{plain(words)}" for x, (_, words) in zip(at, found_at, strict=True)]
-    kinds = dict.fromkeys(kind for chips, _ in found_at for kind in chips)
-    when = "order" if found.hedged is None else "later orders; those of quarter 1 stay"
-    return stacked_bars(
-        "errors",
-        "The order against the error of throughput",
-        {kind: [chips.get(kind, 0) for chips, _ in found_at] for kind in kinds},
-        "chips to order",
-        "Chips to order, and dollars signed for, if every chip serves so much less or more than "
-        f"predicted and this is known before the {when}.",
-        at=labels,
-    )
-
-
-def _ordered_at(found: Solution, factor: float) -> tuple[dict[str, int], str]:
-    """(chips by name and way, dollars signed for) at a factor on every throughput; (none, why)
-    where there is no answer."""
-    plan, mix, counted = found.plan, found.mix, found.counted
-    if factor != 1.0:
-        options = [
-            replace(one, requests_per_s=one.requests_per_s * factor) for one in found.options
-        ]
-        again = solve(plan, options, nodes=QUICK, gap=LOOSE, split=divisible(plan, options))
-        if reason := lack(again):
-            return {}, "none keeps it" if reason == NOTHING_KEEPS else "not known"
-        assert again.mix is not None
-        mix, counted = again.mix, count(plan, options, again.mix)
-    assert counted is not None
-    chips: dict[str, int] = {}
-    for (label, _), split in mix.orders.items():
-        servers, offer = math.ceil(split - 1e-6), plan.offer(label)
-        name = offer.chip + (", bought" if offer.way == BUY else "")
-        chips[name] = chips.get(name, 0) + servers * plan.chip(offer.chip).server
-    return chips, dollars(counted.signed_usd)
-
-
-def _power(found: Solution, frames: Mapping[str, Table]) -> list[Figure]:
-    kilowatts = [watts / 1e3 for watts in frames["by_quarter"]["watts"] if watts is not None]
-    if not any(kilowatts):
-        return []
-    cap, against = found.plan.limits.watts, "no cap is given"
-    level = None
-    if cap != math.inf:
-        level, against = (
-            (f"cap: {cap / 1e3:,.0f} kW", [cap / 1e3] * len(kilowatts)),
-            "against the cap",
-        )
-    return [
-        stacked_bars(
-            "power",
-            f"Power, {against}",
-            {"power at the meter": kilowatts},
-            "kW at the meter",
-            "Kilowatts by quarter of the chips that stand on one's own site and are on.",
-            line=level,
-        )
-    ]
-
-
-def _proof(found: Solution) -> Table:
-    """What each vendor is to show: what serves, at which rate, within which limits. One would
-    decide otherwise where what is ordered shows less than that rate, or what is not ordered more;
-    no single price says it of what is owned or stands in two pools."""
-    low, _ = interval(found)
-    known = [row for row in found.prices if row["usd_enters_or_leaves_at"] and not row["reason"]]
-    ratio = {row["chip"]: row["price_usd"] / row["usd_enters_or_leaves_at"] for row in known}
-    options = [found.options[k] for k in dict.fromkeys(k for k, _ in sorted(found.mix.instances))]
-    chips = {chip for option in options for chip in option.chips}
-    rivals = [row for row in found.prices if not row["used"] and row["usd_enters_or_leaves_at"]]
-    near = min(
-        rivals, key=lambda row: row["price_usd"] / row["usd_enters_or_leaves_at"], default=None
-    )
-    if near is not None and near["price_usd"] < 2.0 * near["usd_enters_or_leaves_at"]:
-        options += _best(found.options, near["chip"]) if near["chip"] not in chips else []
-    rented = _rented_alone(found.plan)
-    classes = {one.name: one for one in found.plan.demand}
-    rows = []
-    for option in options:
-        chip, *more = option.chips
-        known_at = chip in ratio and chip in rented and not more
-        rows.append(
-            {
-                "on": option.divided.replace(" x ", " ", 1),
-                "model": f"{option.model}, {option.formats}",
-                "asked": _limits(classes[option.klass]),
-                "requests_per_s": option.requests_per_s,
-                "requests_per_s.low": low * option.requests_per_s,
-                "otherwise_per_s": option.requests_per_s * ratio[chip] if known_at else None,
-            }
-        )
-    return of_rows("proof", "", rows, tuple(rows[0]))
-
-
-def _best(options: Sequence[Option], chip: str) -> list[Option]:
-    """The option of a chip with most for its chips, for each class."""
-    found: dict[str, Option] = {}
-    for one in options:
-        each = one.requests_per_s / sum(one.chips.values())
-        best = found.get(one.klass)
-        if set(one.chips) == {chip} and (
-            best is None or each > best.requests_per_s / sum(best.chips.values())
-        ):
-            found[one.klass] = one
-    return list(found.values())
-
-
-def _limits(one: DemandClass) -> str:
-    of = "the median" if one.percentile in (None, 50) else f"{one.percentile}%"
-    return (
-        f"{one.mean.prompt_tokens:,.0f} + {one.mean.output_tokens:,.0f} tokens, "
-        f"first in {time(one.ttft_s)} ({of}), then {time(one.tpot_s)}"
-    )
+def _upper(text: str) -> str:
+    """With a capital letter at its start."""
+    return text[:1].upper() + text[1:]

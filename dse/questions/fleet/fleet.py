@@ -2,54 +2,70 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from dse.answer.answer import Answer, Figure, Opening, Table, table_of
-from dse.answer.frames import bar_chart, document, lines, of_rows, stacked_bars
-from dse.answer.numbers import significant
+from dse.answer.answer import Answer, Opening, table_of
+from dse.answer.frames import document
+from dse.answer.numbers import share
 from dse.catalog import Catalog, load_catalog
+from dse.economics.fleet import LEAST, NOTHING, Solved, divisible, settled, solve
 from dse.economics.fleet_cost import (
-    cash_flow,
-    present_usd,
+    Counted,
+    Mix,
+    Option,
+    by_quarter,
+    count,
     returned,
     site_kwh,
     tokens,
 )
-from dse.economics.prices import price_parts
+from dse.economics.prices import evidence_rows, price_parts, unsold
+from dse.economics.scenarios import Counter, Hedged, futures_of, hedged
 from dse.economics.tco import owned, with_basis
-from dse.errors import InputError, InputErrors
+from dse.errors import DseError, InputError, InputErrors
 from dse.options import Opt
+from dse.problem.words import Untried, sentence
+from dse.questions.fleet.changes import (
+    Progress,
+    Row,
+    entries,
+    lack,
+    loosened,
+    must_give,
+    renting_alone,
+    stock_rows,
+    untried,
+    waits_for,
+)
 from dse.questions.fleet.decision import (
+    FRAMES,
+    SHOWN,
+    alone,
     asked,
     assumptions,
-    cash_figure,
-    limit_words,
-    memo,
+    demand_rows,
+    frames_of,
+    headline,
+    hedged_sentences,
+    mix_columns,
+    nothing_keeps,
+    option_row,
+    pictures,
     sentences,
     served,
-    to_check,
-    unit,
-)
-from dse.questions.fleet.solution import (
-    Solution,
-    arrival_rows,
-    chip_rows,
-    instance_rows,
-    option_row,
-    order_rows,
-    quarter_rows,
     single,
-    solution,
-    use_rows,
+    to_check,
 )
-from dse.questions.fleet.workbook import sheets
+from dse.questions.fleet.finance import memo, sheets
+from dse.questions.fleet.options import Known, options_of
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import LARGEST_DOMAIN, lacks_for_owning, lacks_power, server_of
-from dse.schema.plan import CHOICES, DAY_S, SERVICE_LEVEL, TERMS, Plan
+from dse.schema.plan import BUY, CHOICES, DAY_S, SERVICE_LEVEL, TERMS, Plan
 from dse.schema.plan_reader import GIVEN, find_plan, load_plan
 from dse.schema.reader import Field, Number, Text, Whole
 from dse.schema.reader import Table as Fields
@@ -79,40 +95,14 @@ FLAGS = {"ttft": "--ttft-limit", "tpot": "--tpot-limit", "tokens_per_day": "--de
 FLAGS |= {name: f"--set {name}" for name in SETTINGS.names}
 FLAGS |= {line: f"--set {flag[2:].replace('-', '_')}" for line, flag in OPTIONS.items()}
 MOST_SENTENCES = 5  # after the first
-# The caption of each frame, and its columns on the terminal and the page (else all). Those of SHOWN
-# stand there, in its order; the data has all.
-FRAMES = {
-    "chips": (
-        "Chips by quarter",
-        "quarter chip ordered_chips rented_chips owned_chips serving_chips kilowatts usd",
-    ),
-    "orders": ("Orders", "chips chip way order_quarter commits_usd"),
-    "by_quarter": (
-        "Spend by quarter",
-        "quarter rent_usd capital_usd upkeep_usd electricity_usd usd cash_usd watts racks",
-    ),
-    "use": ("Use of the instances at the peak and in the mean", ""),
-    "instances": (
-        "Instances by quarter",
-        "quarter last_quarter class model instances on division formats requests_per_s ttft_s"
-        " tpot_s",
-    ),
-    "fleets": (
-        "The cheapest fleet on each chip alone",
-        "chip fleet chips usd_per_hour ttft_percentile_s tpot_s load tokens_per_usd reason",
-    ),
-    "prices": (
-        "Prices at which the mix changes",
-        "offer price_usd per used usd_enters_or_leaves_at fleet_costs_more_without reason",
-    ),
-    "limits": ("10% more of each limit, supply and demand", "limit value more usd usd_per_unit"),
-    "stock": ("What is owned already", ""),
-    "demand": ("What is asked for", ""),
-    "streams": ("Groups of requests", ""),
-    "arrivals": ("Arrivals by window", ""),
-    "refused": ("What serves no class", ""),
-}
-SHOWN = ("fleets", "chips", "by_quarter", "instances", "prices", "limits", "refused")
+AGREES = 1e-6  # relative: the program's cost and the cost that is counted from its mix
+SEEN = 80  # futures that the order is chosen in
+COUNTED = 2000  # others that count what it serves
+PLAIN = 250  # the same where no service level is asked
+NOT_SAID = (
+    "Not said of an order at a service level: the prices and limits at which it changes, what "
+    "buying returns against renting, what stock saves. The same plan without a level says them."
+)
 WORDS = {
     "instance": "one copy of the model on as many chips as it is divided over",
     "option": "one way to serve a class: a model, its formats, a chip, and how an instance is "
@@ -199,8 +189,7 @@ def fleet(
         read = load_plan(find_plan(str(plan)) if isinstance(plan, str | Path) else plan, catalog)
     if service_level is not None:
         read = replace(read, service_level=_level(service_level))
-    found = solution(read, catalog, seed, progress)
-    return answer(replace(found, refused=(*found.refused, *left_out)), catalog.names)
+    return decided(read, catalog, seed, progress, left_out)
 
 
 def _plan_of(
@@ -373,94 +362,187 @@ def _of_option(error: InputError) -> InputError:
     return InputError(error.message, field=option, accepted=error.accepted)
 
 
-def answer(found: Solution, names: Mapping[str, str]) -> Answer:
-    """A solution as frames, pictures and sentences."""
-    plan, counted = found.plan, found.counted
-    facts, frames = _facts(found), _frames(found)
-    headline, *said = sentences(found, facts)
-    said, rests = said[:MOST_SENTENCES], assumptions(found)
-    drawn = pictures(found, frames)
-    facts |= {"answer": [headline, *said], "assumed": rests}
-    made = document({**facts, **{name: [] for name in FRAMES}}, list(frames.values()))
+def decided(
+    plan: Plan, catalog: Catalog, seed: int, progress: Progress, left_out: Sequence[Row] = ()
+) -> Answer:
+    """The plan solved, with what it did not choose from. At a service level, what is ordered in the
+    first quarter is chosen over futures, and what follows is that of the prediction. `left_out` are
+    rows of chips that could not be chosen from."""
+    known = Known()
+    options, refused = options_of(plan, catalog, progress, known)
+    order = None
+    served = {option.klass for option in options}
+    if plan.service_level is not None and served.issuperset(one.name for one in plan.demand):
+        start = solve(plan, options, split=divisible(plan, options))
+        if start.mix is not None:
+            seen = futures_of(plan, options, catalog, SEEN, (seed, 0))
+            counter = Counter(plan, options, futures_of(plan, options, catalog, COUNTED, (seed, 1)))
+            first = first_orders(start.mix)
+            order = hedged(plan, options, seen, counter, plan.service_level, first, progress)
+            plan = replace(plan, signed=order.order)
+    refused = [*refused, *left_out]
+    return answer_of(plan, options, refused, progress, catalog, known, order, seed)
+
+
+def answer_of(
+    plan: Plan,
+    options: Sequence[Option],
+    refused: Sequence[Row] = (),
+    progress: Progress = lambda _: None,
+    catalog: Catalog | None = None,
+    known: Known | None = None,
+    order: Hedged | None = None,
+    seed: int = 0,
+) -> Answer:
+    """A plan of given options, with what a catalog says of its chips. `order` is that of a service
+    level, which the plan has signed; what would change it is not sought. Raises DseError where the
+    cost or the limits of the mix, counted apart from the program, are not what the program says: a
+    fault of this software."""
+    solved, counted = _solved(plan, options, progress)
+    facts, made = _facts(plan, options, solved), {**demand_rows(plan), "refused": refused}
+    base, renting = None, None
+    made |= dict.fromkeys(("limits", "prices", "stock", "fleets"), ())
+    if counted is not None and order is None:
+        split = divisible(plan, options)
+        base = solve(plan, options, split=split) if split else solved
+        facts["changes_with_split_instances"] = bool(split)
+        made["limits"] = loosened(plan, options, base, progress)
+        made["prices"] = entries(plan, options, solved, base, progress)
+        made["stock"] = stock_rows(plan, options, base, progress)
+        made["fleets"] = alone(plan, options) if single(plan) else ()
+        if any(plan.offer(label).way == BUY for label, _ in counted.mix.orders):
+            renting = renting_alone(plan, options)
+    elif solved is not NOTHING and solved.status == NOTHING.status and order is None:
+        facts["must_give"] = must_give(plan, options, progress)
+        facts["lead_time_too_long"] = waits_for(plan, options)
+    missed: list[Untried] = []
+    off_sale: dict[str, str] = {}
+    if catalog is not None:
+        priced = [(offer.chip, offer.basis) for offer in plan.offers if offer.basis]
+        facts["price_evidence"] = evidence_rows(catalog, priced, plan.costs)
+        off_sale = unsold(catalog, [chip.chip for chip in plan.chips])
+    if catalog is not None and plan.service_level is None:
+        missed = untried(plan, options, base, known or Known(), catalog, progress)
+        facts["not_searched"] = [one.as_json() for one in missed]
+        if counted is not None:
+            progress("futures")
+            drawn = futures_of(plan, options, catalog, PLAIN, (seed, 1))
+            kept = Counter(plan, options, drawn).share(first_orders(counted.mix))
+            facts["futures"] = {"service_level": None, "share": kept}
+    if order is not None:
+        facts["futures"] = {"service_level": plan.service_level, **asdict(order)}
+        facts["futures"]["servers_now"] = facts["futures"].pop("order")
+    check: list[str] = []
+    if counted is not None:
+        spend = by_quarter(plan, counted)
+        facts |= _costs(plan, solved, counted)
+        facts["finance"] = _finance(plan, options, counted, spend, renting)
+        made |= mix_columns(plan, options, counted, spend)
+        check = to_check(plan, counted.mix, facts["price_evidence"], off_sale)
+    if order is not None:
+        said = hedged_sentences(plan, order, counted)
+        said += [] if counted is None else [" ".join(check), NOT_SAID]
+    elif counted is None:
+        said = [*nothing_keeps(plan, options, facts, refused), *sentence(missed)]
+    else:
+        said = [headline(plan, counted)]
+        if solved.status.startswith("feasible"):
+            said.append(
+                "The search stopped at its limit of nodes, and a mix up to "
+                f"{share(solved.gap)} cheaper may exist."
+            )
+        said += [*sentence(missed), *served(facts), " ".join(check)]
+        said += sentences(plan, solved, counted, facts, made)
+    first, *said = filter(None, said)
+    said, rests = said[:MOST_SENTENCES], assumptions(plan, facts, off_sale)
+    facts |= {"answer": [first, *said], "assumed": rests}
+    frames = frames_of(made, split=facts["changes_with_split_instances"])
+    written = document({**facts, **{name: [] for name in FRAMES}}, list(frames.values()))
     shown = [name for name in SHOWN if name in frames]
     if single(plan) and counted is not None:
         shown = [name for name in shown if name not in ("chips", "by_quarter")]
-    opening = None
-    options = table_of("options", facts["options"])
+    # Of the tables of the files alone, the chips by quarter come first: they are fleet.csv.
+    unseen = [one for name, one in frames.items() if name == "chips" or name not in shown]
     parts = [price_parts(facts["owned_prices"])] if facts["owned_prices"] else []
-    if counted is not None:
-        sure = "How sure: " + " ".join([*served(found), *to_check(found)])
-        opening = Opening(asked(plan), headline, drawn[0], frames.get("orders"), sure)
-    return Answer(
+    answer = Answer(
         question="fleet",
         title=f"Fleet: {plan.title}",
         asked=asked(plan),
-        headline=headline,
+        headline=first,
         sentences=said,
-        blocks=(*drawn, *(frames[name] for name in shown)),
+        blocks=[frames[name] for name in shown],
         rests=rests,
-        document=made,
-        data=(*_unseen(frames, shown), *parts, options),
+        document=written,
+        data=(*unseen, *parts, table_of("options", facts["options"])),
         words=WORDS,
-        opening=opening,
-        memo=None if counted is None else lambda: memo(found, made, frames),
-        sheets=sheets(found),
-        names=names,
+        names={} if catalog is None else catalog.names,
+    )
+    if counted is None:
+        return answer
+    figures = pictures(plan, counted, made, frames)
+    sure = "How sure: " + " ".join([*served(facts), *check])
+    spread = {} if catalog is None else catalog.calibration.spread.get("throughput", {})
+    return replace(
+        answer,
+        blocks=(*figures, *answer.blocks),
+        opening=Opening(answer.asked, first, figures[0], frames.get("orders"), sure),
+        memo=lambda: memo(plan, options, counted, answer, frames, spread, check),
+        sheets=sheets(plan, counted, spend),
     )
 
 
-def _unseen(frames: Mapping[str, Table], shown: Sequence[str]) -> list[Table]:
-    """The tables of the files alone, after the chips by quarter: they are the rows of fleet.csv."""
-    return [one for name, one in frames.items() if name == "chips" or name not in shown]
+def _solved(
+    plan: Plan, options: Sequence[Option], progress: Progress
+) -> tuple[Solved, Counted | None]:
+    """The program's answer, and its mix counted; None where nothing keeps the plan."""
+    served = {option.klass for option in options}
+    if any(one.name not in served for one in plan.demand):
+        return NOTHING, None
+    progress(f"{len(options)} options over {plan.quarters} quarters")
+    solved = solve(plan, options)
+    if solved.mix is None:
+        return solved, None
+    counted = count(plan, options, settled(plan, options, solved.mix))
+    if counted.broken or abs(counted.usd - solved.usd) > AGREES * max(solved.usd, 1.0):
+        raise DseError(
+            f"the program's answer does not stand: {counted.usd:.9g} USD counted against "
+            f"{solved.usd:.9g}; {'; '.join(counted.broken)}"
+        )
+    return replace(solved, mix=counted.mix), counted
 
 
-def _facts(found: Solution) -> dict[str, Any]:
-    """What the document says beside its frames."""
-    plan, counted, carbon = found.plan, found.counted, found.plan.costs.carbon
-    facts = {
+def first_orders(mix: Mix) -> dict[str, int]:
+    """Servers that are ordered in the first quarter, by offer; split ones as whole ones."""
+    first = {label: servers for (label, q), servers in mix.orders.items() if q == 0}
+    return {label: math.ceil(servers - LEAST) for label, servers in first.items()}
+
+
+def _facts(plan: Plan, options: Sequence[Option], solved: Solved) -> dict[str, Any]:
+    """What the document says beside its frames, of a plan that nothing keeps."""
+    none = ("futures", "usd", "usd_undiscounted", "usd_per_million_tokens", "finance")
+    empty = ("must_give", "lead_time_too_long", "not_searched", "price_evidence")
+    return {
         "plan": plan.name,
         "title": plan.title,
-        "feasible": counted is not None,
-        "status": found.solved.status,
+        "feasible": solved.mix is not None,
+        "status": solved.status,
         "price_basis": plan.price_basis,
         "quarters": plan.quarters,
-        "futures": None,
-        "chips_by_means": found.by_means,
-        "changes_with_split_instances": counted is not None and found.split,
-        "must_give": list(found.gives),
-        "lead_time_too_long": list(found.waits),
-        "not_searched": list(found.untried),
-        "price_evidence": list(found.priced),
-        "options": [{**option_row(one), "chips": dict(one.chips)} for one in found.options],
+        "changes_with_split_instances": False,
+        **dict.fromkeys(none),
+        **{name: [] for name in empty},
+        "options": [{**option_row(one), "chips": dict(one.chips)} for one in options],
         "owned_prices": [
-            owned(chip.chip, chip.owning, plan.costs).as_json()
+            owned(chip.chip, chip.owning, plan.costs)
             for chip in plan.chips
             if chip.owning is not None
         ],
     }
-    if (one := found.hedged) is not None:
-        facts["futures"] = {"service_level": plan.service_level, **asdict(one)}
-        facts["futures"]["servers_now"] = facts["futures"].pop("order")
-    elif found.served is not None:
-        facts["futures"] = {"service_level": None, "share": found.served}
-    if counted is None:
-        none = ("usd", "usd_undiscounted", "usd_per_million_tokens", "finance")
-        return {**facts, **dict.fromkeys(none)}
-    kwh, flows = site_kwh(plan, counted), cash_flow(plan, counted, found.mix)
-    against: dict[str, Any] | None = None
-    if found.instead is not None:
-        mix, other = found.instead
-        renting = cash_flow(plan, other, mix)
-        earns = returned(plan, flows, renting)
-        against = {
-            "usd_signed": other.signed_usd,
-            "present_usd": present_usd(renting),
-            "present_usd_saved": earns.saves,
-            "irr_per_year": earns.irr,
-            "payback_quarter": earns.payback,
-        }
+
+
+def _costs(plan: Plan, solved: Solved, counted: Counted) -> dict[str, Any]:
+    kwh, carbon = site_kwh(plan, counted), plan.costs.carbon
     return {
-        **facts,
         "usd": counted.usd,
         "usd_undiscounted": counted.within_usd,
         "usd_per_million_tokens": counted.within_usd / tokens(plan) * 1e6,
@@ -468,128 +550,39 @@ def _facts(found: Solution) -> dict[str, Any]:
         "usd_committed_beyond": counted.committed_usd,
         "usd_written_off": counted.written_off_usd,
         "usd_bought": counted.bought_usd,
-        "usd_lower_bound": found.solved.bound,
-        "gap": found.solved.gap,
+        "usd_lower_bound": solved.bound,
+        "gap": solved.gap,
         "kwh_on_site": kwh,
         "co2_kg": None if carbon is None else kwh * carbon.value / 1e3,
-        "finance": {
-            "discount_rate_per_year": plan.discount_rate,
-            "present_usd": present_usd(flows),
-            "capex_usd": counted.bought_usd,
-            "opex_usd": sum(one.opex for one in flows),
-            "worth_at_end_usd": sum(one.worth for one in flows),
-            "rents_of_use_usd": sum(one.useful for one in flows),
-            "against_renting": against,
-            "renting_alone": found.no_renting,
-        },
     }
 
 
-def _frames(found: Solution) -> dict[str, Table]:
-    """Every frame of an answer by its name; without a mix, the demand and what is refused alone."""
-    plan, counted = found.plan, found.counted
-    made: dict[str, Sequence[Mapping[str, Any]]] = {}
-    if counted is not None:
-        made |= {
-            "chips": chip_rows(found, counted),
-            "orders": order_rows(found),
-            "by_quarter": quarter_rows(found, counted),
-            "use": use_rows(plan, counted),
-            "instances": instance_rows(found),
-            "fleets": [{key: row.get(key) for key in row if key != "cost"} for row in found.alone],
-            "prices": found.prices,
-            "limits": [
-                {**row, "limit": f"{limit_words(row['limit'])}{unit(row['limit'])}"}
-                for row in found.limits
-            ],
-            "stock": found.stock,
+def _finance(
+    plan: Plan,
+    options: Sequence[Option],
+    counted: Counted,
+    spend: Mapping[str, Any],
+    renting: Solved | None,
+) -> dict[str, Any]:
+    """Today's worth of the cash, and what buying returns against the cheapest order that only
+    rents, or why that is not known."""
+    after = float(spend["rent_usd"][plan.quarters :].sum())
+    found = {
+        "discount_rate_per_year": plan.discount_rate,
+        "present_usd": float(spend["present_usd"].sum()),
+        "capex_usd": counted.bought_usd,
+        "opex_usd": float(spend["cash_usd"].sum()) - counted.bought_usd,
+        "worth_at_end_usd": float(spend["worth_usd"].sum()),
+        "rents_of_use_usd": plan.used_after_end * after,
+        "against_renting": None,
+        "renting_alone": "" if renting is None else lack(renting),
+    }
+    if renting is not None and renting.mix is not None and not found["renting_alone"]:
+        instead = count(plan, options, renting.mix)
+        cash = by_quarter(plan, instead)
+        found["against_renting"] = {
+            "usd_signed": instead.signed_usd,
+            "present_usd": float(cash["present_usd"].sum()),
+            **returned(plan, spend, cash),
         }
-    made |= {
-        "demand": [
-            {
-                "class": one.name,
-                "models": ", ".join(one.models),
-                "mean_requests_per_s": one.requests_per_s,
-                "peak_requests_per_s": one.peak_per_s(plan.quarters - 1),
-                "prompt_tokens": one.mean.prompt_tokens,
-                "output_tokens": one.mean.output_tokens,
-                "percentile": one.percentile,
-                "ttft_s": one.ttft_s,
-                "tpot_s": one.tpot_s,
-            }
-            for one in plan.demand
-        ],
-        "streams": [
-            {"class": one.name, **asdict(part)} for one in plan.demand for part in one.streams
-        ],
-        "arrivals": arrival_rows(plan),
-        "refused": found.refused,
-    }
-    split = ", instances split" if counted is not None and found.split else ""
-    frames = {}
-    for name, rows in made.items():
-        if not rows:
-            continue
-        caption, shown = FRAMES[name]
-        keys = dict.fromkeys(key for row in rows for key in row)
-        one = of_rows(name, caption + split * (name in ("prices", "limits")), rows, tuple(keys))
-        known = {column.key for column in one.columns}
-        frames[name] = replace(one, shown=tuple(key for key in shown.split() if key in known))
-    return frames
-
-
-def pictures(found: Solution, frames: Mapping[str, Table]) -> list[Figure]:
-    """At most three: cash by quarter, or arrivals and chips beside each other in a plan of one;
-    then chips that are on."""
-    plan, counted = found.plan, found.counted
-    if counted is None:
-        return []
-    made = [cash_figure(frames)] if plan.quarters > 1 else []
-    one = plan.demand[0]
-    name = one.name
-    if one.windows is not None:
-        busy, most = one.peak_per_s(0), counted.quarters[0].capacity[name]
-        levels = {f"sized for {significant(busy)}/s": busy}
-        levels[f"serves up to {significant(most)}/s"] = most
-        rows = [row for row in frames["arrivals"].rows if row["class"] == name]
-        ends = [rows[0]["start_s"], rows[-1]["start_s"]]
-        rows += [
-            {"class": words, "start_s": start, "requests_per_s": rate}
-            for words, rate in levels.items()
-            for start in ends
-        ]
-        made.append(
-            lines(
-                f"arrivals-{name}",
-                f"Arrivals of {name} against what the fleet serves",
-                of_rows("", "", rows, "class start_s requests_per_s"),
-                "start_s",
-                "requests_per_s",
-                "class",
-                "Requests per second over time, with two levels: what the fleet is sized for, and "
-                "the most that it serves within the limits.",
-                across="seconds since the first request",
-            )
-        )
-    kept = [row for row in found.alone if row["chips"]]
-    if len(kept) > 1:
-        across = "million tokens per dollar, at the mean rate"
-        made.append(
-            bar_chart(
-                "tokens",
-                "Tokens per dollar by chip",
-                [f"{row['chip']} ({row['chips']:,})" for row in kept],
-                {"tokens per dollar": [(row["tokens_per_usd"] or 0.0) / 1e6 for row in kept]},
-                across,
-                "Million tokens per dollar of the cheapest fleet on each chip alone.",
-            )
-        )
-    held: dict[str, list[float]] = {}
-    for q, quarter in enumerate(counted.quarters):
-        for way, servers in (("rented", quarter.rented), ("owned", quarter.owned_on)):
-            for chip, number in servers.items():
-                series = held.setdefault(f"{chip}, {way}", [0.0] * plan.quarters)
-                series[q] = number * plan.chip(chip).server
-    shows = "Chips that are on by quarter, stacked by chip."
-    chips = stacked_bars("chips", "Chips that are on", held, "chips that are on", shows)
-    return [*made[:2], chips]
+    return found

@@ -1,0 +1,471 @@
+"""What finance and who signs need of a fleet: the memo, one page, and the sheets of the workbook
+that compute: change a price, a running cost or the demand in `inputs`, and the cash and the totals
+of the same orders follow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dse.answer.answer import (
+    Answer,
+    Cell,
+    Column,
+    Facts,
+    Figure,
+    Formula,
+    Notes,
+    Opening,
+    Section,
+    Table,
+)
+from dse.answer.frames import of_rows, stacked_bars
+from dse.answer.numbers import dollars, percent, share, significant, tenths, time
+from dse.answer.plots import plain
+from dse.economics.fleet import divisible, solve
+from dse.economics.fleet_cost import (
+    Counted,
+    Mix,
+    Option,
+    capital_usd,
+    count,
+    electricity_usd,
+    end_usd,
+    order_worth_usd,
+    rent_usd,
+    tokens,
+    upkeep_usd,
+)
+from dse.physics.intervals import UNKNOWN
+from dse.questions.fleet.changes import LOOSE, NOTHING_KEEPS, QUICK, lack, offer_price, stock_words
+from dse.schema.plan import BUY, RENT, Plan
+
+Json = Mapping[str, Any]
+
+
+def cash_figure(frames: Mapping[str, Table]) -> Figure:
+    """Cash by quarter, stacked, and what is owed after each."""
+    spend = {
+        key: [v or 0.0 for v in frames["by_quarter"][key]]
+        for key in ("rent_usd", "bought_usd", "upkeep_usd", "electricity_usd", "rent_owed_usd")
+    }
+    running = zip(spend["upkeep_usd"], spend["electricity_usd"], strict=True)
+    series = {
+        "rent": spend["rent_usd"],
+        "bought": spend["bought_usd"],
+        "running": [upkeep + electricity for upkeep, electricity in running],
+    }
+    return stacked_bars(
+        "cash",
+        "Cash and commitments",
+        {name: values for name, values in series.items() if any(values)},
+        "dollars",
+        "Dollars paid by quarter: rent, purchases, upkeep and electricity. The line is the rent "
+        "that is signed for and still to be paid.",
+        line=("rent still owed", spend["rent_owed_usd"]),
+    )
+
+
+def memo(
+    plan: Plan,
+    options: Sequence[Option],
+    counted: Counted,
+    answer: Answer,
+    frames: Mapping[str, Table],
+    spread: Mapping[str, tuple[float, float]],
+    check: Sequence[str],
+) -> Answer:
+    """The page of an answer; `spread` is the 80% interval of measured over predicted throughput by
+    its kind, `check` what to look at before the orders are signed."""
+    made, hedged = answer.document, plan.signed is not None
+    ends = interval(options, counted.mix, spread)
+    rests, otherwise = [], []
+    for one in plan.demand:
+        mean, growth = one.mean, one.growth_per_quarter
+        grows = f", changing by {share(growth)} a quarter" if growth else ""
+        rests.append(
+            f"Demand of {one.name}: {significant(one.requests_per_s)} requests a second on "
+            f"average, {significant(one.peak_per_s(0))} at the peak{grows}, each of "
+            f"{mean.prompt_tokens:,.0f} prompt and {mean.output_tokens:,.0f} output tokens."
+        )
+    rests.append(
+        "Throughput is predicted by a model that is calibrated on measurements; in four cases of "
+        f"five the measured one is {share(ends[0])} to {share(ends[1])} of it."
+    )
+    used = max(frames["use"]["peak_use"])
+    rests.append(f"At the peak the chips that serve are used to {share(used)} at most.")
+    if hedged:
+        rests += answer.sentences[:-1]
+        otherwise = [answer.sentences[-1]]
+    else:
+        rests += [text for text in answer.sentences if text.startswith("Not searched")]
+        otherwise = _otherwise(plan, frames)
+    kilowatts = [watts / 1e3 for watts in frames["by_quarter"]["watts"] if watts is not None]
+    cap = plan.limits.watts / 1e3
+    limit = (f"cap: {cap:,.0f} kW", [cap] * len(kilowatts)) if cap < math.inf else None
+    power = stacked_bars(
+        "power",
+        f"Power, {'no cap is given' if limit is None else 'against the cap'}",
+        {"power at the meter": kilowatts},
+        "kW at the meter",
+        "Kilowatts by quarter of the chips that stand on one's own site and are on.",
+        line=limit,
+    )
+    errors = _errors(plan, options, counted, ends)
+    pictures = [errors, power] if any(kilowatts) else [errors]
+    return Answer(
+        question="memo",
+        title=f"Decision memo: {plan.title}",
+        headline=answer.headline,
+        document=made,
+        names=answer.names,
+        blocks=(
+            Facts(*_committed(made)),
+            Section("If the throughput is off, and power", pictures),
+            Notes("What it rests on", rests),
+            Notes("When to decide otherwise", otherwise),
+            Section(
+                "Ask each vendor to show, before you sign",
+                [_proof(plan, options, counted.mix, frames, ends[0])],
+            ),
+        ),
+        opening=Opening(
+            asked="",
+            headline=answer.headline,
+            figure=cash_figure(frames),
+            table=frames.get("orders"),
+            sure=" ".join(check),
+        ),
+    )
+
+
+def _committed(made: Json) -> tuple[str, tuple[()], list[tuple[str, str]]]:
+    """The heading, no rows, and the numbers that a page prints large."""
+    money, futures = made["finance"], made["futures"] or {}
+    cash = [row["cash_usd"] for row in made["by_quarter"]]
+    title, strong = "What it commits to", []
+    if futures.get("service_level") is not None:
+        title = "What it serves, and commits to if all comes as predicted"
+        strong = [
+            ("of futures served", tenths(futures["share"])),
+            ("discounted, mean of futures", dollars(futures["usd"])),
+            ("in 80% of them", f"{dollars(futures['low'])} to {dollars(futures['high'])}"),
+            ("more peak than predicted", percent(futures["headroom"])),
+        ]
+    strong += [
+        ("signed for in all", dollars(made["usd_signed"])),
+        ("of it in quarter 1", dollars(cash[0])),
+        ("most a quarter", dollars(max(cash))),
+        ("capital", dollars(money["capex_usd"])),
+        ("running costs", dollars(money["opex_usd"])),
+    ]
+    if money["worth_at_end_usd"]:
+        useful = ", with later rents that are of use" if money["rents_of_use_usd"] else ""
+        strong.append((f"worth left{useful}", dollars(money["worth_at_end_usd"])))
+    rate = share(money["discount_rate_per_year"])
+    strong.append((f"today's worth, at {rate}", dollars(money["present_usd"])))
+    other = money["against_renting"] or {}
+    if (irr := other.get("irr_per_year")) is not None:
+        strong.append(("return on buying, a year", tenths(irr)))
+    if (back := other.get("payback_quarter")) is not None:
+        strong.append(("paid back in quarter", f"{back}"))
+    return title, (), strong
+
+
+def _otherwise(plan: Plan, frames: Mapping[str, Table]) -> list[str]:
+    """By price, and by the throughput that costs as much where a price says it."""
+    rows = {
+        name: frames[name].rows if name in frames else () for name in ("prices", "limits", "stock")
+    }
+    said, rented = [], _rented_alone(plan)
+    for row in rows["prices"]:
+        usd, at = row["price_usd"], row.get("usd_enters_or_leaves_at")
+        if not usd or not at or row.get("reason"):
+            continue
+        ends = (
+            f"{offer_price(row, 'usd_enters_or_leaves_at')} ({offer_price(row, 'price_usd')} now)"
+        )
+        as_rate = row["chip"] in rented
+        if row["used"]:
+            rate = f", or down to {share(usd / at)} of its predicted throughput" if as_rate else ""
+            text = f"{row['offer']} stays up to {ends}{rate}."
+            if row["fleet_costs_more_without"]:
+                text += f" Without it: {tenths(row['fleet_costs_more_without'])} dearer."
+            said.append(text)
+        elif usd / at < 2.0:
+            rate = f", or at {significant(usd / at)} times its predicted throughput"
+            said.append(f"{row['offer']} comes in below {ends}{rate if as_rate else ''}.")
+    demands = [
+        row for row in rows["limits"] if row["limit"].startswith("the demand") and row.get("usd")
+    ]
+    for row in demands[:1]:
+        name = row["limit"].partition(" (")[0].removeprefix("the ")
+        said.append(f"A tenth more {name} costs {dollars(row['usd'])}.")
+    said += [stock_words(row) for row in rows["stock"]]
+    return said or ["No price of what is offered changes the order within a factor of two."]
+
+
+def _rented_alone(plan: Plan) -> set[str]:
+    """Chips of which only rents of one price are to be had. A share less throughput costs what a
+    price that is higher by as much does; what is owned also takes power and staff, by the chip."""
+    return {
+        one.chip
+        for one in plan.chips
+        if not one.stock
+        and len({offer.group for offer in one.offers}) == 1
+        and one.offers[0].way == RENT
+    }
+
+
+def interval(
+    options: Sequence[Option], mix: Mix, spread: Mapping[str, tuple[float, float]]
+) -> tuple[float, float]:
+    """The widest 80% interval of measured over predicted throughput of what serves."""
+    used = {kind for k, _ in mix.instances for kind in options[k].kind.split(", ")}
+    ends = [spread.get(kind, UNKNOWN) for kind in used] or [UNKNOWN]
+    return min(low for low, _ in ends), max(high for _, high in ends)
+
+
+def _errors(
+    plan: Plan, options: Sequence[Option], counted: Counted, ends: tuple[float, float]
+) -> Figure:
+    """Chips to order where every instance serves less or more than predicted."""
+    low, high = ends
+    at, found = [], []
+    for factor in (low, (1.0 + low) / 2.0, 1.0, (1.0 + high) / 2.0, high):
+        name, mix, signed = "predicted", counted.mix, dollars(counted.signed_usd)
+        if factor != 1.0:
+            name = f"{100 * (factor - 1.0):+.0f}%"
+            rates = [replace(one, requests_per_s=one.requests_per_s * factor) for one in options]
+            again = solve(plan, rates, nodes=QUICK, gap=LOOSE, split=divisible(plan, rates))
+            mix, reason = again.mix, lack(again)
+            signed = "none keeps it" if reason == NOTHING_KEEPS else "not known"
+            if mix is not None and not reason:
+                signed = dollars(count(plan, rates, mix).signed_usd)
+            mix = None if reason else mix
+        chips: dict[str, int] = {}
+        for (label, _), servers in () if mix is None else mix.orders.items():
+            offer = plan.offer(label)
+            kind = offer.chip + (", bought" if offer.way == BUY else "")
+            held = math.ceil(servers - 1e-6) * plan.chip(offer.chip).server
+            chips[kind] = chips.get(kind, 0) + held
+        at.append(f"{name}<br>{plain(signed)}")
+        found.append(chips)
+    kinds = dict.fromkeys(kind for chips in found for kind in chips)
+    when = "order" if plan.signed is None else "later orders; those of quarter 1 stay"
+    return stacked_bars(
+        "errors",
+        "The order against the error of throughput",
+        {kind: [chips.get(kind, 0) for chips in found] for kind in kinds},
+        "chips to order",
+        "Chips to order, and dollars signed for, if every chip serves so much less or more than "
+        f"predicted and this is known before the {when}.",
+        at=at,
+    )
+
+
+def _proof(
+    plan: Plan, options: Sequence[Option], mix: Mix, frames: Mapping[str, Table], low: float
+) -> Table:
+    """What each vendor is to show: what serves, at which rate, within which limits. One would
+    decide otherwise where what is ordered shows less than that rate, or what is not ordered more;
+    no single price says it of what is owned or stands in two pools."""
+    prices = frames["prices"].rows if "prices" in frames else ()
+    known = [row for row in prices if row.get("usd_enters_or_leaves_at")]
+    ratio = {
+        row["chip"]: row["price_usd"] / row["usd_enters_or_leaves_at"]
+        for row in known
+        if not row.get("reason")
+    }
+    serving = [options[k] for k in dict.fromkeys(k for k, _ in sorted(mix.instances))]
+    chips = {chip for option in serving for chip in option.chips}
+    rivals = [
+        (row["price_usd"] / row["usd_enters_or_leaves_at"], row["chip"])
+        for row in known
+        if not row["used"]
+    ]
+    times, near = min(rivals, default=(math.inf, ""))
+    if times < 2.0 and near not in chips:
+        best: dict[str, Option] = {}
+        for option in options:
+            mine, before = (
+                option.requests_per_s / sum(option.chips.values()),
+                best.get(option.klass),
+            )
+            if set(option.chips) == {near} and (
+                before is None or mine > before.requests_per_s / sum(before.chips.values())
+            ):
+                best[option.klass] = option
+        serving += best.values()
+    rented, classes = _rented_alone(plan), {one.name: one for one in plan.demand}
+    rows = []
+    for option in serving:
+        chip, *more = option.chips
+        one = classes[option.klass]
+        of = "the median" if one.percentile in (None, 50) else f"{one.percentile}%"
+        known_at = chip in ratio and chip in rented and not more
+        rows.append(
+            {
+                "on": option.divided.replace(" x ", " ", 1),
+                "model": f"{option.model}, {option.formats}",
+                "asked": f"{one.mean.prompt_tokens:,.0f} + {one.mean.output_tokens:,.0f} tokens, "
+                f"first in {time(one.ttft_s)} ({of}), then {time(one.tpot_s)}",
+                "requests_per_s": option.requests_per_s,
+                "requests_per_s.low": low * option.requests_per_s,
+                "otherwise_per_s": option.requests_per_s * ratio[chip] if known_at else None,
+            }
+        )
+    return of_rows("proof", "", rows, tuple(rows[0]))
+
+
+# The sheets that compute, in the order of the letters that formulas name their columns by.
+ORDER_COLUMNS = "offer way order_quarter chips first_quarter last_quarter price_usd quarter_usd"
+ORDER_COLUMNS += " commits_usd written_off_usd worth_usd"
+CASH_COLUMNS = "quarter rent_usd capital_usd upkeep_usd electricity_usd usd bought_usd cash_usd"
+CASH_COLUMNS += " worth_usd discount_factor present_usd"
+
+
+def sheets(plan: Plan, counted: Counted, spend: Mapping[str, Any]) -> list[Table]:
+    """`inputs`, `totals`, `cash flow` and `order cost`, of the orders as they are: all is linear in
+    the prices, in the running costs of a chip that is owned and on, and in the demand."""
+    inputs: list[dict[str, Cell]] = []
+
+    def add(name: str, value: Cell, unit: str, source: str) -> str:
+        inputs.append({"name": name, "value": value, "unit": unit, "source": source})
+        return f"inputs!$B${len(inputs) + 1}"
+
+    demand = add("demand factor", 1.0, "times the plan's demand; the orders stay", "")
+    price = {
+        offer.label: add(
+            offer.label,
+            offer.usd,
+            "USD a chip" if offer.way == BUY else "USD a chip-hour",
+            offer.words,
+        )
+        for offer in plan.offers
+    }
+    running = {"upkeep": upkeep_usd, "electricity": electricity_usd}
+    each = {
+        (what, chip.chip): (add(f"{chip.chip} {what}", usd(plan, chip.chip), unit, "computed"), k)
+        for k, chip in enumerate(plan.chips)
+        if chip.owning is not None
+        for what, usd in running.items()
+        for unit in ("USD a chip that is owned and on, and quarter",)
+    }
+    orders: list[dict[str, Cell]] = []
+    for (label, q), servers in sorted(counted.mix.orders.items(), key=lambda one: one[0][::-1]):
+        offer, k = plan.offer(label), len(orders) + 2
+        chips, usd = servers * plan.chip(offer.chip).server, offer.usd_in(q)
+        first = q + offer.lead_quarters + 1
+        lasts = offer.life_quarters if offer.way == BUY else offer.term_quarters
+        quarterly = capital_usd(plan, offer, q) if offer.way == BUY else rent_usd(offer, q)
+        signed = usd if offer.way == BUY else quarterly * offer.term_quarters
+        left = order_worth_usd(plan, offer, q) if offer.way == BUY else 0.0
+
+        def linear(value: float, chips: float = chips, usd: float = usd, k: int = k) -> Formula:
+            """Dollars of the order that are as many times its price."""
+            return Formula(f"D{k}*G{k}*{value / usd!r}", chips * value)
+
+        orders.append(
+            {
+                "offer": label,
+                "way": offer.way,
+                "order_quarter": q + 1,
+                "chips": chips,
+                "first_quarter": first,
+                "last_quarter": first + lasts - 1,
+                "price_usd": Formula(f"{price[label]}*{usd / offer.usd!r}", usd),
+                "quarter_usd": linear(quarterly),
+                "commits_usd": linear(signed),
+                "written_off_usd": linear(end_usd(plan, offer, q)),
+                "worth_usd": linear(left),
+            }
+        )
+    last = max(len(orders), 1) + 1
+
+    def of(column: str) -> str:
+        return f"'order cost'!${column}$2:${column}${last}"
+
+    cash: list[dict[str, Cell]] = []
+    for q, quarter in enumerate(spend["quarter"].tolist()):
+        k, within = len(cash) + 2, quarter <= plan.quarters
+        values = {name: float(column[q]) for name, column in spend.items()}
+        values = {name: 0.0 if math.isnan(value) else value for name, value in values.items()}
+        there = f"({of('E')}<=A{k})*({of('F')}>A{k}-1)*{of('H')})"
+        on = {
+            what: "+".join(
+                f"{counted.by_chip['on'][q, at] * plan.chip(chip).server!r}*{cell}"
+                for (named, chip), (cell, at) in each.items()
+                if named == what and within
+            )
+            for what in running
+        }
+        worth = f"SUM({of('K')})" if quarter == plan.quarters + 1 else "0"
+        worth += "" if within else f"+{plan.used_after_end!r}*B{k}"
+        factor = (1.0 + plan.discount_rate) ** (-q / 4.0)
+        paid = f'SUMPRODUCT(({of("B")}="buy")*({of("E")}=A{k})*{of("I")})'
+        capital = f'SUMPRODUCT(({of("B")}="buy")*{there}' if within else "0"
+        cash.append(
+            {
+                "quarter": quarter,
+                "rent_usd": Formula(f'SUMPRODUCT(({of("B")}="rent")*{there}', values["rent_usd"]),
+                "capital_usd": Formula(capital, values["capital_usd"]),
+                "upkeep_usd": Formula(on["upkeep"] or "0", values["upkeep_usd"]),
+                "electricity_usd": Formula(on["electricity"] or "0", values["electricity_usd"]),
+                "usd": Formula(f"B{k}+C{k}+D{k}+E{k}" if within else "0", values["usd"]),
+                "bought_usd": Formula(paid, values["bought_usd"]),
+                "cash_usd": Formula(f"B{k}+D{k}+E{k}+G{k}", values["cash_usd"]),
+                "worth_usd": Formula(worth, values["worth_usd"]),
+                "discount_factor": factor,
+                "present_usd": Formula(f"J{k}*(H{k}-I{k})", values["present_usd"]),
+            }
+        )
+
+    def sum_of(column: str) -> str:
+        return f"SUM('cash flow'!${column}$2:${column}${len(cash) + 1})"
+
+    used = max(
+        one.peak_per_s(q) / counted.capacity[q, k]
+        for k, one in enumerate(plan.demand)
+        for q in range(plan.quarters)
+    )
+    every, paid_usd = tokens(plan), float(spend["cash_usd"].sum())
+    discounted = sum_of("F").replace("SUM(", "SUMPRODUCT(").replace(")", "*'cash flow'!$J$2:$J$")
+    totals = [
+        ("signed for in all", sum_of("H"), paid_usd, "USD"),
+        ("cost of the plan", sum_of("F"), counted.within_usd, "USD"),
+        (
+            "discounted cost, with what is written off",
+            f"{discounted}{len(cash) + 1})+SUM({of('J')})",
+            counted.usd,
+            "USD",
+        ),
+        ("today's worth of the cash", sum_of("K"), float(spend["present_usd"].sum()), "USD"),
+        ("capital", sum_of("G"), counted.bought_usd, "USD"),
+        ("running costs and rent", "B2-B6", paid_usd - counted.bought_usd, "USD"),
+        (
+            "cost per million tokens",
+            f"B3/({every!r}*{demand})*1000000",
+            counted.within_usd / every * 1e6,
+            "USD",
+        ),
+        ("highest use at the peak", f"{used!r}*{demand}", used, "share of what the chips serve"),
+        (
+            "the orders serve the demand",
+            'IF(B9<=1.000001,"yes","no: order again")',
+            "yes",
+            "",
+        ),
+    ]
+    rows = [{"name": n, "value": Formula(text, now), "unit": u} for n, text, now, u in totals]
+    unit, source = Column("unit", "unit"), Column("source", "source")
+    named = (Column("name", "input"), Column("value", "value", "input"), unit, source)
+    summed = (Column("name", "total"), Column("value", "value", "dollars"), unit)
+    return [
+        Table("inputs", "", named, inputs),
+        Table("totals", "", summed, rows),
+        of_rows("cash flow", "", cash, CASH_COLUMNS),
+        of_rows("order cost", "", orders, ORDER_COLUMNS),
+    ]
