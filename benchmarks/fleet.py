@@ -2,7 +2,7 @@
 
 Seconds of the processor by stage, for the shipped plans and `three-services` of this folder (three
 services, eight quarters, a dozen offers): the options (the model's best instances), the program,
-what would change its answer (limits and demand, then prices), what was not searched, and the page.
+what would change its answer (limits and demand, then prices), and what was not searched.
 Those of the clock, which other work on the machine lengthens, stand beside their sum.
 """
 
@@ -18,8 +18,7 @@ from unittest.mock import patch
 
 import dse
 from dse.catalog import load_catalog
-from dse.questions.fleet import fleet, solution
-from dse.questions.fleet.changes import Search
+from dse.questions.fleet import fleet
 
 HERE = Path(__file__).parent
 PLANS = (
@@ -30,13 +29,12 @@ PLANS = (
 )
 # Where the answer takes each stage from.
 STAGES: dict[str, tuple[Any, str]] = {
-    "options": (solution, "options_of"),
-    "program": (solution, "solve"),
-    "settle": (solution, "settled"),
-    "limits": (solution, "loosened"),
-    "prices": (solution, "entries"),
-    "not searched": (Search, "untried"),
-    "page": (fleet, "answer"),
+    "options": (fleet, "options_of"),
+    "program": (fleet, "solve"),
+    "settle": (fleet, "settled"),
+    "limits": (fleet, "loosened"),
+    "prices": (fleet, "entries"),
+    "not searched": (fleet, "untried"),
 }
 
 

@@ -202,7 +202,7 @@ def count(plan: Plan, options: Sequence[Option], mix: Mix) -> Counted:
     """Every quarter of a mix, its discounted cost, and the limits of the plan that it breaks."""
     column = {chip.chip: k for k, chip in enumerate(plan.chips)}
     classes = {one.name: k for k, one in enumerate(plan.demand)}
-    server = np.array([chip.server for chip in plan.chips])
+    server = [chip.server for chip in plan.chips]
     by = {name: np.zeros((plan.quarters, len(column))) for name in BY_CHIP}
     by["owned"] += [chip.stock // chip.server for chip in plan.chips]
     on_site, capacity = by["on"].copy(), np.zeros((plan.quarters, len(classes)))
@@ -289,7 +289,7 @@ def _broken(plan: Plan, counted: Counted) -> list[str]:
 REAL = 1e-9  # of a root: a smaller imaginary part is none
 
 
-def by_quarter(plan: Plan, counted: Counted) -> dict[str, Floats]:
+def by_quarter(plan: Plan, counted: Counted) -> dict[str, NDArray[Any]]:
     """Columns (n,) of every quarter of the plan, then of those for which rents are signed, under
     the keys of the vocabulary: undiscounted dollars, NaN where a quarter has none. After the plan,
     `worth_usd` is the share of later rents that is of use, and in the first of these quarters what

@@ -162,7 +162,7 @@ class _Resolved:
                 "`peak_over_average` and `spares`",
             )
             raise self._wrong(("costs", "utilisation"), message, accepted)
-        self.assumed.append("`utilisation` of the costs is not used: the fleet counts what is idle")
+        self.assumed.append("utilisation of the costs is not used: the fleet counts what is idle")
         return costs.changed({"utilisation": 1.0})
 
     def _rent_basis(self, path: KeyPath, basis: str) -> None:
@@ -290,7 +290,7 @@ class _Resolved:
             price = self.catalog.prices.select(basis).get(row.chip)
             if price is not None:
                 self.assumed.append(
-                    f"{row.chip} is owned or bought alone: `rent: {{}}` of its line offers it at "
+                    f"{row.chip} is owned or bought alone: rent: {{}} of its line offers it at "
                     f"{price.usd_per_chip_hour:.4g} USD/h, too"
                 )
         offers = []

@@ -82,8 +82,8 @@ def _value(cell: ET.Element, shared: list[str]) -> Any:
     return shared[int(text)] if cell.get("t") == "s" else float(text)
 
 
-def changed(source: Path, target: Path, values: dict[str, float]) -> None:
-    """A copy with other values of inputs, and without any computed value."""
+def changed(source: Path, target: Path, factors: dict[str, float]) -> None:
+    """A copy with inputs times these factors, and without any computed value."""
     rows = sheets(source)["inputs"]
     with zipfile.ZipFile(source) as book, zipfile.ZipFile(target, "w") as copy:
         for name in book.namelist():
@@ -91,8 +91,8 @@ def changed(source: Path, target: Path, values: dict[str, float]) -> None:
             if name == "xl/worksheets/sheet2.xml":
                 lines = text.split("<row>")
                 for k, row in enumerate(rows, 1):
-                    if row[0] in values:
-                        new = f"<v>{values[row[0]]!r}</v>"
+                    if row[0] in factors:
+                        new = f"<v>{row[1] * factors[row[0]]!r}</v>"
                         lines[k], done = re.subn("<v>.*?</v>", new, lines[k], count=1)
                         assert done == 1
                 text = "<row>".join(lines)
@@ -110,31 +110,21 @@ def recalculated(path: Path, folder: Path) -> dict[str, list[list[Any]]]:
 @pytest.mark.extra
 @pytest.mark.skipif(OFFICE is None, reason="no LibreOffice: sh tests/extra/install.sh installs it")
 @pytest.mark.parametrize(
-    ("values", "plan"),
+    ("factors", "plan"),
     [
         ({}, {}),
         (
-            {"h100_sxm, rent": 1.36},
+            {"h100_sxm, rent": 1.36 / 1.3},
             {"chips": [{**PLAN["chips"][0], "rent": {"price": "1.36 USD/h", "term_quarters": 12}}]},
         ),
         (
-            {"electricity": 0.11, "h100_sxm server": 30000.0, "discount rate": 0.12},
-            {
-                "discount_rate": "12 %",
-                "costs": {
-                    "electricity": "0.11 USD/kWh",
-                    "chips": {"h100_sxm": {"server_price": "30000 USD"}},
-                },
-            },
-        ),
-        (
-            {"discount rate": 0.0, "resale": 0.1, "life": 4.8},
-            {"costs": {"resale": "10 %", "life": "4.8 years"}, "discount_rate": "0 %"},
+            {"h100_sxm electricity": 1.1},
+            {"costs": {"electricity": f"{1.1 * 0.0869:.8f} USD/kWh"}},
         ),
     ],
 )
 def test_a_changed_input_gives_the_totals_of_a_run(
-    tmp_path: Path, values: dict[str, float], plan: dict[str, Any]
+    tmp_path: Path, factors: dict[str, float], plan: dict[str, Any]
 ) -> None:
     (tmp_path / "out").mkdir()
     first = dse.fleet(PLAN)
@@ -143,7 +133,7 @@ def test_a_changed_input_gives_the_totals_of_a_run(
     if "chips" in plan:
         written["chips"] = [*plan["chips"], PLAN["chips"][1]]
     again = dse.fleet(written).document
-    changed(tmp_path / "fleet.xlsx", tmp_path / "changed.xlsx", values)
+    changed(tmp_path / "fleet.xlsx", tmp_path / "changed.xlsx", factors)
     found = recalculated(tmp_path / "changed.xlsx", tmp_path / "out")
     totals = {row[0]: row[1] for row in found["totals"]}
     orders = [(row["offer"], row["order_quarter"], row["chips"]) for row in again["orders"]]

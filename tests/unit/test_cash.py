@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from dse.economics.fleet_cost import (
     Counted,
     Mix,
-    cash_flow,
+    by_quarter,
     count,
     discount,
     irr,
-    present_usd,
     returned,
 )
 from dse.schema.plan import Plan
@@ -28,11 +27,10 @@ from tests.unit.test_fleet import plan as plan_of
 RATE = 0.08  # the cost of capital of those plans
 
 
-def ordered(mix: dict[tuple[str, int], int], **more: Any) -> tuple[Plan, Counted, Mix]:
+def ordered(mix: dict[tuple[str, int], int], **more: Any) -> tuple[Plan, Counted]:
     made = chip("a", rent("a", 2.0), buy("a", 3e4, lead_quarters=1, life_quarters=16.0))
     plan = replace(plan_of(made, quarters=6), discount_rate=RATE, **more)
-    found = Mix(mix, {}, {})
-    return plan, count(plan, [option({"a": 2}, 1.0)], found), found
+    return plan, count(plan, [option({"a": 2}, 1.0)], Mix(mix, {}, {}))
 
 
 @given(
@@ -48,28 +46,27 @@ def test_cash_is_worth_what_the_program_counts(
 ) -> None:
     """A level payment falls within its quarter and cash on its first day, which is all the
     difference, at one rate of interest."""
-    plan, counted, mix = ordered(orders, used_after_end=used)
-    flows = cash_flow(plan, counted, mix)
+    plan, counted = ordered(orders, used_after_end=used)
+    flows = by_quarter(plan, counted)
     within = (1.0 - (1.0 + RATE) ** -0.25) * 4.0 / math.log1p(RATE)
     charges = math.fsum(
-        discount(plan, q) * spend.capital
-        for q, one in enumerate(counted.quarters)
-        for spend in one.spend.values()
+        discount(plan, q) * usd for q, usd in enumerate(counted.by_chip["capital_usd"].sum(axis=1))
     )
     expected = counted.usd - (1.0 - within) * charges
-    assert present_usd(flows) == pytest.approx(expected, rel=1e-9)
-    assert sum(one.paid for one in flows) == pytest.approx(counted.signed_usd, rel=1e-9)
-    assert flows[-1].owed == 0.0
-    booked = sum(one.depreciation for one in flows) + flows[plan.quarters - 1].book
+    assert flows["present_usd"].sum() == pytest.approx(expected, rel=1e-9)
+    assert flows["cash_usd"].sum() == pytest.approx(counted.signed_usd, rel=1e-9)
+    assert flows["rent_owed_usd"][-1] == 0.0
+    booked = flows["depreciation_usd"].sum() + flows["book_usd"][plan.quarters - 1]
     assert booked == pytest.approx(counted.bought_usd, abs=1e-6)
 
 
 def test_later_rents_are_of_use_and_purchases_are_not() -> None:
     """Of a rent of 12 quarters and a plan of 6, half of the last six; of a purchase none."""
     for label, useful in (("a, rent", 0.5 * 6 * 2 * 2.0 * 2190.0), ("a, bought", 0.0)):
-        plan, counted, mix = ordered({(label, 0): 1}, used_after_end=0.5)
-        flows = cash_flow(plan, counted, mix)
-        assert sum(one.useful for one in flows) == pytest.approx(useful)
+        plan, counted = ordered({(label, 0): 1}, used_after_end=0.5)
+        flows = by_quarter(plan, counted)
+        later = flows["worth_usd"][plan.quarters + (label == "a, bought") :].sum()
+        assert later == pytest.approx(useful)
 
 
 def test_the_rate_of_return_is_that_of_a_textbook() -> None:
@@ -84,12 +81,13 @@ def test_the_rate_of_return_is_that_of_a_textbook() -> None:
 
 
 def test_buying_returns_and_pays_back_against_renting() -> None:
-    plan, bought, mix = ordered({("a, bought", 0): 1})
-    _, rented, other = ordered({("a, rent", 1): 2})
-    ours, theirs = cash_flow(plan, bought, mix), cash_flow(plan, rented, other)
+    plan, bought = ordered({("a, bought", 0): 1})
+    _, rented = ordered({("a, rent", 1): 2})
+    ours, theirs = by_quarter(plan, bought), by_quarter(plan, rented)
     found = returned(plan, ours, theirs)
-    assert found.saves == pytest.approx(present_usd(theirs) - present_usd(ours))
+    saves = theirs["present_usd"].sum() - ours["present_usd"].sum()
+    assert found["present_usd_saved"] == pytest.approx(saves)
     # Two chips for $60,000 against 4 x $2 x 2,190 h a quarter: paid back in the fourth of them.
-    assert found.payback == 2 + math.ceil(60_000 / (4 * 2.0 * 2190.0)) - 1
-    assert found.irr is not None
-    assert found.irr > plan.discount_rate
+    assert found["payback_quarter"] == 2 + math.ceil(60_000 / (4 * 2.0 * 2190.0)) - 1
+    assert found["irr_per_year"] is not None
+    assert found["irr_per_year"] > plan.discount_rate

@@ -20,9 +20,8 @@ from dse.economics.fleet_cost import (
     electricity_usd,
     upkeep_usd,
 )
-from dse.questions.fleet.fleet import answer
+from dse.questions.fleet.fleet import answer_of
 from dse.questions.fleet.options import efficient
-from dse.questions.fleet.solution import answer_of
 from dse.schema.plan import QUARTER_HOURS, Limits, Plan
 from tests.helpers_fleet import buy, chip, demand, option, plan, rent
 
@@ -40,9 +39,9 @@ def brute(one: Plan, options: list[Option], most: int = 3) -> float:
         ordered = dict(zip(orders, counts, strict=True))
         on: dict[tuple[str, int], int] = {}
         run: dict[tuple[int, int], float] = {}
-        empty = count(one, options, Mix(ordered, {}, {}))
-        for q, quarter in enumerate(empty.quarters):
-            found = _quarter(one, options, q, quarter.rented, quarter.owned)
+        empty = count(one, options, Mix(ordered, {}, {})).by_chip
+        for q in range(one.quarters):
+            found = _quarter(one, options, q, empty["rented"][q], empty["owned"][q])
             if found is None:
                 break
             on |= found[0]
@@ -58,7 +57,7 @@ def _quarter(one: Plan, options: list[Option], q: int, rented, owned):
     """The owned servers that cost least to run, with which some instances serve quarter q."""
     names = [c.chip for c in one.chips]
     best = None
-    for servers in itertools.product(*(range(owned[name] + 1) for name in names)):
+    for servers in itertools.product(*(range(int(owned[k]) + 1) for k in range(len(names)))):
         usd = sum(
             n * one.chip(name).server * (upkeep_usd(one, name) + electricity_usd(one, name))
             for n, name in zip(servers, names, strict=True)
@@ -67,21 +66,20 @@ def _quarter(one: Plan, options: list[Option], q: int, rented, owned):
             continue
         have = dict(zip(names, servers, strict=True))
         for runs in itertools.product(range(6), repeat=len(options)):
-            mix = Mix({}, {}, {(k, q): n for k, n in enumerate(runs) if n})
-            counted = count(one, options, mix).quarters[q]
-            served = all(counted.capacity[c.name] >= c.peak_per_s(q) for c in one.demand)
+            run = list(zip(runs, options, strict=True))
+            used = [sum(n * o.chips.get(name, 0) for n, o in run) for name in names]
+            served = all(
+                sum(n * o.requests_per_s for n, o in run if o.klass == c.name) >= c.peak_per_s(q)
+                for c in one.demand
+            )
             fits = all(
-                (1.0 + one.spare_share) * counted.chips_used.get(name, 0)
-                <= one.chip(name).server
-                * (
-                    rented.get(name, 0)
-                    + have[name]
-                    - (one.spare_servers if counted.chips_used.get(name) else 0)
-                )
-                for name in names
+                (1.0 + one.spare_share) * chips
+                <= c.server * (there + have[c.chip] - (one.spare_servers if chips else 0))
+                for c, chips, there in zip(one.chips, used, rented, strict=True)
             )
             if served and fits:
-                best = (usd, {(n, q): have[n] for n in names if have[n]}, mix.instances)
+                instances = {(k, q): n for k, n in enumerate(runs) if n}
+                best = (usd, {(n, q): have[n] for n in names if have[n]}, instances)
                 break
     return None if best is None else best[1:]
 
@@ -255,7 +253,7 @@ def test_what_becomes_of_the_stock_is_said():
     def said(usd: float, growth: float) -> str:
         one = plan(chip("old", stock=6), chip("a", rent("a", usd)), demand=(demand(growth=growth),))
         options = [option({"old": 2}, 4.0), option({"a": 2}, 20.0)]
-        return answer(answer_of(one, options), {}).headline
+        return answer_of(one, options).headline
 
     assert "run 6 of the 6 old that are owned:" in said(9.0, 0.0)
     assert "leave the 6 old that are owned off:" in said(0.01, 0.0)

@@ -13,8 +13,15 @@ import pytest
 from dse.catalog import load_catalog
 from dse.economics.fleet import solve
 from dse.economics.fleet_cost import Option
-from dse.economics.scenarios import Counter, Futures, Hedged, Program, hedged, margins
-from dse.questions.fleet.solution import futures_of
+from dse.economics.scenarios import (
+    Counter,
+    Futures,
+    Hedged,
+    Program,
+    futures_of,
+    hedged,
+    margins,
+)
 from dse.schema.plan import Plan
 from dse.schema.plan_reader import load_plan
 

@@ -300,10 +300,10 @@ def stock_rows(
 
 def stock_words(row: Row) -> str:
     """Whether what is owned is better kept or sold now."""
-    kept, worth = f"the {row['chips']:,} {row['chip']} of stock", row.get("saves_usd_per_chip")
+    kept, worth = f"the {row['chips']:,} {row['chip']} of stock", row["saves_usd_per_chip"]
     if worth is None:
         return f"What {kept} save: {row['reason']}."
-    sale = row.get("sale_usd_per_chip")
+    sale = row["sale_usd_per_chip"]
     now = "" if sale is None else f" (now {dollars(sale)})"
     return (
         f"T{kept[1:]} save {dollars(worth)} each over the plan: keep them unless a buyer pays more "

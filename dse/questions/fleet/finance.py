@@ -39,7 +39,15 @@ from dse.economics.fleet_cost import (
     upkeep_usd,
 )
 from dse.physics.intervals import UNKNOWN
-from dse.questions.fleet.changes import LOOSE, NOTHING_KEEPS, QUICK, lack, offer_price, stock_words
+from dse.questions.fleet.changes import (
+    LOOSE,
+    NOTHING_KEEPS,
+    QUICK,
+    Row,
+    lack,
+    offer_price,
+    stock_words,
+)
 from dse.schema.plan import BUY, RENT, Plan
 
 Json = Mapping[str, Any]
@@ -73,12 +81,14 @@ def memo(
     options: Sequence[Option],
     counted: Counted,
     answer: Answer,
+    changes: Mapping[str, Any],
     frames: Mapping[str, Table],
     spread: Mapping[str, tuple[float, float]],
     check: Sequence[str],
 ) -> Answer:
-    """The page of an answer; `spread` is the 80% interval of measured over predicted throughput by
-    its kind, `check` what to look at before the orders are signed."""
+    """The page of an answer; `changes` has rows of what would change it, `spread` is the 80%
+    interval of measured over predicted throughput by its kind, `check` what to look at before the
+    orders are signed."""
     made, hedged = answer.document, plan.signed is not None
     ends = interval(options, counted.mix, spread)
     rests, otherwise = [], []
@@ -101,7 +111,7 @@ def memo(
         otherwise = [answer.sentences[-1]]
     else:
         rests += [text for text in answer.sentences if text.startswith("Not searched")]
-        otherwise = _otherwise(plan, frames)
+        otherwise = _otherwise(plan, changes)
     kilowatts = [watts / 1e3 for watts in frames["by_quarter"]["watts"] if watts is not None]
     cap = plan.limits.watts / 1e3
     limit = (f"cap: {cap:,.0f} kW", [cap] * len(kilowatts)) if cap < math.inf else None
@@ -128,7 +138,7 @@ def memo(
             Notes("When to decide otherwise", otherwise),
             Section(
                 "Ask each vendor to show, before you sign",
-                [_proof(plan, options, counted.mix, frames, ends[0])],
+                [_proof(plan, options, counted.mix, changes["prices"], ends[0])],
             ),
         ),
         opening=Opening(
@@ -174,15 +184,12 @@ def _committed(made: Json) -> tuple[str, tuple[()], list[tuple[str, str]]]:
     return title, (), strong
 
 
-def _otherwise(plan: Plan, frames: Mapping[str, Table]) -> list[str]:
+def _otherwise(plan: Plan, changes: Mapping[str, Sequence[Row]]) -> list[str]:
     """By price, and by the throughput that costs as much where a price says it."""
-    rows = {
-        name: frames[name].rows if name in frames else () for name in ("prices", "limits", "stock")
-    }
     said, rented = [], _rented_alone(plan)
-    for row in rows["prices"]:
-        usd, at = row["price_usd"], row.get("usd_enters_or_leaves_at")
-        if not usd or not at or row.get("reason"):
+    for row in changes["prices"]:
+        usd, at = row["price_usd"], row["usd_enters_or_leaves_at"]
+        if not usd or not at or row["reason"]:
             continue
         ends = (
             f"{offer_price(row, 'usd_enters_or_leaves_at')} ({offer_price(row, 'price_usd')} now)"
@@ -198,12 +205,12 @@ def _otherwise(plan: Plan, frames: Mapping[str, Table]) -> list[str]:
             rate = f", or at {significant(usd / at)} times its predicted throughput"
             said.append(f"{row['offer']} comes in below {ends}{rate if as_rate else ''}.")
     demands = [
-        row for row in rows["limits"] if row["limit"].startswith("the demand") and row.get("usd")
+        row for row in changes["limits"] if row["limit"].startswith("the demand") and row["usd"]
     ]
     for row in demands[:1]:
         name = row["limit"].partition(" (")[0].removeprefix("the ")
         said.append(f"A tenth more {name} costs {dollars(row['usd'])}.")
-    said += [stock_words(row) for row in rows["stock"]]
+    said += [stock_words(row) for row in changes["stock"]]
     return said or ["No price of what is offered changes the order within a factor of two."]
 
 
@@ -267,17 +274,16 @@ def _errors(
 
 
 def _proof(
-    plan: Plan, options: Sequence[Option], mix: Mix, frames: Mapping[str, Table], low: float
+    plan: Plan, options: Sequence[Option], mix: Mix, prices: Sequence[Row], low: float
 ) -> Table:
     """What each vendor is to show: what serves, at which rate, within which limits. One would
     decide otherwise where what is ordered shows less than that rate, or what is not ordered more;
     no single price says it of what is owned or stands in two pools."""
-    prices = frames["prices"].rows if "prices" in frames else ()
-    known = [row for row in prices if row.get("usd_enters_or_leaves_at")]
+    known = [row for row in prices if row["usd_enters_or_leaves_at"]]
     ratio = {
         row["chip"]: row["price_usd"] / row["usd_enters_or_leaves_at"]
         for row in known
-        if not row.get("reason")
+        if not row["reason"]
     }
     serving = [options[k] for k in dict.fromkeys(k for k, _ in sorted(mix.instances))]
     chips = {chip for option in serving for chip in option.chips}
@@ -396,7 +402,7 @@ def sheets(plan: Plan, counted: Counted, spend: Mapping[str, Any]) -> list[Table
         there = f"({of('E')}<=A{k})*({of('F')}>A{k}-1)*{of('H')})"
         on = {
             what: "+".join(
-                f"{counted.by_chip['on'][q, at] * plan.chip(chip).server!r}*{cell}"
+                f"{float(counted.by_chip['on'][q, at]) * plan.chip(chip).server!r}*{cell}"
                 for (named, chip), (cell, at) in each.items()
                 if named == what and within
             )
@@ -427,7 +433,7 @@ def sheets(plan: Plan, counted: Counted, spend: Mapping[str, Any]) -> list[Table
         return f"SUM('cash flow'!${column}$2:${column}${len(cash) + 1})"
 
     used = max(
-        one.peak_per_s(q) / counted.capacity[q, k]
+        one.peak_per_s(q) / float(counted.capacity[q, k])
         for k, one in enumerate(plan.demand)
         for q in range(plan.quarters)
     )

@@ -432,7 +432,7 @@ def answer_of(
     if order is not None:
         facts["futures"] = {"service_level": plan.service_level, **asdict(order)}
         facts["futures"]["servers_now"] = facts["futures"].pop("order")
-    check: list[str] = []
+    check, spend = list[str](), dict[str, Any]()
     if counted is not None:
         spend = by_quarter(plan, counted)
         facts |= _costs(plan, solved, counted)
@@ -481,12 +481,16 @@ def answer_of(
         return answer
     figures = pictures(plan, counted, made, frames)
     sure = "How sure: " + " ".join([*served(facts), *check])
-    spread = {} if catalog is None else catalog.calibration.spread.get("throughput", {})
+    spread, makers = {}, {}
+    if catalog is not None:
+        spread = catalog.calibration.spread.get("throughput", {})
+        makers = {one.id: f"{one.vendor} {one.label}" for one in catalog.chips.values()}
+    signed = replace(answer, names=makers)
     return replace(
         answer,
         blocks=(*figures, *answer.blocks),
         opening=Opening(answer.asked, first, figures[0], frames.get("orders"), sure),
-        memo=lambda: memo(plan, options, counted, answer, frames, spread, check),
+        memo=lambda: memo(plan, options, counted, signed, made, frames, spread, check),
         sheets=sheets(plan, counted, spend),
     )
 
