@@ -36,8 +36,7 @@ from dse.economics.prices import ASSUMED, price_spreads
 from dse.economics.program import milp_of
 from dse.physics.intervals import Spread, eldest, kin_of, normals, spread_of, widened
 from dse.quality.own_runs import P90
-from dse.schema.backend import STOCK
-from dse.schema.calibration import KINDS
+from dse.schema.backend import KINDS, STOCK
 from dse.schema.plan import BUY, Offer, Plan
 
 Order = Mapping[str, int]  # servers that are ordered now, by offer

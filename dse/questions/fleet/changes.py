@@ -37,7 +37,7 @@ from dse.economics.fleet import (
     with_offer,
 )
 from dse.economics.fleet_cost import Mix, Option, count
-from dse.problem.words import FP8, Untried, draft_counts, draft_words, format_words, wide
+from dse.problem.words import FP8, draft_words, format_words, untried_row, wide
 from dse.questions.fleet.options import Known, options_of, predicted_loss, subject_of_class
 from dse.schema.model_catalog import resolve_model
 from dse.schema.plan import BUY, FleetChip, Offer, Plan
@@ -384,7 +384,7 @@ def _untried_parts(
     drafted, counts = [], []
     for one in plan.demand:
         models = [resolve_model(name) for name in one.models]
-        known = sorted({count for model in models for count in draft_counts(model)})
+        known = sorted({count for model in models for count in model.drafts or ()})
         if known and not one.draft_tokens and all(model.drafts for model in models):
             drafted.append(replace(one, draft_tokens=tuple(known)))
             counts += known
@@ -403,7 +403,7 @@ def untried(
     known: Known,
     catalog: Catalog,
     progress: Progress,
-) -> list[Untried]:
+) -> list[Row]:
     """What the plan did not choose from and would save more than LOOSE with, each solved with the
     options that it adds. `base` is the answer that it is set against, None where nothing keeps the
     plan; `known` what was evaluated. Of many chips those whose options cost least a request are
@@ -453,7 +453,7 @@ def untried(
             continue
         nats = _nats(plan, part, catalog) if what.startswith(FP8) else None
         result = _result(plan, every, again.mix)
-        found.append(Untried(what, saves if usd < math.inf else None, result, nats))
+        found.append(untried_row(what, saves if usd < math.inf else None, result, nats))
     return found
 
 

@@ -29,7 +29,7 @@ from dse.economics.scenarios import Counter, Hedged, futures_of, hedged
 from dse.economics.tco import owned, with_basis
 from dse.errors import DseError, InputError, InputErrors
 from dse.options import Opt
-from dse.problem.words import Untried, sentence
+from dse.problem.words import untried_words
 from dse.questions.fleet.changes import (
     Progress,
     Row,
@@ -415,15 +415,14 @@ def answer_of(
     elif solved is not NOTHING and solved.status == NOTHING.status and order is None:
         facts["must_give"] = must_give(plan, options, progress)
         facts["lead_time_too_long"] = waits_for(plan, options)
-    missed: list[Untried] = []
     off_sale: dict[str, str] = {}
     if catalog is not None:
         priced = [(offer.chip, offer.basis) for offer in plan.offers if offer.basis]
         facts["price_evidence"] = evidence_rows(catalog, priced, plan.costs)
         off_sale = unsold(catalog, [chip.chip for chip in plan.chips])
     if catalog is not None and plan.service_level is None:
-        missed = untried(plan, options, base, known or Known(), catalog, progress)
-        facts["not_searched"] = [one.as_json() for one in missed]
+        known = Known() if known is None else known
+        facts["not_searched"] = untried(plan, options, base, known, catalog, progress)
         if counted is not None:
             progress("futures")
             drawn = futures_of(plan, options, catalog, PLAIN, (seed, 1))
@@ -443,7 +442,10 @@ def answer_of(
         said = hedged_sentences(plan, order, counted)
         said += [] if counted is None else [" ".join(check), NOT_SAID]
     elif counted is None:
-        said = [*nothing_keeps(plan, options, facts, refused), *sentence(missed)]
+        said = [
+            *nothing_keeps(plan, options, facts, refused),
+            *untried_words(facts["not_searched"]),
+        ]
     else:
         said = [headline(plan, counted)]
         if solved.status.startswith("feasible"):
@@ -451,7 +453,7 @@ def answer_of(
                 "The search stopped at its limit of nodes, and a mix up to "
                 f"{share(solved.gap)} cheaper may exist."
             )
-        said += [*sentence(missed), *served(facts), " ".join(check)]
+        said += [*untried_words(facts["not_searched"]), *served(facts), " ".join(check)]
         said += sentences(plan, solved, counted, facts, made)
     first, *said = filter(None, said)
     said, rests = said[:MOST_SENTENCES], assumptions(plan, facts, off_sale)
