@@ -14,7 +14,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class Compiling(BuildHookInterface[Any]):
-    """Adds the file to the wheel; what is installed in place has the checkout's own cache."""
+    """Adds the file to the wheel; what is installed in place reads its YAML."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
@@ -23,11 +23,11 @@ class Compiling(BuildHookInterface[Any]):
         from dse.schema.loader import NAME, Compiled  # noqa: PLC0415 - of the source being built
         from dse.schema.yaml_text import parse  # noqa: PLC0415
 
-        made = Compiled(None)
+        made = Compiled()
         for folder in ("hardware", "search_spaces", "dse"):
             for path in sorted((Path(self.root) / folder).rglob("*.yaml")):
                 content = path.read_bytes()
-                made.keep(content, parse(content, str(path))[0])
+                made.add(content, parse(content, str(path))[0])
         self.folder = tempfile.TemporaryDirectory()
         file = Path(self.folder.name) / NAME
         file.write_bytes(made.text())

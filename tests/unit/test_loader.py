@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -303,19 +302,20 @@ def test_a_missing_file_is_an_input_error(tmp_path: Path) -> None:
 
 
 def test_a_compiled_document_is_what_the_file_says(tmp_path: Path) -> None:
-    """Bytes of its own, or none: another file, another letter, another type is no document."""
-    compiled = Compiled(tmp_path)
+    """Bytes of its own, or none: another file, another letter, another type is no document; a
+    broken file leaves the YAML files."""
+    compiled = Compiled()
     content = b"a: 1\nb: [x, 2.5, null, true]\n"
-    compiled.keep(content, {"a": 1, "b": ["x", 2.5, None, True]})
-    compiled.keep(b"8: one", {8: "one"})  # JSON has no key but text
-    compiled.keep(b"a: .nan", {"a": float("nan")})
-    compiled.write()
-    again = Compiled(tmp_path)
+    compiled.add(content, {"a": 1, "b": ["x", 2.5, None, True]})
+    compiled.add(b"8: one", {8: "one"})  # JSON has no key but text
+    compiled.add(b"a: .nan", {"a": float("nan")})
+    file = tmp_path / NAME
+    file.write_bytes(compiled.text())
+    again = Compiled(file)
     assert again.find(content) == {"a": 1, "b": ["x", 2.5, None, True]}
     assert [again.find(other) for other in (content + b" ", b"8: one", b"a: .nan")] == [None] * 3
     again.code = b"another version of the reader"
     assert again.find(content) is None
-    file = tmp_path / NAME
     for spoiled in (
         file.read_bytes().replace(b'"a":1', b'"a":9'),
         file.read_bytes()[:-7],
@@ -323,46 +323,15 @@ def test_a_compiled_document_is_what_the_file_says(tmp_path: Path) -> None:
         b"",
     ):
         file.write_bytes(spoiled)
-        assert Compiled(tmp_path).find(content) is None
-
-
-def test_a_wheels_documents_are_read_before_the_cache_and_need_not_be_whole(tmp_path: Path) -> None:
-    """A broken file of the wheel leaves the YAML files, and an edited one is read anew."""
-    made = Compiled(None)
-    made.keep(b"a: 1", {"a": 1})
-    shipped = tmp_path / NAME
-    shipped.write_bytes(made.text())
-    assert Compiled(None, shipped).find(b"a: 1") == {"a": 1}
-    assert Compiled(None, shipped).find(b"a: 2") is None
-    for spoiled in (shipped.read_bytes()[:-3], b"\xff" * 99, b""):
-        shipped.write_bytes(spoiled)
-        again = Compiled(tmp_path / "cache", shipped)
-        assert again.find(b"a: 1") is None
-        again.keep(b"a: 1", {"a": 1})
-        again.write()
-        assert Compiled(tmp_path / "cache", shipped).find(b"a: 1") == {"a": 1}
-        (tmp_path / "cache" / NAME).unlink()
-
-
-@pytest.mark.skipif(os.name == "nt", reason="modes are of POSIX")
-def test_what_another_user_may_write_is_not_believed(tmp_path: Path) -> None:
-    compiled = Compiled(tmp_path)
-    compiled.keep(b"a: 1", {"a": 1})
-    compiled.write()
-    for path in (tmp_path, tmp_path / NAME):
-        mode = path.stat().st_mode
-        path.chmod(mode | 0o002)
-        assert Compiled(tmp_path).find(b"a: 1") is None
-        path.chmod(mode)
-    assert Compiled(tmp_path).find(b"a: 1") == {"a": 1}
+        assert Compiled(file).find(content) is None
 
 
 def test_a_shipped_file_read_compiled_still_says_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     path = hardware_dir() / "chips" / "h100_sxm.yaml"
-    known = Compiled(None)
-    monkeypatch.setattr(loader, "compiled", lambda: known)
     first = load_yaml(path)
-    known.cached = dict(known.new)
+    known = Compiled()
+    known.add(path.read_bytes(), dict(first.data))
+    monkeypatch.setattr(loader, "compiled", lambda: known)
     second = load_yaml(path)
     assert known.find(path.read_bytes()) == first.data == second.data
     assert dict(second.lines or {}) == dict(first.lines or {})
@@ -371,9 +340,9 @@ def test_a_shipped_file_read_compiled_still_says_its_lines(monkeypatch: pytest.M
 
 def test_every_shipped_file_can_be_compiled() -> None:
     for path in (*hardware_dir().rglob("*.yaml"), *search_spaces_dir().glob("*.yaml")):
-        one = Compiled(None)
-        one.keep(path.read_bytes(), load_yaml(path).data)
-        assert len(one.new) == 1, path
+        one = Compiled()
+        one.add(path.read_bytes(), dict(load_yaml(path).data))
+        assert len(one.lines) == 1, path
 
 
 # A file kind is a class whose fields are its schema.
