@@ -187,7 +187,7 @@ class Compiled:
         except OSError:
             content = b""
         lines = (line.split(b" ", 1) for line in content.splitlines() if b" " in line)
-        self.lines: dict[bytes, bytes] = {digest: rest for digest, rest in lines}
+        self.lines: dict[bytes, bytes] = dict(lines)
 
     def find(self, content: bytes) -> dict[str, Any] | None:
         """The document of the bytes of a YAML file, None where it was not compiled."""

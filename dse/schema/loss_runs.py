@@ -13,13 +13,13 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dse.blocks import WEIGHT_PARTS
 from dse.errors import InputError
 from dse.record import record
-from dse.schema.loader import csv_rows, did_you_mean
 from dse.schema.model import Model, config_of, model_of
 from dse.schema.model_catalog import model_of_row, resolve_model
 from dse.schema.reader import (
@@ -29,8 +29,6 @@ from dse.schema.reader import (
     Table,
     Text,
     csv_table,
-    each,
-    together,
 )
 
 MOST_RUNS = 10_000
@@ -61,7 +59,7 @@ SHAPE = (
 )
 
 
-RUN = Table(
+_FIELDS = (
     Field("training_tokens", TRAINING_TOKENS),
     Field("loss", Number(above=0, below=20, says="nats per token, above 0 and below 20")),
     Field("name", Text(1, 200), ""),
@@ -123,79 +121,49 @@ def _config(model: Model) -> dict[str, Any]:
 
 def load_loss_runs(path: Path | str) -> LossRuns:
     """Reads a file of runs. Raises InputErrors with every mistake, each with its line and field."""
-    file = str(path)
-    reader = csv_rows(Path(path))
-    header = [name.strip() for name in next(reader, [])]
-    _check_header(header, file)
-    rows, errors = csv_table(RUN, reader, header, file)
-    runs = []
-    for line, row in rows:
+    table = Table(*_FIELDS, make=partial(_run, Path(path)))
+    rows = csv_table(table, Path(path), _needed)
+    runs = [replace(run, name=run.name or f"line {line}") for line, run in rows]
+    if not 0 < len(runs) <= MOST_RUNS:
+        message = f"{len(runs):,} runs" if runs else "no runs"
+        accepted = f"a row for each run, at most {MOST_RUNS:,}"
+        raise InputError(message, file=str(path), line=None if runs else 1, accepted=accepted)
+    return LossRuns.of(str(path), runs)
+
+
+def _needed(header: Sequence[str]) -> tuple[str, ...]:
+    shape = () if "model" in header or "blocks" in header else NEEDED
+    return ("training_tokens", "loss", *shape)
+
+
+def _run(
+    path: Path, name: str, model: str, training_tokens: float, loss: float, **shape: str
+) -> LossRun:
+    """Raises InputError with the column; of a configuration in another file, that file is named."""
+    given = {size: cell for size, cell in shape.items() if cell}
+    if not model:
         try:
-            runs.append(_run(row, line, file))
-        except InputError as error:
-            errors += each(error)
-    if not runs and not errors:
-        errors.append(InputError("no runs", file=file, line=1, accepted="a row for each run"))
-    if len(runs) > MOST_RUNS:
-        accepted = f"at most {MOST_RUNS:,}"
-        errors.append(InputError(f"{len(runs):,} runs", file=file, accepted=accepted))
-    if errors:
-        raise together(errors)
-    return LossRuns.of(file, runs)
-
-
-def _check_header(header: Sequence[str], file: str) -> None:
-    """Raises InputError for columns that are missing, unknown or there twice."""
-    accepted = ", ".join(RUN.names)
-
-    def refuse(message: str, field: str | None = None) -> InputError:
-        return InputError(message, file=file, line=1, field=field, accepted=accepted)
-
-    if not header:
-        raise refuse("empty")
-    for name in header:
-        if name not in RUN.names:
-            raise refuse(f"unknown column {name!r}{did_you_mean(name, RUN.names)}", name or None)
-        if header.count(name) > 1:
-            raise refuse("a column that is there twice", name)
-    missing = [name for name in ("training_tokens", "loss") if name not in header]
-    if "model" not in header:
-        missing += [name for name in NEEDED if name not in header and "blocks" not in header]
-    if missing:
-        raise refuse(f"no column {missing[0]!r}", missing[0])
-
-
-def _run(row: Mapping[str, Any], line: int, file: str) -> LossRun:
-    """Raises InputError with that line; of a configuration in another file, that file is named."""
+            return LossRun(name, _shaped(given, path), training_tokens, loss)
+        except InputError as error:  # the row says where
+            raise InputError(error.message, field=error.field, accepted=error.accepted) from None
+    if given:
+        message = f"a model and {next(iter(given))}"
+        raise InputError(message, field="model", accepted="one of the two")
+    beside = path.parent / model
     try:
-        model = _model(row, file)
+        found = resolve_model(str(beside) if beside.exists() else model)
     except InputError as error:
-        errors = []
-        for one in each(error):
-            inside = one.file is not None and Path(one.file) != Path(file)
-            message = f"{one.file}: {one.field}: " if inside and one.field else ""
-            field = "model" if row["model"] else one.field
-            place = {"file": file, "line": line, "field": field, "accepted": one.accepted}
-            errors.append(InputError(f"{message}{one.message}", **place))
-        raise together(errors) from None
-    return LossRun(row["name"] or f"line {line}", model, row["training_tokens"], row["loss"])
+        said, accepted = (str(error), None) if error.file else (error.message, error.accepted)
+        raise InputError(said, field="model", accepted=accepted) from None
+    return LossRun(name, replace(found, prediction_layers=None), training_tokens, loss)
 
 
-def _model(row: Mapping[str, Any], file: str) -> Model:
-    given = {name: row[name] for name in SHAPE if row[name]}
-    if row["model"]:
-        if given:
-            raise InputError(
-                f"a model and {next(iter(given))}", field="model", accepted="one of the two"
-            )
-        beside = Path(file).parent / row["model"]
-        model = resolve_model(str(beside) if beside.exists() else row["model"])
-        return replace(model, prediction_layers=None)
-    for name in NEEDED if not row["blocks"] else ("hidden_size", "vocab_size"):
-        if not row[name]:
-            raise InputError(
-                "missing field", field=name, accepted=f"{', '.join(NEEDED)}, or a model"
-            )
+def _shaped(given: Mapping[str, str], path: Path) -> Model:
+    """The model of the columns of a row. Raises InputError with the column."""
+    for name in NEEDED if "blocks" not in given else ("hidden_size", "vocab_size"):
+        if name not in given:
+            accepted = f"{', '.join(NEEDED)}, or a model"
+            raise InputError("missing field", field=name, accepted=accepted)
     cells = dict.fromkeys(SHAPE, "") | given
     heads = cells["num_attention_heads"]
     defaults = {"num_key_value_heads": heads, "mlp_matrices": "3"}
@@ -206,4 +174,4 @@ def _model(row: Mapping[str, Any], file: str) -> Model:
     for name, value in defaults.items():
         cells[name] = cells[name] or value
     cells |= {f"{part}_dtype": "bf16" for part in WEIGHT_PARTS}
-    return model_of_row({**cells, "id": "run", "name": "run"}, Path(file))
+    return model_of_row({**cells, "id": "run", "name": "run"}, path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
 import math
 import os
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dse.blocks import BLOCK_SIZES, WEIGHT_PARTS
-from dse.data import search_spaces_dir
+from dse.data import rows_beside, search_spaces_dir
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.loader import Lazy
@@ -116,8 +115,7 @@ def _entries(path: Path) -> Mapping[str, tuple[Model, Published]]:
 
 @cache
 def _rows(path: Path) -> Mapping[str, Mapping[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return {row["id"]: row for row in csv.DictReader(file)}
+    return {row["id"]: row for row in rows_beside(str(path), path.name)}
 
 
 @cache
@@ -132,20 +130,13 @@ def published_drafts(path: Path) -> dict[str, tuple[dict[int, float], str]]:
     """By id of a model, tokens that a decode step gives by how many were drafted, and what drafts
     them; none without the file. Raises InputError where a step gives more than it verifies."""
     found: dict[str, tuple[dict[int, float], str]] = {}
-    if not path.exists():
-        return found
-    with path.open(newline="", encoding="utf-8") as file:
-        for line, row in enumerate(csv.DictReader(file), start=2):
-            drafted, gained = int(row["draft_tokens"]), float(row["tokens_per_step"])
-            if not 1.0 <= gained <= drafted + 1.0:
-                raise InputError(
-                    f"read {gained:g} with {drafted} drafted",
-                    file=str(path),
-                    line=line,
-                    field="tokens_per_step",
-                    accepted="1 to the drafted ones and one more",
-                )
-            found.setdefault(row["id"], ({}, row["drafted_by"]))[0][drafted] = gained
+    for line, row in enumerate(rows_beside(str(path), path.name) if path.exists() else (), 2):
+        drafted, gained = int(row["draft_tokens"]), float(row["tokens_per_step"])
+        if not 1.0 <= gained <= drafted + 1.0:
+            place = {"file": str(path), "line": line, "field": "tokens_per_step"}
+            message = f"read {gained:g} with {drafted} drafted"
+            raise InputError(message, accepted="1 to the drafted ones and one more", **place)
+        found.setdefault(row["id"], ({}, row["drafted_by"]))[0][drafted] = gained
     return found
 
 
@@ -168,12 +159,9 @@ class _Row:
             raise self._refuse(name, "billions, or nothing")
         return value * 1e9 if cell else None
 
-    def text(self, name: str) -> str | None:
-        return self.row.get(name) or None
-
     def model(self, source: str) -> Model:
         tokens = self.billions("training_tokens_t") if "training_tokens_t" in self.row else None
-        assumed = self.text("assumed")
+        assumed = self.row.get("assumed")
         model = Model(
             id=self.row["id"],
             name=self.row["name"],
@@ -186,47 +174,38 @@ class _Row:
             training_tokens=None if tokens is None else tokens * 1e3,
             source=source,
             assumed=(assumed,) if assumed else (),
-            architecture=self.text("architecture"),
+            architecture=self.row.get("architecture") or None,
         )
         check(model)
         return model
 
     def entry(self) -> tuple[Model, Published]:
-        total = self.billions("total_parameters_b")
+        row, total = self.row, self.billions("total_parameters_b")
         if total is None:
             raise self._refuse("total_parameters_b", "billions")
-        model = self.model(f"{self.row['source']}, {self.row['date']}")
         published = Published(
             total_parameters=total,
-            total_counts=self.text("total_counts") or "all",
+            total_counts=row["total_counts"] or "all",
             active_parameters=self.billions("active_parameters_b"),
-            active_counts=self.text("active_counts"),
-            source=self.row["parameters_source"],
-            kind=self.row["parameters_kind"],
-            training_tokens_source=self.text("tokens_source"),
-            note=self.text("note"),
+            active_counts=row["active_counts"] or None,
+            source=row["parameters_source"],
+            kind=row["parameters_kind"],
+            training_tokens_source=row["tokens_source"] or None,
+            note=row["note"] or None,
         )
-        return model, published
+        return self.model(f"{row['source']}, {row['date']}"), published
 
     def _blocks(self) -> list[BlockSpec]:
         """The cell `blocks`, where there is one: `kind*count size=n size=n; ...` says all layers of
         a model that the columns cannot."""
-        cell = self.text("blocks")
-        if cell is None:
+        cell = self.row.get("blocks")
+        if not cell:
             return [*self._attention(), *self._feed_forward()]
         try:
-            return [self._block(text.split()) for text in cell.split(";")]
+            return [_block(text.split()) for text in cell.split(";")]
         except (KeyError, ValueError):
-            raise self._refuse(
-                "blocks", f"kind*count size=n ...; {', '.join(BLOCK_SIZES)}"
-            ) from None
-
-    def _block(self, words: list[str]) -> BlockSpec:
-        kind, count = words[0].split("*")
-        sizes = dict(word.split("=") for word in words[1:])
-        if not all(_WHOLE.fullmatch(value) for value in (count, *sizes.values())):
-            raise ValueError(words)
-        return BlockSpec(kind, int(count), {name: int(value) for name, value in sizes.items()})
+            accepted = f"kind*count size=n ...; {', '.join(BLOCK_SIZES)}"
+            raise self._refuse("blocks", accepted) from None
 
     def _attention(self) -> list[BlockSpec]:
         layers, heads = self.integer("num_hidden_layers"), self.integer("num_attention_heads")
@@ -234,13 +213,9 @@ class _Row:
             sizes = {name: self.integer(name) for name in BLOCK_SIZES["mla"] if name != "heads"}
             return [BlockSpec("mla", layers, {"heads": heads, **sizes})]
         sliding = self.integer("sliding_layers")
-        sizes = {
-            "heads": heads,
-            "kv_heads": self.integer("num_key_value_heads"),
-            "head_dim": self.integer("head_dim"),
-            "v_head_dim": self.integer("head_dim"),
-            "qkv_bias": self.integer("qkv_bias"),
-        }
+        size = self.integer("head_dim")
+        sizes = {"heads": heads, "kv_heads": self.integer("num_key_value_heads"), "head_dim": size}
+        sizes |= {"v_head_dim": size, "qkv_bias": self.integer("qkv_bias")}
         windows = ((layers - sliding, 0), (sliding, self.integer("sliding_window")))
         return [BlockSpec("gqa", n, {**sizes, "window": window}) for n, window in windows if n]
 
@@ -262,9 +237,13 @@ class _Row:
         return blocks
 
     def _refuse(self, field: str, accepted: str) -> InputError:
-        return InputError(
-            f"{self.row.get(field)!r} for {self.row.get('id')!r}",
-            file=str(self.path),
-            field=field,
-            accepted=accepted,
-        )
+        message = f"{self.row.get(field)!r} for {self.row.get('id')!r}"
+        return InputError(message, file=str(self.path), field=field, accepted=accepted)
+
+
+def _block(words: list[str]) -> BlockSpec:
+    kind, count = words[0].split("*")
+    sizes = dict(word.split("=") for word in words[1:])
+    if not all(_WHOLE.fullmatch(value) for value in (count, *sizes.values())):
+        raise ValueError(words)
+    return BlockSpec(kind, int(count), {name: int(value) for name, value in sizes.items()})

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from dse.data import hardware_dir, is_shipped, rows_beside
 from dse.errors import InputError
 from dse.record import record
-from dse.schema.loader import ACCEPTED_CHIPS, csv_rows, did_you_mean, nearest, unknown
+from dse.schema.loader import ACCEPTED_CHIPS, did_you_mean, nearest, unknown
 from dse.schema.plausible import USD_PER_CHIP, USD_PER_HOUR
 from dse.schema.reader import (
     Date,
@@ -25,7 +25,6 @@ from dse.schema.reader import (
     Text,
     csv_table,
     field,
-    together,
 )
 from dse.units import DATES, days, last_year, today
 
@@ -267,14 +266,8 @@ RowT = TypeVar("RowT", PriceRow, PurchaseRow)
 
 def _rows(path: Path, kind: type[RowT]) -> tuple[RowT, ...]:
     """Every row of a CSV file whose columns are the fields of its rows."""
-    file, reader, names = str(path), csv_rows(path), kind.table.names
-    header = next(reader, [])
-    if tuple(header) != names:
-        message = f"read the columns {', '.join(header)}" if header else "empty"
-        raise InputError(message, file=file, line=1, accepted=",".join(names))
-    rows, errors = csv_table(Table(*kind.table.fields), reader, header, file)
-    if errors:
-        raise together(errors)
+    table = Table(*kind.table.fields)
+    rows = csv_table(table, path, lambda header: table.names)
     return tuple(kind(**row, line=line) for line, row in rows)
 
 

@@ -29,7 +29,7 @@ from dse import units
 from dse.data import is_shipped
 from dse.errors import Doubt, InputError, InputErrors
 from dse.record import record
-from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml, nearest
+from dse.schema.loader import Document, KeyPath, csv_rows, did_you_mean, load_yaml, nearest
 from dse.schema.plausible import unusual
 from dse.units import DATES, days, in_future, last_year
 
@@ -304,10 +304,27 @@ def read(kind: Kind, document: Document, path: KeyPath = (), written: Any = REQU
 
 
 def csv_table(
-    table: Table[T], rows: Iterable[Sequence[str]], header: Sequence[str], file: str
-) -> tuple[list[tuple[int, T]], list[InputError]]:
-    """(line, what it says) of the rows of a CSV file below its header, and every mistake. An empty
-    cell is a field that is left out."""
+    table: Table[T], path: Path, needed: Callable[[Sequence[str]], Iterable[str]]
+) -> list[tuple[int, T]]:
+    """(line, what it says) of the rows of a CSV file, whose header has columns of the table in any
+    order, those `needed` among them. An empty cell is a field that is left out. Raises InputError
+    for a wrong header, else with every mistake."""
+    file, rows = str(path), csv_rows(path)
+    header, known = [name.strip() for name in next(rows, [])], table.names
+    wrong = [name for name in header if name not in known]
+    twice = [name for name in header if header.count(name) > 1]
+    missing = [name for name in needed(header) if name not in header]
+    message, field = "", next(iter([*wrong, *twice, *missing]), None)
+    if not header:
+        message, field = "empty", None
+    elif wrong:
+        message = f"unknown column {field!r}{did_you_mean(field, known)}"
+    elif twice:
+        message = "a column that is there twice"
+    elif missing:
+        message = f"no column {field!r}"
+    if message:
+        raise InputError(message, file=file, line=1, field=field, accepted=", ".join(known))
     found, errors = [], []
     for line, cells in enumerate(rows, start=2):
         if not any(cell.strip() for cell in cells):
@@ -320,7 +337,9 @@ def csv_table(
         row = None if mistakes.errors else table.read(written, Place(mistakes))
         errors += mistakes.errors
         found += [] if row is None else [(line, row)]
-    return found, errors
+    if errors:
+        raise together(errors)
+    return found
 
 
 def each(error: InputError) -> list[InputError]:

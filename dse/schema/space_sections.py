@@ -18,14 +18,12 @@ from dse.schema.catalog import Catalog, is_chip_file
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import Costs, lacks_for_owning
 from dse.schema.loader import Document, Lazy, did_you_mean
-from dse.schema.metrics import METRICS, Limit, parse_constraint, parse_limit
+from dse.schema.metrics import METRICS, Limit, parse_constraint
 from dse.schema.own_chip import read_own_chip
 from dse.schema.reader import (
-    ByName,
     Flag,
     Listed,
     Mistakes,
-    Number,
     Place,
     Quantity,
     Raw,
@@ -361,15 +359,9 @@ def _check(view: View, known: Sequence[str]) -> None:
 # that a design to start from is chosen by.
 #
 # resolution: 0                                           # the exact front
-# resolution: {predicted_loss: 0.002, tpot_s: 1%}         # the others as they are by default
 #
 # wish: cheapest at predicted_loss <= 1.95
 # wish: best loss at usd_per_million_total_tokens <= 0.5 $/Mtoken
-# wish: {predicted_loss: 2, tpot_s: 0}                    # weights, 1 where nothing is said
-
-_PERCENT = re.compile(r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*%\s*")
-MOST_SHARE = 1.0
-MOST_WEIGHT = 1e6  # of one objective: the others then count for nothing
 
 
 @record
@@ -399,37 +391,11 @@ def usual(name: str) -> Resolution:
 
 def read_resolution(written: Any, objectives: Sequence[str], at: Place) -> dict[str, Resolution]:
     """The resolution of each of the objectives; what is wrong is noted."""
-    found = {name: usual(name) for name in objectives}
     if written is None:
-        return found
-    if not isinstance(written, Mapping):
-        if isinstance(written, bool) or str(written).strip() not in ("0", "0.0", "0%"):
-            at.refuse(written, "0 for the exact front, or a value for each objective that has one")
-        return dict.fromkeys(objectives, EXACT)
-    by_name = ByName(Raw(), tuple(objectives), "objective of this space").read(written, at) or {}
-    for name, value in by_name.items():
-        read = at.at(name).call(lambda name=name, value=value: _one(name, value))
-        found[name] = read or found[name]
-    return found
-
-
-def _one(name: str, written: Any) -> Resolution:
-    """Raises InputError for what is no resolution of the metric."""
-    dimension, text = METRICS[name].dimension, str(written).strip()
-    share = _PERCENT.fullmatch(text)
-    relative = share is not None and dimension != "fraction"
-    if isinstance(written, bool) or written is None:
-        raise InputError(f"read {written!r}", accepted=f"such as {usual(name).text}")
-    if relative and share is not None:
-        step = float(share[1]) / 100.0
-        if step >= MOST_SHARE:
-            raise InputError(f"read {text!r}", accepted="less than 100%")
-    else:
-        step = 0.0 if text in ("0", "0.0") else parse_limit(text, dimension)
-    if not step:
-        return EXACT
-    bare = dimension == "nats" and text.replace(".", "").isdigit()
-    return Resolution(step, relative, f"{text} nats" if bare else text)
+        return {name: usual(name) for name in objectives}
+    if isinstance(written, bool) or str(written).strip() not in ("0", "0.0", "0%"):
+        at.refuse(written, "0 for the exact front, or no line of it")
+    return dict.fromkeys(objectives, EXACT)
 
 
 @record
@@ -448,37 +414,16 @@ class Wish:
 ALIKE = Wish("all objectives alike", ())
 _WISH = re.compile(r"(cheapest|fastest|best|lowest|highest)(?:\s+(\w+))?(?:\s+at\s+(.+))?")
 _SHORT = {"loss": "predicted_loss", "quality": "predicted_loss"}
-_WISH_EXAMPLE = (
-    "`cheapest at predicted_loss <= 1.95`, `best loss at tpot_s <= 20 ms`, or a weight by objective"
-)
+_WISH_EXAMPLE = "`cheapest at predicted_loss <= 1.95`, `best loss at tpot_s <= 20 ms`"
 
 
 def read_wish(written: Any, objectives: Sequence[str], at: Place) -> Wish:
     """The wish of a space; equal weights where nothing is written. What is wrong is noted."""
-    equal = _weighted({}, objectives)
-    if written is None:
-        return equal
-    if isinstance(written, Mapping):
-        weight = Number(least=0.0, most=MOST_WEIGHT)
-        kind = ByName(weight, tuple(objectives), "objective of this space")
-        found = kind.read(written, at) or {}
-        weights = {name: float(one) for name, one in found.items() if one is not None}
-        if not any({**dict.fromkeys(objectives, 1.0), **weights}.values()):
-            at.wrong("no objective has a weight", "a weight above zero")
-            return equal
-        return _weighted(weights, objectives)
-    found = at.call(lambda: _limited(written, objectives))
+    equal = Wish(ALIKE.text, (1.0 / max(len(objectives), 1),) * len(objectives))
+    found = None if written is None else at.call(lambda: _limited(written, objectives))
     for message in filter(None, (limit.unusual for limit in found.limits)) if found else ():
         at.doubt(message)
     return found or equal
-
-
-def _weighted(weights: Mapping[str, float], objectives: Sequence[str]) -> Wish:
-    given = [weights.get(name, 1.0) for name in objectives]
-    total = sum(given) or 1.0
-    message = ", ".join(f"{name} {one:g}" for name, one in zip(objectives, given, strict=True))
-    text = ALIKE.text if len(set(given)) < 2 else f"weights {message}"
-    return Wish(text, tuple(one / total for one in given))
 
 
 def _limited(written: Any, objectives: Sequence[str]) -> Wish:

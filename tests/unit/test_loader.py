@@ -167,7 +167,10 @@ HEADER = "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("chip,price\nh100_sxm,2\n", ":1: read the columns chip, price (accepted: chip,basis"),
+        (
+            "chip,price\nh100_sxm,2\n",
+            ":1: price: unknown column 'price'; did you mean provider?",
+        ),
         (HEADER + "h100_sxm,mine,free,us,2026,invoice,\n", ":2: usd_per_chip_hour: read 'free'"),
         (HEADER + "h100_sxm,mine,-2,us,2026,invoice,\n", ":2: usd_per_chip_hour: read '-2'"),
         (HEADER + "h100_sxm,mine,2\n", ":2: read 3 cells (accepted: 7 cells)"),

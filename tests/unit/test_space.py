@@ -288,12 +288,6 @@ def test_resolve_space(tmp_path: Path) -> None:
         ("ttft_s <= 2 s", "tpot_s <= 2 s", "constraints[1]", "twice"),
         ("ttft_s <= 2 s", "ttft_s <= 0 s", "constraints[0]", "zero"),
         ("rental_3yr", "rental_4yr", "price_basis", "rental_3yr"),
-        ("constraints:", "resolution: {tpot: 1%}\nconstraints:", "resolution.tpot", "tpot_s"),
-        ("constraints:", "resolution: {ttft_s: 1%}\nconstraints:", "resolution.ttft_s",
-         "no objective of this space"),
-        ("constraints:", "resolution: {tpot_s: 1}\nconstraints:", "resolution.tpot_s", "read '1'"),
-        ("constraints:", "resolution: {tpot_s: 100%}\nconstraints:", "resolution.tpot_s", "100%"),
-        ("constraints:", "resolution: {tpot_s: -1%}\nconstraints:", "resolution.tpot_s", "-1%"),
         ("constraints:", "resolution: 1%\nconstraints:", "resolution", "0 for the exact front"),
         ("constraints:", "resolution: true\nconstraints:", "resolution", "0 for the exact front"),
         ("constraints:", "wish: cheapest\nconstraints:", "wish", "no objective is in dollars"),
@@ -301,9 +295,7 @@ def test_resolve_space(tmp_path: Path) -> None:
         ("constraints:", "wish: best at tpot_s <= 2 ms\nconstraints:", "wish", "cheapest at"),
         ("constraints:", "wish: fastest at ttft_s <= 2 s\nconstraints:", "wish", "no objective of"),
         ("constraints:", "wish: fastest at tpot_s\nconstraints:", "wish", "metric <= limit"),
-        ("constraints:", "wish: {tpot_s: -1}\nconstraints:", "wish.tpot_s", "-1"),
-        ("constraints:", "wish: {tpot: 1}\nconstraints:", "wish.tpot", "tpot_s"),
-        ("constraints:", "wish: {tpot_s: 0, predicted_loss: 0}\nconstraints:", "wish", "above"),
+        ("constraints:", "wish: {tpot_s: 1}\nconstraints:", "wish", "cheapest at"),
         ("15T", "15 GB", "training_tokens", "15 GB"),
         ("training_tokens: 15T\n", "", "", "neither training_compute nor training_tokens"),
         ("training_tokens: 15T", "training_tokens: 15", "training_tokens", "did you mean 15T?"),
@@ -425,13 +417,6 @@ def test_wrong_limits(text: str) -> None:
     [
         ("", (0.001, False, "0.001 nats"), (0.005, True, "0.5%")),
         ("resolution: 0", (0.0, False, "0"), (0.0, False, "0")),
-        ("resolution: {tpot_s: 2%}", (0.001, False, "0.001 nats"), (0.02, True, "2%")),
-        ("resolution: {tpot_s: 0}", (0.001, False, "0.001 nats"), (0.0, False, "0")),
-        (
-            "resolution: {predicted_loss: 0.002, tpot_s: 1 ms}",
-            (0.002, False, "0.002 nats"),
-            (0.001, False, "1 ms"),
-        ),
     ],
 )
 def test_resolution(tmp_path: Path, written: str, loss: tuple, tpot: tuple) -> None:
@@ -452,8 +437,6 @@ def test_the_resolution_of_a_share_is_in_points(tmp_path: Path) -> None:
     ("written", "weights", "best", "limits"),
     [
         ("", (0.5, 0.5), "", []),
-        ("wish: {predicted_loss: 3}", (0.75, 0.25), "", []),
-        ("wish: {tpot_s: 0}", (1.0, 0.0), "", []),
         ("wish: fastest at predicted_loss <= 2.1", (0.0, 1.0), "tpot_s", ["predicted_loss <= 2.1"]),
         ("wish: best loss at tpot_s <= 20 ms", (1.0, 0.0), "predicted_loss", ["tpot_s <= 20 ms"]),
         ("wish: lowest tpot_s", (0.0, 1.0), "tpot_s", []),
