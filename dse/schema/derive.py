@@ -58,8 +58,6 @@ ALIASES = {
     "scale_out": "scale_out_bandwidth",
     "network_bandwidth": "scale_out_bandwidth",
 }
-# Links that one chip of a torus has to its neighbours.
-_TORUS_LINKS = {"ring": 2, "torus_2d": 4, "torus_3d": 6}
 _FACTOR = re.compile(r"(?:[x×]\s*([0-9.eE+-]+)|([0-9.eE+-]+)\s*[x×])")
 _PERCENT = re.compile(r"([+-][0-9.eE]+)\s*%")
 WAYS = "a factor (1.5x), a percentage (+20%) or a value with its unit"
@@ -116,7 +114,8 @@ def derive(
         except InputError as error:
             errors.append(error)
     if not settings:
-        errors.append(InputError("nothing is changed", field="--set", accepted=_names(catalog)))
+        accepted = ", ".join(_known(catalog))
+        errors.append(InputError("nothing is changed", field="--set", accepted=accepted))
     if errors:
         raise together(errors)
     if "tdp" in seen and "matmul_power" not in seen:
@@ -134,7 +133,7 @@ def read_setting(written: str, catalog: Catalog) -> Setting:
     known = _known(catalog)
     if key not in known:
         hint = did_you_mean(key, [*known, *ALIASES])
-        raise _refuse(written, f"unknown figure {name!r}{hint}", _names(catalog))
+        raise _refuse(written, f"unknown figure {name!r}{hint}", ", ".join(_known(catalog)))
     factor, says = _factor(written, value)
     if key == "topology" and value not in TOPOLOGIES:
         hint = did_you_mean(value, TOPOLOGIES)
@@ -163,10 +162,6 @@ def _known(catalog: Catalog) -> tuple[str, ...]:
     own = [name for name in DIMENSION if name not in DEVICE]
     prices = [f"price.{basis}" for basis in catalog.prices.bases()]
     return (*own, "memory_capacity_driver_reported", "capacity", "flops", *FABRIC, "price", *prices)
-
-
-def _names(catalog: Catalog) -> str:
-    return ", ".join(_known(catalog))
 
 
 def _targets(name: str) -> tuple[str, ...]:
@@ -235,40 +230,26 @@ def _set_fabric(work: _Derivation, setting: Setting) -> None:
     index, key, dimension = FABRIC[setting.name]
     level = work.system["levels"][index]
     before = level.get(key)
-    old = {name: _number(level.get(name)) for name in ("size", "bandwidth_per_direction")}
+    total = _number(level.get("bandwidth_per_direction"))
     level[key] = _changed(work, setting, setting.name, before, dimension)
     work.fabric_changed = True
     if setting.name == "domain":
-        beyond = [one["size"] for one in work.system["levels"][1:] if "size" in one]
-        if beyond and (_number(level["size"]) or 0.0) >= min(_number(one) or 0.0 for one in beyond):
-            least = min(str(one["value"]) for one in beyond)
-            size = level["size"]["value"]
-            message = f"a domain of {size} is not smaller than the level around it"
+        size = _number(level["size"]) or 0.0
+        beyond = [_number(one.get("size")) or math.inf for one in work.system["levels"][1:]]
+        least = min(beyond, default=math.inf)
+        if size >= least:
+            message = f"a domain of {size:g} is not smaller than the level around it"
             raise _refuse(setting.written, message, f"less than {least:g}")
-    if setting.name in ("topology", "domain", "scale_up_bandwidth"):
-        _set_pair(work, level, old)
-
-
-def _set_pair(work: _Derivation, level: dict[str, Any], old: Mapping[str, float | None]) -> None:
-    """One link to a peer from all the links of a chip: of a mesh, one for each peer; of a torus,
-    two for each axis; otherwise in proportion."""
-    topology = str(level["topology"]["value"])
-    total, size = _number(level.get("bandwidth_per_direction")), _number(level.get("size"))
     pair = _number(level.get("bandwidth_per_pair"))
-    linked = topology == "dragonfly" and pair is not None  # how many links is not in its size
-    if not linked and topology not in ("full_mesh", *_TORUS_LINKS):
-        level.pop("bandwidth_per_pair", None)
+    if pair is None or setting.name not in ("topology", "domain", "scale_up_bandwidth"):
         return
-    if total is None:
-        return
-    links = _TORUS_LINKS.get(topology) or max((size or 2.0) - 1.0, 1.0)
-    before = old["bandwidth_per_direction"]
-    if pair and before and (linked or size == old["size"]):
-        value, why = pair * total / before, "in proportion to all links"
-    else:
-        value, why = total / links, f"all links of a chip over {links:g}"
-    if pair is None or not math.isclose(value, pair):
-        level["bandwidth_per_pair"] = _figure(units.format(value, "bytes/s", 12), why)
+    # Without its own figure a mesh or torus divides the bandwidth evenly (`dse.physics.fabrics`).
+    if setting.name == "scale_up_bandwidth" and total:
+        value = pair * (_number(level[key]) or 0.0) / total
+        text = units.format(value, "bytes/s", 12)
+        level["bandwidth_per_pair"] = _figure(text, "in proportion to all links")
+    elif setting.name == "topology" or level["topology"]["value"] != "dragonfly":
+        level.pop("bandwidth_per_pair")
 
 
 def _set_prices(work: _Derivation, setting: Setting) -> None:
@@ -314,11 +295,12 @@ def _changed(
     if dimension == "text":
         if setting.factor is not None:
             raise _refuse(setting.written, f"a factor of {name}", ", ".join(TOPOLOGIES))
-        text, note = setting.value, _replaced(setting.value, of, before is not None)
+        text = setting.value
+        note = f"{text} in place of {of}" if before else f"{text}; {of}"
     elif setting.factor is None:
         value = _value(setting, dimension)
         text = units.format(value, dimension, 12)
-        note = _replaced(text, of, before is not None)
+        note = f"{text} in place of {of}" if before else f"{text}; {of}"
     else:
         if before is None:
             message = f"{work.parent} has no {name} that could be multiplied"
@@ -335,10 +317,6 @@ def _changed(
         raise _refuse(setting.written, message, f"what gives a whole number ({of})")
     work.changes.append(f"{name} {note}")
     return _figure(text, note)
-
-
-def _replaced(text: str, of: str, known: bool) -> str:
-    return f"{text} in place of {of}" if known else f"{text}; {of}"
 
 
 def _value(setting: Setting, dimension: str) -> float:

@@ -164,7 +164,7 @@ def _shaped(given: Mapping[str, str], path: Path) -> Model:
         if name not in given:
             accepted = f"{', '.join(NEEDED)}, or a model"
             raise InputError("missing field", field=name, accepted=accepted)
-    cells = dict.fromkeys(SHAPE, "") | given
+    cells = {**dict.fromkeys(SHAPE, ""), **given}
     heads = cells["num_attention_heads"]
     defaults = {"num_key_value_heads": heads, "mlp_matrices": "3"}
     if all(_SIZE.fullmatch(size) for size in (heads, cells["hidden_size"])):

@@ -100,12 +100,10 @@ def _usd(usual: tuple[float, float]) -> Number:
     return Number(above=0, below=1e12, says="dollars above zero, such as 2.5", usual=usual)
 
 
-class PriceRow(Schema, kw_only=True):
-    """One published price; `line` is where the file says it."""
+class _Row(Schema, kw_only=True):
+    """What is said of any price; `line` is where the file says it."""
 
     chip: str = field(Text(1))
-    basis: str = field(Basis(), meaning="on_demand, rental_3yr, ...")
-    usd_per_chip_hour: float = field(_usd(USD_PER_HOUR), meaning="dollars")
     provider: str = field(Text(), default="", meaning="who asks it")
     date: str = field(Date(priced=True), meaning="when", example="2026-11")
     source: str = field(Text(1), meaning="where it is published")
@@ -113,18 +111,19 @@ class PriceRow(Schema, kw_only=True):
     line: int = 0
 
 
-class PurchaseRow(Schema, kw_only=True):
+class PriceRow(_Row, kw_only=True):
+    """One published price of a chip for an hour."""
+
+    basis: str = field(Basis(), meaning="on_demand, rental_3yr, ...")
+    usd_per_chip_hour: float = field(_usd(USD_PER_HOUR), meaning="dollars")
+
+
+class PurchaseRow(_Row, kw_only=True):
     """One published price of a chip, bought or built; `kind` says which: a list price, a street
     price, the share of a system, an estimate of what it costs to make."""
 
-    chip: str = field(Text(1))
     kind: str = field(Text(1), meaning="purchase_street, msrp, purchase_system, ...")
     usd_per_chip: float = field(_usd(USD_PER_CHIP), meaning="dollars")
-    provider: str = field(Text(), default="", meaning="who asks it")
-    date: str = field(Date(priced=True), meaning="when", example="2026-11")
-    source: str = field(Text(1), meaning="where it is published")
-    note: str = field(Text(), default="", meaning="what else is to know")
-    line: int = 0
 
 
 class Rows(Listed):

@@ -71,7 +71,7 @@ def with_systems(document: Document, mistakes: Mistakes) -> tuple[Document, tupl
         message = "no list of systems" if "chip" not in deployment else "beside the axis chip"
         mistakes.add(at, message, "systems: [{name: 8 B200, chip: b200_sxm, chips: 8}, ...]")
         return document, ()
-    of: dict[str, dict[str, Any]] = {}
+    of: dict[tuple[str, str], dict[str, Any]] = {}  # values by chip of each axis of a part
     names: dict[str, str] = {}  # of the system of each chip
     for k, written in enumerate(listed):
         chip = written.get("chip") if isinstance(written, Mapping) else None
@@ -85,36 +85,33 @@ def with_systems(document: Document, mistakes: Mistakes) -> tuple[Document, tupl
         if name in names.values():
             mistakes.add((*at, k, "name"), f"{name!r} is the name of two systems", "two names")
         names[chip] = name
-        for pool, part in _parts({n: v for n, v in written.items() if n != "chip"}).items():
-            below = deployment.get(pool, {}) if pool else deployment
-            for axis, value in part.items():
-                if axis == "name" or axis in _parts(written):
-                    continue
-                if axis in below:
+        parts = _parts(written)
+        for pool, part in parts.items():
+            taken = ("name", "chip", *parts) if not pool else ()
+            for axis in (axis for axis in part if axis not in taken):
+                if axis in (deployment.get(pool, {}) if pool else deployment):
                     message = f"{axis} stands below the systems, too"
-                    mistakes.add((*at, k, *([pool] * bool(pool)), axis), message, "one of the two")
-                of.setdefault(pool, {}).setdefault(str(axis), {})[chip] = value
-    for pool, axes in of.items():
-        for axis, values in axes.items():
-            if lacking := [name for chip, name in names.items() if chip not in values]:
-                named = f"{pool} {axis}".strip()
-                message = f"{named} is missing in {', '.join(lacking)}"
-                mistakes.add(at, message, f"{named} in every system or below them")
-    rest = {name: axis for name, axis in deployment.items() if name != SYSTEMS}
-    made = {"chip": list(names), **_by_system(of.get("", {})), **rest}
-    for pool in POOL_AXES:
-        if pool in of or pool in rest:
-            made[pool] = below = rest.get(pool, {})
-            if isinstance(below, Mapping) and "chip" in {**of.get(pool, {}), **below}:
-                message = "beside systems: a pool is on the chips of its system"
-                mistakes.add(("deployment", pool, "chip"), message, f"{pool} without chip")
-            if isinstance(below, Mapping):
-                made[pool] = {**_by_system(of.get(pool, {})), **below}
+                    mistakes.add((*at, k, *filter(None, (pool, axis))), message, "one of the two")
+                of.setdefault((pool, str(axis)), {})[chip] = part[axis]
+    pools: dict[str, Any] = {pool: {} for pool in POOL_AXES}
+    made: dict[str, Any] = {"chip": list(names)}
+    for (pool, axis), values in of.items():
+        if lacking := [name for chip, name in names.items() if chip not in values]:
+            named = f"{pool} {axis}".strip()
+            message = f"{named} is missing in {', '.join(lacking)}"
+            mistakes.add(at, message, f"{named} in every system or below them")
+        (pools[pool] if pool else made)[axis] = {"values_by": "chip", "of": values}
+    made |= {name: axis for name, axis in deployment.items() if name != SYSTEMS}
+    for pool, axes in pools.items():
+        below = deployment.get(pool, {})
+        if not isinstance(below, Mapping):
+            continue
+        if "chip" in (axes | below):
+            message = "beside systems: a pool is on the chips of its system"
+            mistakes.add(("deployment", pool, "chip"), message, f"{pool} without chip")
+        if axes or pool in deployment:
+            made[pool] = axes | below
     return replace(document, data={**document.data, "deployment": made}), tuple(names.values())
-
-
-def _by_system(of: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    return {name: {"values_by": "chip", "of": values} for name, values in of.items()}
 
 
 def _parts(deployment: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
