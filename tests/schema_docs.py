@@ -40,7 +40,7 @@ from dse.schema.reader import (
     Word,
     brief,
 )
-from dse.schema.study import CASE, Study
+from dse.schema.study import Case, Study
 from dse.schema.system import RACK, SYSTEM
 from dse.schema.training import STACK
 
@@ -69,7 +69,7 @@ PAGES = {
     "Memory tiers": ("`hardware/tiers.yaml`", TierDefaults),
     "Energy": ("`hardware/energy.yaml`", EnergyConstants),
     "Reliability": ("`hardware/reliability.yaml`", Reliability),
-    "A rediscovery case": ("`search_spaces/rediscovery/*.yaml`", CASE),
+    "A rediscovery case": ("`search_spaces/rediscovery/*.yaml`", Case.table),
 }
 LONG = 3  # words
 _SAID: dict[type, str] = {Basis: "name", Text: "text", Flag: "true or false", Date: "date"}

@@ -28,9 +28,9 @@ from dse.schema.model import Model
 from dse.schema.model_catalog import resolve_model
 from dse.schema.reader import (
     OPTIONAL,
+    REQUIRED,
     TRAINING_TOKENS,
     ByName,
-    Field,
     Flag,
     Listed,
     Mistakes,
@@ -39,7 +39,6 @@ from dse.schema.reader import (
     Raw,
     Refused,
     Schema,
-    Table,
     Text,
     Word,
     field,
@@ -536,29 +535,32 @@ class Held(Schema):
     source: str = field(Text(), default="")
 
 
-CASE = Table(
-    Field("name", Text(1, 100)),
-    Field("title", Text()),
-    Field("space", Text(), meaning="path of a space file, as seen from here"),
-    Field("expert", Text(), meaning="the published design"),
-    Field("known", Listed(Known), meaning="what was given before the shape was chosen"),
-    Field("hold", Held, None, meaning="axes that the designers had settled on"),
-)
-
-
-@record
-class Case:
+class Case(Schema, kw_only=True):
     """One case: `study` is its space, `expert` the published design, `held` maps model axes to the
     values that they are held at, with the reason."""
 
-    name: str
-    title: str
-    study: Study
-    expert: Model
-    known: tuple[Known, ...]
-    held: Mapping[str, tuple[float, ...]]
-    why_held: str
-    path: Path
+    name: str = field(Text(1, 100))
+    title: str = field(Text())
+    space: str = field(
+        Text(), default="", left_out=REQUIRED, meaning="path of a space file, as seen from here"
+    )
+    expert: Model = field(Text(), meaning="the published design")
+    known: tuple[Known, ...] = field(
+        Listed(Known),
+        default=(),
+        left_out=REQUIRED,
+        meaning="what was given before the shape was chosen",
+    )
+    hold: Held | None = field(Held, default=None, meaning="axes that the designers had settled on")
+    study: Study = None  # pyright: ignore[reportAssignmentType]: read after the rest
+    held: Mapping[str, tuple[float, ...]] = made_anew(default_factory=dict)
+    path: Path = Path()
+
+    @property
+    def why_held(self) -> str:
+        if self.hold is None:
+            return ""
+        return f"{self.hold.reason} ({self.hold.source})" if self.hold.source else self.hold.reason
 
 
 def shipped_cases() -> dict[str, Path]:
@@ -577,21 +579,21 @@ def load_case(path: Path | str, law: str | None = None, catalog: Catalog | None 
     place of the space's quality law. Raises InputError for what is wrong in either, and where the
     design was not trained on the space's tokens."""
     document = load_yaml(path)
-    frame = read(CASE, document)
-    beside, hold = Path(path).parent / frame["space"], frame["hold"]
+    case = read(Case, document)
+    beside = Path(path).parent / case.space
     if not beside.is_file():
-        message = f"no such file: {frame['space']}"
+        message = f"no such file: {case.space}"
         raise document.error(("space",), message, "a path as seen from here")
     study = load_study(beside, catalog, law)
     at = "expert"
     try:
-        expert = resolve_model(frame["expert"])
+        expert = resolve_model(case.expert)
         at = "space"
         _share_corpus(study, expert)
     except InputError as error:
         raise document.error((at,), error.message, error.accepted) from None
     axes = {axis.name: axis for axis in study.model_axes}
-    held = hold.axes if hold else {}
+    held = case.hold.axes if case.hold else {}
     for name, values in held.items():
         if name not in axes:
             message = f"no axis of the space{did_you_mean(name, axes)}"
@@ -601,17 +603,8 @@ def load_case(path: Path | str, law: str | None = None, catalog: Catalog | None 
         if unknown := [value for value in values if value not in axes[name].values]:
             accepted = ", ".join(map(str, axes[name].values))
             raise document.error(("hold", "axes", name), f"read {unknown[0]!r}", accepted)
-    source = f" ({hold.source})" if hold and hold.source else ""
-    return Case(
-        name=frame["name"],
-        title=frame["title"],
-        study=study,
-        expert=expert,
-        known=frame["known"],
-        held={name: tuple(_code(name, v) for v in values) for name, values in held.items()},
-        why_held=f"{hold.reason}{source}" if hold else "",
-        path=Path(path),
-    )
+    codes = {name: tuple(_code(name, v) for v in values) for name, values in held.items()}
+    return replace(case, study=study, expert=expert, held=codes, path=Path(path))
 
 
 def case_of(study: Study, expert: Model) -> Case:
@@ -619,7 +612,7 @@ def case_of(study: Study, expert: Model) -> Case:
     model was not trained on the space's tokens."""
     _share_corpus(study, expert)
     title = f"{expert.name} and {study.title or study.name}"
-    return Case(study.name, title, study, expert, (), {}, "", Path(study.path))
+    return Case(name=study.name, title=title, expert=expert, study=study, path=study.path)
 
 
 def _share_corpus(study: Study, expert: Model) -> None:
