@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.files import replacing
-from dse.pareto import Archive, Scale, contributions
+from dse.pareto import Archive
 from dse.problem.protocol import Problem
 from dse.search.parallel import HERE, Executor, hold_memory
 
@@ -74,6 +74,7 @@ Ids = NDArray[np.int64]
 BITMAP_LIMIT = 50_000_000
 CHUNK = 65_536  # points evaluated at once: the more, the more of them share (docs/search.md)
 WORTH_A_COPY = 4  # chunks; a copy of the process takes as long as half a chunk
+TOLERATED = 1.0  # sum of violations near which something feasible may be
 SWEEP = "sweep"  # the enumeration in a checkpoint
 # What brought a design into the study of record, its attribute `stage`: the sample that stands for
 # the space and the part of it that breaks a constraint, what the search looked at, its result.
@@ -397,52 +398,3 @@ def counted(batch: Batch) -> Counted:
         best.ids,
         nearest,
     )
-
-
-# Which points a Pareto local search looks around next: the core of the bulk engine and of the
-# Optuna sampler.
-
-TOLERATED = 1.0
-RANKED_OBJECTIVES = (2, 3)
-
-
-def promising(
-    front: Archive,
-    relaxed: Archive,
-    fresh: Callable[[Ids], NDArray[np.bool_]],
-    log: Sequence[bool],
-    rng: np.random.Generator,
-    width: int,
-    near: int,
-) -> Ids:
-    """Ids worth expanding, the best first.
-
-    `fresh(ids)` says which were not expanded yet. First `width` of the feasible `front`, by what
-    they alone contribute to its hypervolume (at random with more than three objectives, where
-    contributions are slow to compute, and with one). Where it has fewer, infeasible points of
-    `relaxed` (the archive whose last objective is the sum of violations), least violation first;
-    while something is feasible, those that exceed their limits by at most 100% in sum. Of these
-    there are many and each is worth little: where no other is left, `near` are taken. Where that is
-    no more than `width`, evaluations are few, and what is left of the front is taken alone.
-    """
-    unexpanded = fresh(front.ids)
-    best = front.ids[:0]
-    if unexpanded.any():
-        best = _by_contribution(front, unexpanded, log, rng)[:width]
-    if len(best) and (len(best) == width or near == width):
-        return best
-    violation, ids = relaxed.F[:, -1], relaxed.ids
-    most = TOLERATED if len(front) else np.inf
-    left = fresh(ids) & (violation > 0) & (violation <= most)
-    rest = ids[left][np.lexsort((ids[left], violation[left]))]
-    return np.concatenate([best, rest[: width - len(best) if len(best) else near]])
-
-
-def _by_contribution(
-    front: Archive, fresh: NDArray[np.bool_], log: Sequence[bool], rng: np.random.Generator
-) -> Ids:
-    F, ids = front.F, front.ids
-    if F.shape[1] not in RANKED_OBJECTIVES:
-        return rng.permutation(ids[fresh])
-    gain = contributions(Scale.of(F, log)(F))
-    return ids[fresh][np.argsort(-gain[fresh], kind="stable")]

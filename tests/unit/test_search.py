@@ -265,7 +265,7 @@ def sampled(problem, path, seed=0, trials=40):
 
 
 @pytest.mark.parametrize(
-    "path", ["optuna.samplers:NSGAIIISampler", "dse.search:ParetoLocalSampler"]
+    "path", ["optuna.samplers:NSGAIIISampler", "optuna.samplers:RandomSampler"]
 )
 def test_any_sampler_is_an_engine_by_its_path(problem, path):
     one, two, other = (sampled(problem, path, seed) for seed in (0, 0, 1))
