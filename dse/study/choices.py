@@ -9,7 +9,7 @@ kept unless others beat them in cost and in all limited times.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -82,7 +82,7 @@ class LossHeld:
 
 @record
 class Choice:
-    """A chip and its k deployments, of `shape` where several are compared, which share one error.
+    """A chip and its k deployments, which share one error.
     `requests_per_s` (k,) is what one deployment serves; `best` is the row that is cheapest at the
     prediction within the limits, `kind` how its kernel laws are known."""
 
@@ -93,18 +93,7 @@ class Choice:
     best: int
     kind: str
     deployments: tuple[Mapping[str, Any], ...]
-    shape: str = ""
     loss: LossHeld | None = None
-
-    @property
-    def name(self) -> str:
-        return f"{self.chip} ({self.shape})" if self.shape else self.chip
-
-    @property
-    def key(self) -> str:
-        """The chip and its configuration: a deployment less its requests in flight."""
-        own = self.deployments[0].items()
-        return f"{self.chip} {sorted(pair for pair in own if pair[0] != IN_FLIGHT)}"
 
 
 @record
@@ -171,17 +160,6 @@ def choices_of(
     if not items:
         raise NothingFeasible("no chip of the space keeps the limits: `dse run` counts the reasons")
     return Choices(named, tuple(items), left_out, points, problem.machines.shared_error)
-
-
-def joined(shapes: Mapping[str, Choices]) -> Choices:
-    """The choices of several shapes, by the names of these, as one."""
-    each = [(name, of) for name, of in shapes.items()]
-    return replace(
-        each[0][1],
-        items=tuple(replace(item, shape=name) for name, of in each for item in of.items),
-        left_out={f"{chip} ({n})": why for n, of in each for chip, why in of.left_out.items()},
-        points=sum(of.points for _, of in each),
-    )
 
 
 # Candidates that keep all but the limits that errors move, and these within LOOSE. Every array ends

@@ -57,8 +57,7 @@ Progress = Callable[[str], None]
 class Uncertain:
     """Choices with what is not known of them: `price_sd` (C,) of the logarithm; `demand`, requests
     per second, the ends of an 80% interval, log-normal between, or None. `kin` names those that err
-    together, C names or none, where each chip errs for itself. Shapes on one chip have its price
-    and its error, and that of a configuration that they both run in."""
+    together, C names or none, where each chip errs for itself."""
 
     choices: Choices
     price_sd: Floats
@@ -72,20 +71,13 @@ class Uncertain:
     @property
     def eldest(self) -> NDArray[np.intp]:
         """(C,) the first choice of the same kin."""
-        return eldest(self.kin) if self.kin else self.chip
-
-    @property
-    def chip(self) -> NDArray[np.intp]:
-        """(C,) the first choice on the same chip."""
-        return eldest([item.chip for item in self.items])
+        return eldest(self.kin) if self.kin else np.arange(len(self.items))
 
     def correlation(self, i: int, k: int) -> float:
         """Of the errors of two choices."""
-        if self.items[k].key == self.items[i].key:
+        if i == k:
             return 1.0
-        if self.eldest[i] != self.eldest[k]:
-            return 0.0
-        return self.choices.shared * (1.0 if self.chip[i] == self.chip[k] else COMMON)
+        return self.choices.shared * COMMON if self.eldest[i] == self.eldest[k] else 0.0
 
     def requests_per_s(self, normal: Floats) -> Floats | None:
         """(N,) of the demand for standard normals (N,)."""
@@ -97,7 +89,7 @@ class Uncertain:
 
 @record
 class Draws:
-    """`error` (N, C) and `price` (N, C), standard normals, the latter the same on a chip; `demand`
+    """`error` (N, C) and `price` (N, C), standard normals; `demand`
     (N,). `numbers` (N, 4) is what runs of the user leave of the law of quality, None without runs
     or a limit on loss. `within` (N,) is uniform: where in a cell a measured value lies."""
 
@@ -126,16 +118,13 @@ def draw(uncertain: Uncertain, count: int, seed: int) -> Draws:
     children = np.random.SeedSequence(seed).spawn(len(items) + 1)
     common = np.random.default_rng(children[0])
     demand, within = common.standard_normal(count), common.uniform(1e-6, 1.0 - 1e-6, count)
-    each = [1] * len(items)
-    chip, price, own = normals(children[1:], count, each, uncertain.chip, uncertain.eldest)
+    each, alone = [1] * len(items), np.arange(len(items))
+    chip, price, own = normals(children[1:], count, each, alone, uncertain.eldest)
     numbers = None
     if (loss := items[0].loss) is not None:
         of_law = np.random.default_rng((seed, 4))
         numbers = np.stack([loss.doubt.posterior.draw(of_law) for _ in range(count)])
-    # One configuration of a chip has one error, whatever the shape.
-    same = eldest([item.key for item in items])
-    alone = np.concatenate(own, axis=1)[:, same]
-    error = math.sqrt(shared) * chip + math.sqrt(1.0 - shared) * alone
+    error = math.sqrt(shared) * chip + math.sqrt(1.0 - shared) * np.concatenate(own, axis=1)
     return Draws(error, price, demand, within, numbers)
 
 
@@ -270,13 +259,11 @@ def measure_next(
     most = max(len(item.deployments) for item in items)
     draws = draws.first(max(WORK // most, 1_000))
     price, own, _ = outcomes(uncertain, draws)
-    found, quoted = [], set()
-    for i, item in enumerate(items if len(items) > 1 else ()):
+    found = []
+    for i in range(len(items) if len(items) > 1 else 0):
         if robust["chance_first"][i] < LIKELY and i != int(np.argmin(robust["predicted"])):
             continue
-        certain = uncertain.price_sd[i] == 0.0 or item.chip in quoted
-        if uncertain.choices.priced and not certain:
-            quoted.add(item.chip)
+        if uncertain.choices.priced and uncertain.price_sd[i] != 0.0:
             found.append({"what": "price", "i": i})
         found.append({"what": "serving", "i": i})
     for k, one in enumerate(found):
@@ -304,9 +291,8 @@ def _learned(
         at_price, at_own = price.copy(), own.copy()
         if what == "price":
             moved = np.exp(uncertain.price_sd[i] * (m - draws.price[:, i]))
-            same = uncertain.chip == uncertain.chip[i]
-            at_price[:, same] *= moved[:, None]
-            at_own[:, same] *= moved[:, None]
+            at_price[:, i] *= moved
+            at_own[:, i] *= moved
         else:  # the choice and its kin, where its error is m
             rest = m - draws.error[:, i]
             for k in map(int, np.flatnonzero(uncertain.eldest == uncertain.eldest[i])):

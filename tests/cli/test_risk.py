@@ -141,21 +141,6 @@ def test_a_chip_that_is_only_announced_is_named(space: Callable[..., Path]) -> N
     assert warned == (found["advised"] == "vr200_nvl72")
 
 
-def test_a_study_keeps_the_prices_that_it_was_made_with(
-    space: Callable[..., Path], tmp_path: Path
-) -> None:
-    prices = tmp_path / "mine.csv"
-    prices.write_text(
-        "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
-        "h200_sxm,rental_3yr,0.07,us,2026-11,quote,\n",
-        "utf-8",
-    )
-    out = tmp_path / "study"
-    assert dse("run", space(*TWO), "--out", out, "--prices", prices).code == 0
-    found = risk(out, "--draws", 1000, "--json").json()
-    assert {one["chip"]: one["usd_per_chip_hour"] for one in found["prices"]}["h200_sxm"] == 0.07
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -21,14 +21,6 @@ def settings(*texts: str) -> list[str]:
     return [word for text in texts for word in ("--set", text)]
 
 
-def test_help_is_short_and_has_examples():
-    said = dse("whatif", "--help")
-    assert said.code == 0
-    assert "dse whatif deploy-llama-3-70b --set chip.h100_sxm.price=-30%" in said.out
-    assert fits(said.out, 100)
-    assert len(said.out.splitlines()) < 80
-
-
 def test_without_a_question_the_chips_of_a_model_are_ranked():
     """A study and chips alike: the cheapest first, each with its price at the others' cost."""
     for asked in (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -191,24 +190,6 @@ def test_measuring_one_of_two_kin_tells_of_the_other() -> None:
     gap = math.log(1.1) - 0.25 * m * (1.0 - rho)
     expected = (weight * norm.cdf(-np.abs(gap) / (0.25 * math.sqrt(1.0 - rho**2)))).sum()
     assert wrong_after(found[0]) == pytest.approx(expected, abs=0.015)
-
-
-@pytest.mark.parametrize("same", [True, False])
-def test_two_shapes_on_one_chip_have_its_price_and_its_shared_error(same: bool) -> None:
-    """ln cost differs with variance 2 sd^2 (1 - shared), and in one configuration with none,
-    whatever the price does."""
-    x, y = choice("a", 1.0, 0.3), choice("a", 1.1, 0.3)
-    other = y.deployments if same else ({"number": 7},)
-    items = replace(x, shape="x"), replace(y, shape="y", deployments=other)
-    case = uncertain(*items, prices=(0.5, 0.5), shared=0.6)
-    draws = draw(case, N, 2)
-    found = robustness(case, draws)
-    expected = 1.0 if same else norm.cdf(math.log(1.1) / (0.3 * math.sqrt(2.0 * (1.0 - 0.6))))
-    assert found["chance_first"][0] == pytest.approx(expected, abs=0.012)
-    learned = measure_next(case, draws, found)
-    quotes = [one for one in learned if one["what"] == "price"]
-    assert [one["i"] for one in quotes] == [0]
-    assert quotes[0]["chance_saved"] == pytest.approx(0.0, abs=1e-12)
 
 
 def test_kin_are_chips_whose_laws_have_one_origin() -> None:

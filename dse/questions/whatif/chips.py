@@ -52,7 +52,6 @@ from dse.economics.prices import (
 )
 from dse.economics.tco import price_by_parts
 from dse.errors import InputError
-from dse.physics.intervals import COMMON, MEASURED
 from dse.problem.evaluate import Metrics
 from dse.problem.mix import held
 from dse.problem.objective import TOTAL as COST
@@ -614,18 +613,9 @@ def _drawn_from(
         if item.kind != "fitted"
     ]
     words.append(
-        "errors of times and costs: the 80% intervals of the model, log-normal on either side; "
-        f"{choices.shared:.0%} of the variance is shared by all configurations of a chip (fitted), "
-        "the rest is each configuration's own, whatever is in flight (assumed)"
+        f"errors of the model are drawn from its 80% intervals, {choices.shared:.0%} of the "
+        "variance shared by what runs on a chip (fitted), prices and demand from theirs"
     )
-    alike = [
-        [c for c, kin in zip(chips, case.kin, strict=True) if kin == one] for one in {*case.kin}
-    ]
-    if names := "; ".join(sorted(", ".join(group) for group in alike if len(group) > 1)):
-        words.append(
-            f"chips whose kernel laws have one origin err together in {COMMON:.0%} of that shared "
-            f"part ({MEASURED}): {names}"
-        )
     if shape:
         loss = show("predicted_loss", shape["metrics"].get("predicted_loss"))
         words.append(f"quality is not judged, nor how sure it is (predicted loss {loss})")
@@ -634,14 +624,8 @@ def _drawn_from(
                 f"whether the shape keeps a loss of {limit.limit:g} is drawn from what "
                 f"{limit.doubt.posterior.runs} runs of yours leave of the law (predicted: {loss})"
             )
-    words.append(
-        "the configuration of a chip stays the one predicted best; requests in flight are chosen "
-        "again in every draw"
-    )
-    kinds = {row["kind"] for row in prices}
-    words += [f"price intervals: {text}" for kind, text in PRICED.items() if kind in kinds]
-    if case.demand is not None:
-        words.append("demand: 80% interval, log-normal; as many whole instances as the rate needs")
+    spreads = dict.fromkeys(row["kind"] for row in prices)
+    words += [f"price intervals: {PRICED[kind]}" for kind in spreads]
     words += unsold_rests(unsold(catalog, chips))
     words += prices_rest_on(catalog, chips, study.price_basis)
     left = {**study.why_left_out, **choices.left_out}

@@ -37,8 +37,6 @@ from dse.questions.estimate.point import assumptions
 from dse.questions.train import train
 from dse.questions.whatif.chips import EQUAL, break_even, equal, how_sure
 from dse.questions.whatif.inputs import (
-    DEMAND,
-    PEAK,
     Change,
     Stand,
     Subject,
@@ -324,8 +322,7 @@ def _answer(subject: Subject, given: Json) -> Answer:
     said = [text for sentences, _, _ in parts for text in sentences]
     blocks = [block for _, made, _ in parts for block in made]
     rests = [text for _, _, texts in parts for text in texts]
-    changed = [change.input.name for some in (*named.values(), *ends) for change in some]
-    notes = [*subject.notes, *_notes(problem, DEMAND in changed or PEAK in changed)]
+    notes = [*subject.notes, *_notes(problem)]
     frames = [block for block in blocks if isinstance(block, Table)]
     by_chip = {winner["chip"]: winner["id"]}
     for one in frames:
@@ -444,25 +441,17 @@ def _demand_words(problem: Demanded, winner: Json) -> list[str]:
     return [f"{said}, takes {takes}: {paid}; {busy}."]
 
 
-def _notes(problem: Demanded, asked: bool) -> list[str]:
-    """What a reader must know of prices with and without a demand, which may be `asked` for."""
-    notes, arrive = [], random_arrivals(problem)
-    if problem.demand is None and asked:
-        notes.append(
-            "requests arrive at random: demand is the rate at which they arrive at one deployment "
-            "with its replicas; --demand TOKENS/TIME buys as many deployments as a demand takes"
-            if arrive
-            else "as things stand there is no demand: its prices are those of a deployment that is "
-            "always busy, and the change is what a demand adds to them"
-        )
-    if problem.demand is not None:
-        servers = zip(problem.machines.ids, problem.server.tolist(), strict=True)
-        each = ", ".join(f"{size:.0f} {chip}" for chip, size in servers if size > 1.0)
-        one = "one by one; --set whole_servers=true and dse fleet pay whole servers"
-        whole = f"in whole servers (scale-up domains): {each}"
-        notes.append(f"chips of a demand are paid {whole if each else one}")
-        if arrive:
-            notes.append("each deployment gets the arrivals of the study, and no more at the peak")
+def _notes(problem: Demanded) -> list[str]:
+    """How the chips of a demand are paid, and which arrivals each deployment gets."""
+    if problem.demand is None:
+        return []
+    servers = zip(problem.machines.ids, problem.server.tolist(), strict=True)
+    each = ", ".join(f"{size:.0f} {chip}" for chip, size in servers if size > 1.0)
+    one = "one by one; --set whole_servers=true and dse fleet pay whole servers"
+    whole = f"in whole servers (scale-up domains): {each}"
+    notes = [f"chips of a demand are paid {whole if each else one}"]
+    if random_arrivals(problem):
+        notes.append("each deployment gets the arrivals of the study, and no more at the peak")
     return notes
 
 
