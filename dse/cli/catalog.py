@@ -17,7 +17,7 @@ from dse.cli.printing import deliver
 NOUNS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "chips": (
         "Chips, their systems and their prices; chip files of yours.",
-        "chips",
+        "hardware",
         ("list", "show", "check"),
     ),
     "models": ("Published model shapes, by id.", "search_spaces", ("list", "show")),
@@ -27,7 +27,7 @@ NOUNS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         ("list", "show", "check"),
     ),
     "prices": ("Prices of an hour of a chip.", "prices", ("list", "show")),
-    "racks": ("Racks, and what bounds the scale-up domain of each.", "racks", ("list", "show")),
+    "racks": ("Racks, and what bounds the scale-up domain of each.", "hardware", ("list", "show")),
 }
 EXAMPLES = {
     "list_prices": (
@@ -86,7 +86,7 @@ for group in nouns.values():
 @click.argument("chip")
 def new_chip(chip: str) -> None:
     """Write a commented chip file to fill in: dse catalog chips new my_chip > my_chip.yaml"""
-    from dse.questions.catalog.chips import new_chip
+    from dse.questions.catalog.hardware import new_chip
 
     click.echo(new_chip(read_catalog(), chip), nl=False)
 
@@ -117,7 +117,7 @@ def derive_chip(chip_files: tuple[str, ...], **asked: Any) -> None:
     (scale-up, per chip and direction), domain, link_latency, jitter, topology,
     scale_out_bandwidth, price.BASIS. Laws and prices are those of the parent unless set.
     """
-    from dse.questions.catalog.chips import derive_chip
+    from dse.questions.catalog.hardware import derive_chip
 
     made = derive_chip(read_catalog(chip_files), **asked)
     if isinstance(made, str):

@@ -85,7 +85,7 @@ SHOWN = ("claim", "claim_part", "verdict", "claim_number", "claim_rule")  # colu
 EVIDENCE = "dse.accuracy.measurements"
 ASKED: Mapping[str, tuple[str, str]] = {
     "check": ("dse.questions.check.check", "check"),
-    "chip": ("dse.questions.catalog.chips", "show_chip"),
+    "chip": ("dse.questions.catalog.hardware", "show_chip"),
     "estimate": ("dse.questions.estimate.estimate", "estimate"),
     "fewest_chips": ("dse.questions.fewest_chips", "fewest_chips"),
     "rack_bounds": ("dse.questions.catalog.racks", "show_rack"),

@@ -160,7 +160,7 @@ def test_compare_gives_figures_operators_and_a_page(tmp_path: Path):
     assert {row["metric"]: row["chip"] for row in document["leaders"]}["tpot_s"] == fastest
     page = (tmp_path / "compare.html").read_text(encoding="utf-8")
     assert "hypothetical H200 SXM 141GB writes fastest" in unmarked(page)
-    assert "roof-decode" in page
+    assert "Rooflines at bf16" in page
     assert not re.findall(r'<(?:script|link|img|iframe)[^>]* (?:src|href)="(?!data:)', page)
     said = dse("compare", *chips, *flags)
     assert said.code == 0

@@ -253,10 +253,8 @@ def _headline(
         words = dict.fromkeys(one.words(0) for one in broken if one.rule is first)
         by = f"; refused by {listed(refusing)}" if refusing else ""
         rest = f"; no rule here of {listed(accepting)} does" if accepting and refusing else ""
-        return (
-            f"{where} does not fit: it {message(first.name, first.says, '; '.join(words))}{by}"
-            + (f"{rest}.")
-        )
+        why = message(first.name, first.says, "; ".join(words))
+        return f"{where} does not fit: it {why}{by}{rest}."
     fits = "fits"
     if refusing:
         fits += f" ({listed(refusing)} {'refuse' if len(refusing) > 1 else 'refuses'} it)"
@@ -265,17 +263,18 @@ def _headline(
     if fills is None:
         return f"{where} {fits}; no rules of matrix products are known for this chip."
     costs = []
-    for key, said in (
-        (
-            "misaligned_share",
-            "misaligned sizes take {} of the predicted prefill step and {} of the decode step",
-        ),
-        ("added_share", "its shape adds up to {} to a prefill step and {} to a decode step"),
-    ):
-        costs += [said.format(*map(tenths, times[key]))] if max(times[key]) >= SEEN else []
-    if not costs:
-        return f"{where} {fits} and wastes nothing that these rules see."
-    return f"{where} {fits} and {'; '.join(costs)}."
+    if max(lost := times["misaligned_share"]) >= SEEN:
+        prefill, decode = map(tenths, lost)
+        costs.append(
+            f"misaligned sizes take {prefill} of the predicted prefill step and {decode} of the "
+            "decode step"
+        )
+    if max(added := times["added_share"]) >= SEEN:
+        prefill, decode = map(tenths, added)
+        costs.append(
+            f"its shape adds up to {prefill} to a prefill step and {decode} to a decode step"
+        )
+    return f"{where} {fits} and {'; '.join(costs) or 'wastes nothing that these rules see'}."
 
 
 def _share(of: Any) -> float | None:

@@ -10,8 +10,8 @@ from dse import units
 from dse.answer.answer import Answer, Figure, Table
 from dse.answer.frames import across, document, lines, of_rows
 from dse.answer.labels import GLOSSARY, label
-from dse.answer.numbers import dollars, number, show, show_as, significant, time
-from dse.answer.plots import Operator, layout, line, marks, operators_of, plain
+from dse.answer.numbers import dollars, number, show, show_as, significant
+from dse.answer.plots import line, plain
 from dse.answer.sentences import listed
 from dse.catalog import Catalog, with_own_chips
 from dse.economics.tco import with_basis
@@ -64,18 +64,9 @@ WORDS = {
     "scale-up domain": "the chips that one fast fabric joins",
     "claimed": GLOSSARY["claimed"],
 }
-ROOF = (
-    "A roof is the most that a chip can do: on its slope memory is the limit, on its flat part "
-    "arithmetic."
-)
-OPERATORS = (
-    "Each mark, in the colour of its chip, is an operator of the model. It grows with the "
-    "operator's time, and lies as far below its roof as kernels, launches and links keep it."
-)
 PHASE = {"prefill": "Prefill of one prompt", "decode": "Decode step"}
 DASHES = ("solid", "dash", "dot", "dashdot")
 Row = Mapping[str, Any]
-Roof = tuple[int, str, float, float, list[Operator]]  # place, chip, byte/s, peak FLOP/s, operators
 
 
 def compare_chips(catalog: Catalog, chips: Sequence[str], **given: Any) -> Answer:
@@ -114,7 +105,6 @@ def compare_chips(catalog: Catalog, chips: Sequence[str], **given: Any) -> Answe
         first = first or {**answer, "model": one.model.name}
         row = {key: answer[key] for key in ("feasible", "bottleneck", "violations", *METRICS)}
         row |= {"chip": name, "known": answer["provenance"]["decode_step_s"]}
-        row |= {"hbm_bytes_per_s": where["hbm_bytes_per_s"]}
         for metric, ends in answer["intervals"].items():
             row |= {f"{metric}.low": ends[0], f"{metric}.high": ends[1]}
         points.append(row)
@@ -178,8 +168,7 @@ def compare_chips(catalog: Catalog, chips: Sequence[str], **given: Any) -> Answe
             *(frames[1:2] if points else ()),
             _figure_table(figures, basis),
             *(_operator_table(phase, operators) for phase in PHASE if operators),
-            *_roofs(points, operators),
-            *(() if points else _bare_roofs(specs)),
+            *_roofs(specs),
         ),
         document=document(facts, frames),
         data=(frames[1] if points else frames[0], frames[0]),
@@ -339,71 +328,40 @@ def _operator_table(phase: str, operators: Sequence[Row]) -> Table:
     return across(phase, PHASE[phase], rows, "operator", "chip", cell, note)
 
 
-def _roofs(points: Sequence[Row], operators: Sequence[Row]) -> list[Figure]:
-    """For each phase, a roof for each chip and its operators, whose marks grow with their time."""
-    made = []
-    for phase in PHASE:
-        roofs: list[Roof] = []
-        for k, point in enumerate(points):
-            mine = [row for row in operators if row["chip"] == point["chip"]]
-            rate = point["hbm_bytes_per_s"]
-            detail = {"breakdown": mine, "hbm_bytes_per_s": rate}
-            under = [one for one in operators_of(detail) if one.phase == phase]
-            peak = max((row.get(f"{phase}_peak_flops_per_s") or 0.0 for row in mine), default=0.0)
-            if under and peak:
-                roofs.append((k, point["chip"], rate, peak, under))
-        if roofs:
-            every = [one.intensity for *_, under in roofs for one in under]
-            high = max([*every, *(peak / rate for _, _, rate, peak, _ in roofs)])
-            shows = f"{ROOF} {OPERATORS}"
-            title = f"Roofline: {phase}"
-            made.append(_roofline(f"roof-{phase}", title, roofs, min(every) / 2, 2 * high, shows))
-    return made
-
-
-def _bare_roofs(chips: Sequence[Chip]) -> list[Figure]:
-    """A roof at the bf16 peak for each chip that has one; nothing where none has."""
-    peaks = [chip.peak_flops_per_s.get("bf16") for chip in chips]
-    roofs: list[Roof] = [
-        (k, chip.id, chip.memories[0].bytes_per_s, peak, [])
-        for k, (chip, peak) in enumerate(zip(chips, peaks, strict=True))
-        if peak
-    ]
-    if not roofs:
+def _roofs(chips: Sequence[Chip]) -> list[Figure]:
+    """Intensity, FLOP per byte, against TFLOP/s: a roof at the bf16 peak for each chip that has one
+    (Williams, Waterman and Patterson, Communications of the ACM 52, 2009): attainable FLOP/s =
+    min(peak, intensity * bandwidth). Nothing where none has."""
+    peaks = {chip.id: chip.peak_flops_per_s.get("bf16") for chip in chips}
+    rates = {chip.id: chip.memories[0].bytes_per_s for chip in chips}
+    ridges = {name: peak / rates[name] for name, peak in peaks.items() if peak}
+    if not ridges:
         return []
-    missing = [chip.id for chip, peak in zip(chips, peaks, strict=True) if not peak]
-    shows = f"{ROOF} Roofs are at the bf16 peak."
-    if missing:
-        shows += f" No roof: {', '.join(missing)}, which have no bf16 peak."
-    ridges = [peak / rate for _, _, rate, peak, _ in roofs]
-    low, high = min(ridges) / 100, max(ridges) * 8
-    return [_roofline("roof-chips", "Rooflines at bf16", roofs, low, high, shows)]
-
-
-def _roofline(
-    name: str, title: str, roofs: Sequence[Roof], low: float, high: float, shows: str
-) -> Figure:
-    """Intensity, FLOP per byte from `low` to `high`, against TFLOP/s."""
+    low, high = min(ridges.values()) / 100, max(ridges.values()) * 8
     traces = []
-    for k, chip, rate, peak, under in roofs:
-        words = f"{chip}: {significant(1e-12 * rate)} TB/s, {significant(1e-12 * peak, 4)} TFLOP/s"
-        y = [1e-12 * low * rate, 1e-12 * peak, 1e-12 * peak]
-        roof = line(k, chip, [low, peak / rate, high], y, DASHES[k % len(DASHES)])
-        traces.append(roof | {"hoverinfo": "text", "hovertext": [plain(words)] * 3})
-        if not under:
+    for k, (name, peak) in enumerate(peaks.items()):
+        if not peak:
             continue
-        hover = [
-            f"{chip}: {o.name}, {time(o.seconds)}, {o.share:.0%} of its phase; "
-            f"{significant(o.intensity)} FLOP per byte, {o.achieved / o.attainable:.0%} of the "
-            f"roof; bound by {o.bound}"
-            for o in under
-        ]
-        x, y = [o.intensity for o in under], [1e-12 * o.achieved for o in under]
-        trace = marks(k, chip, x, y, hover)
-        trace["marker"] |= {
-            "size": [8 + 16 * math.sqrt(o.share) for o in under],
-            "symbol": f"{trace['marker']['symbol']}-open",
-            "line": {"width": 2},
-        }
-        traces.append(trace | {"showlegend": False})
-    return Figure(name, title, {"data": traces, "layout": layout(low, high, 460)}, shows)
+        words = f"{name}: {significant(1e-12 * rates[name])} TB/s, "
+        words += f"{significant(1e-12 * peak, 4)} TFLOP/s"
+        y = [1e-12 * low * rates[name], 1e-12 * peak, 1e-12 * peak]
+        roof = line(k, name, [low, ridges[name], high], y, DASHES[k % len(DASHES)])
+        traces.append(roof | {"hoverinfo": "text", "hovertext": [plain(words)] * 3})
+    drawn = {
+        "height": 460,
+        "xaxis": {
+            "type": "log",
+            "title": {"text": "arithmetic intensity (FLOP per byte)"},
+            "dtick": 1,
+            "range": [math.log10(low), math.log10(high)],
+        },
+        "yaxis": {"type": "log", "title": {"text": "TFLOP/s of one chip"}, "dtick": "D2"},
+        "hovermode": "closest",
+    }
+    shows = (
+        "A roof is the most that a chip can do at its bf16 peak: on its slope memory is the limit, "
+        "on its flat part arithmetic."
+    )
+    if missing := [name for name, peak in peaks.items() if not peak]:
+        shows += f" No roof: {', '.join(missing)}, which have no bf16 peak."
+    return [Figure("roofs", "Rooflines at bf16", {"data": traces, "layout": drawn}, shows)]

@@ -1,15 +1,17 @@
-"""`dse catalog chips`: what the catalog says of each chip, and chip files of the user's own."""
+"""`dse catalog chips` and `dse catalog racks`: what the catalog says of each, and chip files of the
+user's own."""
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from dse.answer.answer import Answer, Table
-from dse.answer.frames import frame, of_rows
+from dse.answer.frames import document, frame, of_rows
 from dse.answer.numbers import number
 from dse.answer.sentences import Sources
 from dse.catalog import Catalog, load_catalog
@@ -18,6 +20,8 @@ from dse.economics.tco import price_by_parts
 from dse.errors import InputError
 from dse.files import write_text
 from dse.options import Opt
+from dse.physics.racks import largest_domain
+from dse.problem.describe import bound_columns, end_words, rack_row
 from dse.schema.catalog import is_chip_file
 from dse.schema.chip import Chip
 from dse.schema.constants import tier_words, tiers_of
@@ -29,6 +33,7 @@ from dse.schema.figure import Figure
 from dse.schema.loader import did_you_mean
 from dse.schema.own_chip import read_own_chip, template
 from dse.schema.plausible import FAR
+from dse.schema.system import load_rack, resolve_rack, shipped_racks
 
 # What a list can be sorted by, and the key of its rows.
 SORTS = {
@@ -344,3 +349,76 @@ def figure_table(
         "source": [sources(one["source"]) for _, one in named],
     }
     return frame("figures", "Figures", columns, *sources)
+
+
+# Racks, and what ends the domain of each.
+
+
+def list_racks() -> Answer:
+    """Every rack with its domain and where it ends."""
+    rows = [rack_row(load_rack(path)) for path in shipped_racks().values()]
+    table = of_rows(
+        "racks",
+        "Domains",
+        rows,
+        "id chip scale_up_chips=domain racks_per_domain cable largest_domain=largest "
+        "rack_bound=bound",
+        "The largest domain is in whole trays; the bound is the one that the next tray breaks "
+        "most. A dash: its links are a printed board.",
+    )
+    return Answer(
+        question="racks",
+        title="Racks",
+        headline=f"{len(rows)} racks: dse catalog racks show ID says what ends the domain of one.",
+        blocks=[table],
+        document=rows,
+    )
+
+
+def show_rack(rack: Annotated[str, Opt(positional=True)]) -> Answer:
+    """What bounds the domain of a rack, and every figure with its source. RACK is an id, or the
+    path of a rack file.
+
+    Raises InputError for a rack that does not exist, and for a file that cannot be read."""
+    spec = load_rack(resolve_rack(rack))
+    facts, figures = rack_row(spec), [figure_row(figure) for figure in spec.figures]
+    label = ", hypothetical" * spec.hypothetical
+    bounds = frame(
+        "bounds",
+        f"What bounds the domain of {spec.domain:,} chips",
+        bound_columns(spec),
+        f"used: by {spec.domain:,} chips, over the limit; next tray: by "
+        f"{facts['largest'] + spec.tray_chips:,}, where that breaks the bound; alone: the largest "
+        "domain if no other bound existed; one stage: if one stage of switches joined any number.",
+        shown=("rack_bound", "rack_use", "next_breaks", "bound_chips", "one_stage_chips"),
+    )
+    joined, one_stage = spec.stage_chips, largest_domain(replace(spec, stage_chips=math.inf))
+    sentences = []
+    if one_stage[0] > facts["largest"]:
+        sentences.append(
+            f"One stage of switches joins {joined:g} chips, a second doubles the cables and "
+            f"triples the switches. If one stage joined any number: {one_stage[0]:,} "
+            f"({one_stage[1]})."
+        )
+    sentences.append(f"{len(spec.assumed)} of {len(figures)} figures are assumed.")
+    rests = [f"assumed: {text}" for text in spec.assumed]
+    rests += [f"note: {text}" for text in spec.notes]
+    return Answer(
+        question="rack",
+        title=f"{spec.id}: {spec.name}",
+        asked=f"{spec.id}: {spec.name}{label}; {spec.chip}, {facts['cable'] or 'no'} cables.",
+        headline=f"The domain: {end_words(facts)}.",
+        sentences=sentences,
+        blocks=[bounds, figure_table(figures)],
+        rests=rests,
+        document=document(
+            {
+                **facts,
+                "largest_one_stage": one_stage[0],
+                "notes": list(spec.notes),
+                "assumed": list(spec.assumed),
+                "figures": figures,
+            },
+            [bounds],
+        ),
+    )
