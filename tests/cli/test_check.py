@@ -157,9 +157,3 @@ def test_a_point_of_a_study_is_checked_as_it_is_deployed(tiny: Path):
     assert both.code == 2
     assert "the point says both" in both.err
     assert "no point 'nothing'" in dse("check", tiny, "nothing").err
-
-
-def test_help_names_the_verb():
-    assert "check" in dse("--help").out
-    assert "[MODEL] [POINT]" in dse("check", "--help").out
-    assert "Did you mean check?" in dse("chek").err

@@ -81,13 +81,6 @@ def test_wrong_words_are_refused_with_what_is_near(arguments: tuple[str, ...], s
     assert "Traceback" not in found.err
 
 
-def test_a_file_that_cannot_be_written_is_code_4(case: Path, tmp_path: Path):
-    (tmp_path / "none").write_text("", encoding="utf-8")
-    found = dse("compare", case, "--out", tmp_path / "none" / "page")
-    assert found.code == 4
-    assert "none" in found.err
-
-
 def test_a_space_and_a_model_are_the_same_comparison_as_a_case(case: Path):
     named = dse("compare", case.parent / "small.yaml", "llama-3-8b", "--json").json()
     known = dse("compare", case, "--json").json()
