@@ -20,9 +20,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dse.accuracy.fits import Problem, as_factors, linearise, pose, row_weights
-from dse.accuracy.measurements import covered, ready, score, speed_up
 from dse.accuracy.serving_points import predict_rows
 from dse.accuracy.tables import ADDED, machines_of
+from dse.accuracy.validate import covered, ready, score, speed_up
 from dse.catalog import Catalog
 from dse.data import hardware_dir
 from dse.schema.backend import Calibration
@@ -60,7 +60,7 @@ def backtest(
     cases: tuple[Case, ...] = CASES,
     progress: Callable[[str], None] = lambda _: None,
 ) -> list[dict[str, Any]]:
-    """For each case whose chip has rows in `answer`, as `measurements.predict` leaves them:
+    """For each case whose chip has rows in `answer`, as `predict` leaves them:
     `chip, laws, left_out, fitted_rows, rows, interval_coverage, scores, speed_up`, the last the
     pair of the chip and the one whose laws it took, or None."""
     problem = pose(covered(answer).drop(columns=list(ADDED)).reset_index(drop=True))

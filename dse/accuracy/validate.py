@@ -1,25 +1,59 @@
-"""`dse.validate`: how far predictions are off what was measured."""
+"""`dse.validate`: how far predictions are off what was measured.
+
+A scored table has, for each row, texts `metric`, `serving`, `model`, `chip`, `backend`, `group`
+(model|chip), and numbers `value` (measured), `predicted`, `predicted_low`, `predicted_high`.
+
+    error              |predicted / measured - 1|
+    bias               median of predicted / measured - 1 (above 0: predicted too large)
+    group_median_error median error of each group, averaged over the groups with 5 rows or more
+                       (over all groups where none has), so that a group of 700 rows weighs no more
+                       than one of 5
+    rank_correlation   Spearman's, predicted against measured; None below 3 rows
+    interval_coverage  share of measured values inside the 80% interval
+    interval_width     median of (high - low) / (2 predicted), comparable with an error
+
+All but `group_median_error` weigh each row equally. Errors are fractions of the measured value.
+
+Figures that claims rest on and no verb prints as one number: shipped rows, joules of an access
+against a multiply, measured pairs of chips.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 
-from dse.accuracy import measurements
-from dse.accuracy.backtest import backtest
-from dse.accuracy.fits import FOLDS
-from dse.accuracy.tables import training_rows
+from dse.accuracy.fits import FOLDS, cross_validate_training, pose
+from dse.accuracy.serving_points import estimate_disaggregated, estimate_rows
+from dse.accuracy.serving_rows import backend_of, serving_of
+from dse.accuracy.tables import (
+    ADDED,
+    ENOUGH_ROWS,
+    INFEASIBLE,
+    is_disaggregated,
+    not_covered,
+    read_points,
+    text_column,
+    training_rows,
+)
+from dse.accuracy.training_rows import estimate_training
 from dse.answer.answer import Answer, Figure, Table
 from dse.answer.frames import of_rows
 from dse.answer.numbers import tenths
 from dse.answer.plots import line, marks
-from dse.catalog import Catalog, load_catalog
+from dse.catalog import MEASUREMENTS, Catalog, load_catalog
+from dse.data import hardware_dir
 from dse.errors import InputError
+from dse.files import write_text
 from dse.options import Opt
+from dse.schema.dtypes import arithmetic
+from dse.units import LARGEST, SMALLEST
 from dse.vocabulary import find
 
 Json = dict[str, Any]
@@ -37,19 +71,20 @@ ABOUT = (
     "bias: above 0, predictions are too large at the median.",
     "inside: share of the measured values inside the 80% interval, 80% where its width is right.",
 )
-WORDS = {
-    "group": "all rows of one model on one chip",
-    "static": "serving one fixed batch from its first to its last token",
-    "continuous": "serving a closed loop: so many requests are always in flight",
-    "poisson": "serving requests that arrive at random moments, an open loop",
-    "offline": "serving requests that are all queued at the start",
-    "disaggregated": "one pool of chips reads prompts, another writes answers",
-    "pretrain": "training from scratch",
-    "sft": "training all weights on examples",
-    "lora": "training low-rank adapters beside frozen weights",
-    "held out": "predicted by a model whose constants were fitted without that row's group, chip "
-    "or model",
-}
+TRAINING = "training.csv"
+SHIPPED = ("inference.csv", "disaggregated.csv", TRAINING)
+BY = ("chip", "model", "backend")
+POOLS = tuple(
+    f"{pool}_{name}"
+    for pool in ("prefill", "decode")
+    for name in ("workers", "tp", "pp", "dp", "ep")
+)
+# What two rows share that differ in the chip alone.
+SAME = (
+    "model", "n_chips", "tp", "pp", "ep", "dp", "weight_dtype", "kv_dtype", "prompt_tokens",
+    "output_tokens", "concurrency", "backend", "serving", "metric", *POOLS,
+)  # fmt: skip
+RATES_END = "_per_s"  # a metric whose larger value is the faster one
 
 
 def validate(
@@ -74,24 +109,24 @@ def validate(
     Raises InputError for a file that is none, and where no row could be left out of a fit.
     """
     catalog, own = catalog or load_catalog(), data is not None
-    tables = [measurements.read(Path(data))] if data else measurements.shipped()
-    answers = [measurements.predict(table, catalog) for table in tables]
+    tables = [read(Path(data))] if data else shipped()
+    answers = [predict(table, catalog) for table in tables]
     rows = pd.concat(answers, ignore_index=True)
-    scored = measurements.covered(rows)
-    document: Json = measurements.accuracy(rows)
+    scored = covered(rows)
+    document: Json = accuracy(rows)
     if cross_validate:
         held = rows[rows["serving"] != "disaggregated"]
-        if measurements.covered(held).empty:
+        if covered(held).empty:
             raise InputError(
                 "no row that a fit could leave out",
                 file=str(data) if own else None,
                 field="--cross-validate",
                 accepted="covered rows of static, continuous or offline serving, or of training",
             )
-        document["cross_validation"] = measurements.cross_validated(
-            held, progress, own=own, catalog=catalog
-        )
+        document["cross_validation"] = cross_validated(held, progress, own=own, catalog=catalog)
         if not own:
+            from dse.accuracy.backtest import backtest  # noqa: PLC0415 - it asks for scores
+
             document["backtest"] = backtest(held[~training_rows(held)], progress=progress)
     overall = [item for item in document["scores"] if item["by"] == "all"]
     main = sorted(overall, key=lambda item: -item["rows"])[:MAIN_SCORES]
@@ -102,7 +137,6 @@ def validate(
         headline=headline,
         sentences=sentences,
         blocks=[*(_picture(scored, item) for item in main), *_tables(document, rows)],
-        words=WORDS,
         document=document,
         names=catalog.names,
     )
@@ -151,7 +185,7 @@ def _named(items: Sequence[Mapping[str, Any]]) -> list[Json]:
 def _tables(document: Json, rows: pd.DataFrame) -> list[Table]:
     scores = _named(document["scores"])
     overall = [item for item in scores if item["by"] == "all"]
-    worst = measurements.worst_groups(rows)
+    worst = worst_groups(rows)
     large = {(_name(item["metric"]), item["serving"]) for item in worst}
     names = [(item["metric"], item["serving"]) for item in overall]
     small = ", ".join(f"{metric} ({of})" for metric, of in names if (metric, of) not in large)
@@ -250,3 +284,359 @@ def _picture(scored: pd.DataFrame, item: Json) -> Figure:
         f"{count:,} rows, {len(rows):,} of them drawn, a colour for each chip. A prediction is "
         "exact on the line, and within 20% of the measured value between the dotted lines.",
     )
+
+
+# Tables of the measurement format, predicted and scored.
+
+
+def shipped() -> list[pd.DataFrame]:
+    """The project's own measurements, one table a file."""
+    return [read(hardware_dir() / MEASUREMENTS / name) for name in SHIPPED]
+
+
+def read(path: Path) -> pd.DataFrame:
+    """A file of the measurement format, every cell a text. Raises InputError for one that is none,
+    lacks a column, or has no row to score."""
+    table = read_points(path, "value")
+    if scored_rows(table).empty:
+        raise InputError("no row to score", file=str(path), accepted="rows without `exclude`")
+    return table
+
+
+def scored_rows(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows without `exclude`."""
+    if "exclude" not in table:
+        return table
+    return table[table["exclude"].str.strip() == ""].reset_index(drop=True)
+
+
+def estimate_file(points: Path, out: Path, catalog: Catalog | None = None) -> dict[str, int]:
+    """Writes every row of `points` with the columns ADDED to `out`; returns how many are `ok`
+    and how many infeasible.
+
+    Raises InputError for a file that is no CSV or lacks a column, StorageError for an `out` that
+    cannot be written.
+    """
+    answer = estimate_table(read_points(points), catalog)
+    write_text(out.parent, out.name, answer.to_csv(index=False, lineterminator="\n"))
+    ok = int((answer["status"] == "ok").sum())
+    return {"rows": len(answer), "ok": ok, "infeasible": infeasible(answer)}
+
+
+def estimate_table(table: pd.DataFrame, catalog: Catalog | None = None) -> pd.DataFrame:
+    """The table with the columns ADDED, by the model that its columns call for; rows of training
+    get `serving`, their task, and `backend` too. Raises InputError where a needed column is
+    missing."""
+    training = training_rows(table)
+    if training.any():
+        own = estimate_training(table[training], catalog)
+        if training.all():
+            return own
+        return pd.concat([estimate_table(table[~training], catalog), own]).loc[table.index]
+    if not is_disaggregated(table):
+        return estimate_rows(table, catalog)
+    return estimate_disaggregated(table, catalog)
+
+
+def predict(table: pd.DataFrame, catalog: Catalog | None = None) -> pd.DataFrame:
+    """The rows without `exclude`, predicted, as `ready` leaves them."""
+    return ready(estimate_table(scored_rows(table), catalog))
+
+
+def ready(predicted: pd.DataFrame) -> pd.DataFrame:
+    """Predicted rows with `value` as a number, `backend` and `group`; a row whose measured value is
+    no positive number is not covered."""
+    answer = predicted.reset_index(drop=True)
+    answer["value"] = pd.to_numeric(answer["value"], errors="coerce")
+    cells = {
+        name: text_column(answer, name)
+        for name in ("engine", "group", "serving", "requests_per_s", "notes")
+    }
+    named = [backend_of(engine)[0] for engine in cells["engine"]]
+    training = training_rows(answer)
+    answer["backend"] = np.where(training, answer["backend"], named) if training.any() else named
+    made = answer["model"] + "|" + answer["chip"]
+    answer["group"] = cells["group"].where(cells["group"] != "", made)
+    loads = zip(cells["serving"], cells["requests_per_s"], cells["notes"], strict=True)
+    answer["serving"] = [serving_of(*load) for load in loads]
+    sane = answer["value"].between(SMALLEST, LARGEST)
+    wrong = (answer["status"] == "ok") & ~sane
+    answer.loc[wrong, "status"] = "value is not a positive number"
+    endless = (answer["status"] == "ok") & ~np.isfinite(answer["predicted"].astype(float))
+    answer.loc[endless, "status"] = "no finite prediction"
+    return answer
+
+
+def covered(answer: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `ready` that can be scored."""
+    return answer[answer["status"] == "ok"]
+
+
+def infeasible(answer: pd.DataFrame) -> int:
+    """How many rows break a rule; their predictions are no accuracy of anything."""
+    return int(answer["status"].str.startswith(INFEASIBLE).sum())
+
+
+def accuracy(answer: pd.DataFrame) -> dict[str, Any]:
+    """The document of `dse validate --json` from predicted rows."""
+    scored = covered(answer)
+    return {
+        "rows": len(answer),
+        "covered": len(scored),
+        "infeasible": infeasible(answer),
+        "not_covered": not_covered(answer),
+        "scores": score(scored),
+        "speed_up": speed_up(scored[~training_rows(scored)]),
+    }
+
+
+def cross_validated(
+    answer: pd.DataFrame,
+    progress: Callable[[str], None],
+    *,
+    own: bool,
+    catalog: Catalog | None = None,
+) -> dict[str, Any]:
+    """The scores of the covered rows of `answer` by kind of fold. Rows of the user's `own` enter no
+    fit: theirs are to the shipped rows, without those that share the row's group, chip or model."""
+    rows = covered(answer).drop(columns=list(ADDED))
+    training = training_rows(rows)
+    folds = []
+    if not training.all():
+        served = rows[~training].reset_index(drop=True)
+        folds.append(_served_folds(served, progress, own, catalog))
+    if training.any():
+        trained = rows[training].reset_index(drop=True)
+        fitted = scored_rows(read(hardware_dir() / MEASUREMENTS / TRAINING)) if own else None
+        folds.append(cross_validate_training(trained, fitted, progress, catalog))
+    together = {by: pd.concat([fold[by] for fold in folds]) for by in folds[0]}
+    return {by: score(covered(ready(table))) for by, table in together.items()}
+
+
+def _served_folds(
+    rows: pd.DataFrame, progress: Callable[[str], None], own: bool, catalog: Catalog | None
+) -> dict[str, pd.DataFrame]:
+    """By fold, rows of serving as `predict` leaves them."""
+    if not own:
+        return pose(rows, catalog).cross_validate(progress)
+    shipped_rows = scored_rows(shipped()[0])
+    both = pd.concat([shipped_rows, rows.assign(exclude="not fitted")], ignore_index=True)
+    folds = pose(both.fillna(""), catalog).cross_validate(progress)
+    unseen = estimate_rows(rows, catalog)  # no shipped row shares the group, chip or model of these
+    answers = {}
+    for by, table in folds.items():
+        mine = table.iloc[len(shipped_rows) :].reset_index(drop=True)
+        for name in ADDED[:4]:
+            mine[name] = np.where(mine[name].isna(), unseen[name], mine[name])
+        answers[by] = mine
+    return answers
+
+
+def worst_groups(answer: pd.DataFrame) -> list[dict[str, Any]]:
+    """`metric, serving, group, rows, median_error, bias` of groups with 5 rows or more, the largest
+    error first."""
+    found = []
+    for (metric, serving), part in covered(answer).groupby(["metric", "serving"]):
+        groups = group_errors(part)
+        groups = groups[groups["rows"] >= ENOUGH_ROWS]
+        of = {"metric": metric, "serving": serving}
+        found += [of | row for row in groups.to_dict("records")]
+    return sorted(found, key=lambda row: -row["median_error"])
+
+
+def score(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """A score for each metric and serving, over all its rows and by chip, model and backend."""
+    scores = []
+    for (metric, serving), part in table.groupby(["metric", "serving"]):
+        of = {"metric": metric, "serving": serving}
+        scores.append(of | {"by": "all", "key": "all"} | measures(part))
+        for by in BY:
+            scores += [of | {"by": by, "key": key} | measures(p) for key, p in part.groupby(by)]
+    return scores
+
+
+def measures(part: pd.DataFrame) -> dict[str, Any]:
+    """The figures of one score, over all rows of `part`."""
+    measured, predicted = part["value"].to_numpy(), part["predicted"].to_numpy()
+    low, high = part["predicted_low"].to_numpy(), part["predicted_high"].to_numpy()
+    error = np.abs(predicted / measured - 1.0)
+    groups = group_errors(part)
+    large = groups[groups["rows"] >= ENOUGH_ROWS]
+    counted = large if len(large) else groups
+    return {
+        "groups": len(groups),
+        "rows": len(part),
+        "group_median_error": float(counted["median_error"].mean()),
+        "median_error": float(np.median(error)),
+        "p90_error": float(np.quantile(error, 0.9)),
+        "bias": float(np.median(predicted / measured - 1.0)),
+        "rank_correlation": rank_correlation(predicted, measured),
+        "interval_coverage": float(np.mean((low <= measured) & (measured <= high))),
+        "interval_width": float(np.median((high - low) / (2.0 * predicted))),
+    }
+
+
+def group_errors(part: pd.DataFrame) -> pd.DataFrame:
+    """`group`, `rows`, `median_error`, `bias` of each group, in the order of names."""
+    ratio = part["predicted"] / part["value"] - 1.0
+    frame = pd.DataFrame({"group": part["group"], "error": ratio.abs(), "ratio": ratio})
+    grouped = frame.groupby("group")
+    return pd.DataFrame(
+        {
+            "rows": grouped.size(),
+            "median_error": grouped["error"].median(),
+            "bias": grouped["ratio"].median(),
+        }
+    ).reset_index()
+
+
+def rank_correlation(predicted: np.ndarray, measured: np.ndarray) -> float | None:
+    """Spearman's: Pearson's of the ranks, ties at their mean rank. None below 3 rows, and where
+    all values of one side are equal."""
+    ranks = [pd.Series(values).rank().to_numpy() for values in (predicted, measured)]
+    if len(predicted) < 3 or any(np.ptp(rank) == 0.0 for rank in ranks):
+        return None
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+
+
+def pairs_of(table: pd.DataFrame) -> pd.DataFrame:
+    """Every two rows that share SAME, each pair both ways: `chip`, `value` and `predicted` of one
+    end in _a, of the other in _b."""
+    shared = table.reindex(columns=[*SAME, "chip", "value", "predicted"])
+    shared[list(SAME)] = shared[list(SAME)].astype(object).fillna("").astype(str)
+    return shared.merge(shared, on=list(SAME), suffixes=("_a", "_b"))
+
+
+def speed_up(table: pd.DataFrame) -> dict[str, Any]:
+    """How well the speed of one chip over another is predicted.
+
+    A pair is two rows that share every column of SAME and differ in the chip (`chip_a` before
+    `chip_b`); its error is |(predicted_a / predicted_b) / (measured_a / measured_b) - 1|.
+    `measured` and `predicted` are median speeds of a over b: above 1, a is the faster.
+    """
+    pairs = pairs_of(table)
+    pairs = pairs[pairs["chip_a"] < pairs["chip_b"]]
+    measured = pairs["value_a"] / pairs["value_b"]
+    predicted = pairs["predicted_a"] / pairs["predicted_b"]
+    rate = pairs["metric"].str.endswith(RATES_END)
+    pairs["error"] = (predicted / measured - 1.0).abs()
+    pairs["measured"] = measured.where(rate, 1.0 / measured)
+    pairs["predicted"] = predicted.where(rate, 1.0 / predicted)
+
+    def medians(keys: list[str], **columns: str) -> list[dict[str, Any]]:
+        found = {"pairs": ("error", "size"), "median_error": ("error", "median")}
+        found |= {name: (column, "median") for name, column in columns.items()}
+        table = pairs.groupby(keys).agg(**found).reset_index()
+        return [{str(name): cell for name, cell in row.items()} for row in table.to_dict("records")]
+
+    return {
+        "pairs": len(pairs),
+        "median_error": float(pairs["error"].median()) if len(pairs) else None,
+        "chips": medians(["chip_a", "chip_b"], measured="measured", predicted="predicted"),
+        "metrics": medians(["metric", "serving"]),
+    }
+
+
+def energy(*, catalog: Catalog) -> dict[str, dict[str, float]]:
+    """Joules to read the bits of a number over those of its multiply: by node and multiply, by
+    memory (hardware/energy.yaml)."""
+    found: dict[str, dict[str, float]] = {}
+    operations = catalog.energy.operations
+    for multiply in (one for one in operations if one.name.endswith("multiply")):
+        ratios = found.setdefault(f"{multiply.name}, {multiply.node}", {})
+        for access in operations:
+            if access.node == multiply.node and not access.name.endswith("multiply"):
+                ratios[access.name] = access.j_per_bit * multiply.bits / multiply.figure.value
+    return found
+
+
+def measured(file: str, where: Mapping[str, Any], column: str = "value") -> dict[str, float | None]:
+    """`least`, `median`, `most` and number of `rows` of a column of a shipped file of measurements,
+    of the rows that have the values of `where`."""
+    path = hardware_dir() / MEASUREMENTS / Path(file).name
+    if not path.is_file():
+        listed = ", ".join(sorted(one.name for one in path.parent.glob("*.csv")))
+        raise InputError(f"no file {file!r}", field="file", accepted=listed)
+    table = pd.read_csv(path, dtype=str)
+    if missing := {column, *where} - set(table.columns):
+        raise InputError(f"no column {missing.pop()!r}", accepted=", ".join(table.columns))
+    for name, value in where.items():
+        known = [str(one) for one in (value if isinstance(value, list) else [value])]
+        table = table[table[name].isin(known)]
+    return _ends(table[column].astype(float).to_numpy())
+
+
+def reached(start: str, growth: str, limit: str) -> dict[str, float]:
+    """The `year` in which what starts in the year of its row and grows by a factor each year meets
+    a limit, and the `years` until then; all three are subjects of
+    hardware/measurements/figures.csv."""
+    table = pd.read_csv(hardware_dir() / MEASUREMENTS / "figures.csv", dtype=str)
+    rows = {row["subject"]: row for row in table.to_dict("records")}
+    if missing := {start, growth, limit} - set(rows):
+        raise InputError(f"no subject {missing.pop()!r}", accepted=", ".join(rows))
+    first, factor, last = (float(rows[name]["value"]) for name in (start, growth, limit))
+    years = math.log(last / first) / math.log(factor)
+    return {"year": float(rows[start]["date"][:4]) + years, "years": years}
+
+
+def pairs(
+    before: str = "", after: str = "", concurrency: int = 0, by: str = "speed"
+) -> dict[str, Any]:
+    """Measured decode speed of a later chip over an earlier one, of rows that share all but the
+    chip (those of `before` and `after` alone, up to `concurrency` requests): its `speed`, and how
+    far the ratio `by` (bandwidth, flops, predicted) is off it, as a factor minus one."""
+    table = matched(DECODE)
+    for name, value in (("chip_a", before), ("chip_b", after)):
+        table = table[table[name] == value] if value else table
+    if concurrency:
+        table = table[table["concurrency"] <= concurrency]
+    off = np.expm1(np.abs(np.log((table[by] / table["speed"]).to_numpy())))
+    return {"speed": _ends(table["speed"].to_numpy()), "off": _ends(off)}
+
+
+def _ends(values: np.ndarray) -> dict[str, float | None]:
+    if not len(values):
+        return {"least": None, "median": None, "most": None, "rows": 0}
+    ends = {"least": values.min(), "median": np.median(values), "most": values.max()}
+    return {name: float(value) for name, value in {**ends, "rows": len(values)}.items()}
+
+
+DECODE = ("tpot_s", "decode_step_s", "output_tokens_per_s")
+
+
+@cache
+def matched(metrics: tuple[str, ...] = DECODE) -> pd.DataFrame:
+    """Pairs (chip_a, chip_b) of closed-loop, static or offline rows that share model, parallelism,
+    formats, lengths, concurrency and backend, b the later chip: `speed` of b over a as
+    measured, `predicted` the same as predicted, `bandwidth` and `flops` the ratios of the chips'
+    figures (dense peak of the arithmetic of the weights)."""
+    rows = covered(predict(shipped()[0]))
+    chips = load_catalog().chips
+    rows = rows[rows["metric"].isin(metrics)]
+    pairs = pairs_of(rows)
+    order = {
+        name: (chip.year or 0, chip.memories[0].bytes_per_s, name) for name, chip in chips.items()
+    }
+    later = [order[a] < order[b] for a, b in zip(pairs["chip_a"], pairs["chip_b"], strict=True)]
+    pairs = pairs[np.array(later, dtype=bool)].reset_index(drop=True)
+    pairs["concurrency"] = pd.to_numeric(pairs["concurrency"], errors="coerce")  # offline: none
+    rate = np.where(pairs["metric"].str.endswith("_per_s"), 1.0, -1.0)
+    for name, column in (("speed", "value"), ("predicted", "predicted")):
+        pairs[name] = (pairs[f"{column}_b"] / pairs[f"{column}_a"]) ** rate
+    pairs["bandwidth"] = [
+        chips[b].memories[0].bytes_per_s / chips[a].memories[0].bytes_per_s
+        for a, b in zip(pairs["chip_a"], pairs["chip_b"], strict=True)
+    ]
+    pairs["flops"] = [
+        peak(b, dtype) / peak(a, dtype)
+        for a, b, dtype in zip(pairs["chip_a"], pairs["chip_b"], pairs["weight_dtype"], strict=True)
+    ]
+    return pairs
+
+
+def peak(chip: str, weight_dtype: str) -> float:
+    """Dense FLOP/s of the arithmetic that weights of a format run on; 16 bits where the chip has
+    none of its own or the format is not said."""
+    peaks = load_catalog().chips[chip].peak_flops_per_s
+    own = arithmetic(weight_dtype) if weight_dtype else "bf16"
+    return peaks.get(own, peaks["bf16"])

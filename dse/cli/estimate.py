@@ -22,7 +22,7 @@ FIGURES = ("price", *ALIASES, *FABRIC)  # of a chip, which --set changes
 
 def estimate_points(points: str, out: Path | None = None, *, catalog: Catalog) -> Answer:
     """Predicts every row of a file in the measurement format, and writes them to `out`."""
-    from dse.accuracy.measurements import estimate_file
+    from dse.accuracy.validate import estimate_file
 
     if out is None:
         raise InputError("--out is missing", accepted="dse estimate --points IN.csv --out OUT")

@@ -82,7 +82,7 @@ COUNTS = {
 VERDICTS = tuple(COUNTS)
 SHOWN = ("claim", "claim_part", "verdict", "claim_number", "claim_rule")  # columns of the verdicts
 # The questions that a part may ask, each the place of its function.
-EVIDENCE = "dse.accuracy.measurements"
+EVIDENCE = "dse.accuracy.validate"
 ASKED: Mapping[str, tuple[str, str]] = {
     "check": ("dse.questions.check.check", "check"),
     "chip": ("dse.questions.catalog.hardware", "show_chip"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Annotated, Any
 
 import numpy as np
@@ -21,7 +22,6 @@ from dse.options import Opt
 from dse.physics.collectives import Cost, Group, point_to_point
 from dse.physics.fabrics import Fabric
 from dse.physics.machines import compile_machines, with_jitter
-from dse.record import record
 from dse.schema.loader import did_you_mean
 from dse.schema.reader import Field, Table, Text, Whole
 from dse.schema.system import System
@@ -44,17 +44,11 @@ TITLES = {
     "experts_all_to_all": "expert all-to-all",
     "point_to_point": "point to point",
 }
+# Collectives whose laws are those of another.
+TABLE_OF = {"reduce_scatter": "all_gather", "experts_all_to_all": "all_to_all"}
 # Bytes that leave a chip in a ring, per byte of the message: what bus bandwidth counts.
 _BUS = {"all_reduce": 2.0, "point_to_point": None}
 _WORST = ("fitted", "derived", "extrapolated", "assumed")
-
-
-@record
-class Route:
-    """Routing of tokens to experts: what an expert all-to-all sends."""
-
-    experts_per_token: int
-    hidden_size: int
 
 
 def collectives(
@@ -90,7 +84,7 @@ def collectives(
             raise InputError(f"read {text!r}", field="--bytes", accepted="1 B to 1 PB")
     wait = asked["jitter"]
     delay_s = 0.0 if wait is None else units.parse(wait, "s", field="--set jitter")
-    route = Route(asked["top_k"], asked["hidden_size"])
+    route = (asked["top_k"], asked["hidden_size"])
     rows, ratios, headlines, fabrics = [], [], [], []
     for name, system in ((chip, asked["system"]), (against, asked["against_system"])):
         if name is None:
@@ -133,8 +127,8 @@ def collectives(
             *more,
             "A message is what each chip has (all-reduce), ends up with (gather) or sends "
             "(all-to-all).",
-            f"Expert all-to-all: {route.hidden_size:,} 8-bit numbers per token to "
-            f"{route.experts_per_token} experts; from 128 tokens per chip, one copy per domain.",
+            f"Expert all-to-all: {asked['hidden_size']:,} 8-bit numbers per token to "
+            f"{asked['top_k']} experts; from 128 tokens per chip, one copy per domain.",
         ],
         blocks=[one for one in frames if one.rows],
         document=document({"chips": chips, "fabrics": fabrics}, frames),
@@ -193,57 +187,44 @@ def _times(
     system: System,
     chips: int,
     sizes: Sequence[float],
-    route: Route,
+    route: tuple[int, int],
     delay_s: float = 0.0,
 ) -> list[dict[str, Any]]:
     """A row for each message of `sizes` bytes and each collective, members `delay_s` late in the
-    mean."""
+    mean; `route` of an expert all-to-all: experts per token, hidden size."""
     row = replace(catalog.chip(chip), system=system.id)
     machines = compile_machines(catalog, [row])
     fabric = (with_jitter(machines, delay_s) if delay_s else machines).fabric
     group = Group(fabric, np.zeros(1, dtype=np.intp), np.array([float(chips)]))
-    efficiency = catalog.efficiencies[row.efficiency]
-    laws = {name: getattr(efficiency, name) for name in ("all_reduce", "all_gather", "all_to_all")}
-    return [
-        {
-            "chip": chip,
-            "message_bytes": size,
-            **_described(name, fabric, group, system, laws, chips, size, route),
-        }
-        for size in sizes
-        for name in TITLES
-    ]
+    laws = catalog.efficiencies[row.efficiency]
+    rows = []
+    for size, name in product(sizes, TITLES):
+        table = TABLE_OF.get(name, name)
+        cost = _cost(name, fabric, group, chips, size, route)
+        seconds = float((cost.latency_s + cost.transfer_s)[0])
+        share = 1.0 if name == "point_to_point" else _BUS.get(name, 1.0) * (chips - 1) / chips
+        law = laws.all_reduce if name == "point_to_point" else getattr(laws, table)
+        rows.append(
+            {
+                "chip": chip,
+                "message_bytes": size,
+                "collective": TITLES[name],
+                "seconds": seconds,
+                "latency_s": float(cost.latency_s[0]),
+                "transfer_s": float(cost.transfer_s[0]),
+                "bus_bytes_per_s": share * size / seconds if seconds else None,
+                "algorithm": _algorithm(table, fabric, group, chips, size),
+                "known": _kind(system, law.kind, max(law.latency_s), chips, name),
+                "sent_inside_bytes": float(cost.sent.inside_bytes()[0]),
+                "sent_outside_bytes": float(cost.sent.outside_bytes()[0]),
+            }
+        )
+    return rows
 
 
-def _described(
-    name: str,
-    fabric: Fabric,
-    group: Group,
-    system: System,
-    laws: dict[str, Any],
-    chips: int,
-    size: float,
-    route: Route,
-) -> dict[str, Any]:
-    table = {"reduce_scatter": "all_gather", "experts_all_to_all": "all_to_all"}.get(name, name)
-    cost = _cost(name, fabric, group, chips, size, route)
-    seconds = float((cost.latency_s + cost.transfer_s)[0])
-    share = 1.0 if name == "point_to_point" else _BUS.get(name, 1.0) * (chips - 1) / chips
-    law = laws["all_reduce" if name == "point_to_point" else table]
-    return {
-        "collective": TITLES[name],
-        "seconds": seconds,
-        "latency_s": float(cost.latency_s[0]),
-        "transfer_s": float(cost.transfer_s[0]),
-        "bus_bytes_per_s": share * size / seconds if seconds else None,
-        "algorithm": _algorithm(table, fabric, group, chips, size),
-        "known": _kind(system, law.kind, max(law.latency_s), chips, name),
-        "sent_inside_bytes": float(cost.sent.inside_bytes()[0]),
-        "sent_outside_bytes": float(cost.sent.outside_bytes()[0]),
-    }
-
-
-def _cost(name: str, fabric: Fabric, group: Group, chips: int, size: float, route: Route) -> Cost:
+def _cost(
+    name: str, fabric: Fabric, group: Group, chips: int, size: float, route: tuple[int, int]
+) -> Cost:
     bytes_ = np.array([float(size)])
     if name == "all_reduce":
         return group.all_reduce(bytes_)
@@ -256,9 +237,9 @@ def _cost(name: str, fabric: Fabric, group: Group, chips: int, size: float, rout
     if name == "all_to_all":
         return group.all_to_all(bytes_)
     # What a chip sends without sparing copies, in 8-bit numbers, gives its tokens.
-    chosen = np.array([float(route.experts_per_token)])
+    chosen = np.array([float(route[0])])
     copies = np.minimum(chosen, float(chips))
-    tokens = bytes_ / (copies * route.hidden_size)
+    tokens = bytes_ / (copies * route[1])
     leaving = [
         np.minimum(np.maximum(leaving_share(domains, chosen, copies), FEW_ROWS / tokens), 1.0)
         for domains in group.domains
@@ -332,11 +313,10 @@ def _measured_rows(chip: str, system: str) -> list[dict[str, Any]]:
 def against_measured(catalog: Catalog, chip: str, system: str) -> list[dict[str, Any]]:
     """The rows of `measured`, each with the model's seconds: `predicted_s`, launch included."""
     rows = _measured_rows(chip, system)
-    route = Route(1, 1)
     for chips in {row["chips"] for row in rows}:
         mine = [row for row in rows if row["chips"] == chips]
         sizes = [row["message_bytes"] for row in mine]
-        times = _times(catalog, chip, catalog.systems[system], chips, sizes, route)
+        times = _times(catalog, chip, catalog.systems[system], chips, sizes, (1, 1))
         for row in mine:
             same = (row["message_bytes"], TITLES[row["collective"]])
             predicted = next(t for t in times if (t["message_bytes"], t["collective"]) == same)

@@ -82,16 +82,6 @@ SIZES = ("chips", "tpot_s", "division", "bound", "network_share", f"{RATE}.at_li
 SIZES = (*SIZES, f"{USD}.at_limits", "division.at_limits", "concurrency.at_limits")
 # How sentences of `assumptions` begin that concern no number here.
 UNUSED = ("power is the chip's rated power",)
-WORDS = {
-    "instance": "one copy of the model on as many chips as it is divided over",
-    "scale-up domain": "the chips that one fast fabric joins, such as a server or a rack; beyond "
-    "it, traffic takes the network",
-    "ceiling": "the size past which twice the chips save less than 5% of one user's time per token",
-    "replication": "more instances of the same size, each with its own requests",
-    "all-to-all": "every chip sends a part of its tokens to every other: dispatch to the experts "
-    "and combine on the way back",
-    "jitter": "mean extra delay of one chip in a collective, which waits for the slowest",
-}
 
 
 def scale(
@@ -229,7 +219,6 @@ def scale(
         rests=assumed,
         document=document(facts, frames),
         data=(frames[1],),
-        words=WORDS,
         names=catalog.names,
     )
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dse.accuracy.measurements import energy
+from dse.accuracy.validate import energy
 from dse.catalog import load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError

@@ -209,11 +209,6 @@ def test_bad_input_is_one_line(flags: tuple[str, ...], words: str):
     assert len(said.err.strip().splitlines()) == 1
 
 
-def test_names_of_models_and_verbs_have_near_ones():
-    assert "llama-3-8b" in dse("train", "llama-3-8bb", *RUN[2:]).err
-    assert "Did you mean train?" in dse("trian", "llama-3-8b").err
-
-
 def test_many_consumer_chips_need_sites():
     ask = ("train", "llama-3-8b", "--chip", "rtx4090", "--chips", "64", "--tokens", "1T")
     found = document(*ask, *sets(sites=8, site_bandwidth="25Gb/s"))

@@ -13,9 +13,8 @@ import pandas as pd
 import pytest
 
 import dse as library
-from dse.accuracy import measurements
+from dse.accuracy import validate as measurements
 from dse.accuracy.fits import FOLDS, Problem
-from dse.accuracy.serving_points import estimate_rows
 from dse.data import hardware_dir
 from tests.cli.conftest import dse, fits
 from tools.accuracy_page import page as accuracy_page
@@ -124,7 +123,7 @@ def test_held_out_scores_stand_beside_the_fits_own(
         progress("said every two seconds at most")
         assert (problem.table["exclude"] != "").sum() == document["covered"]
         if not made:
-            made.append(estimate_rows(problem.table))
+            made.append(measurements.estimate_table(problem.table))
         same = made[0]
         unseen = same.assign(predicted=np.nan, predicted_low=np.nan, predicted_high=np.nan)
         names = ["predicted", "predicted_low", "predicted_high"]

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import zipfile
 from dataclasses import replace
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ from dse.answer.answer import (
     long_table,
     table_of,
 )
-from dse.answer.plots import plain
 from dse.answer.sentences import spoken
 from dse.errors import StorageError
 from dse.render.console import continued, scatter_text
@@ -231,7 +230,7 @@ def test_names_are_on_the_page_and_ids_in_files_and_commands():
     assert "h100_sxm" in answer.to_text()
     assert "h100_sxm" in answer.to_csv()
     data = json.loads(page.partition('id="page-data">')[2].partition("</script>")[0])
-    assert data["figures"]["h100_sxm"]["data"][0]["name"] == plain(HOSTILE)
+    assert data["figures"]["h100_sxm"]["data"][0]["name"] == escape(HOSTILE, quote=False)
 
 
 def test_a_wide_table_stands_beside_the_picture_by_its_first_columns():

@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 
 import dse
-from dse.accuracy.serving_points import ROUNDS, estimate_rows
-from dse.accuracy.serving_rows import COLD_S
+from dse.accuracy.validate import estimate_table
 from dse.catalog import load_catalog
 from dse.physics.workload import Workload
 from dse.schema.backend import Calibration
@@ -149,7 +148,7 @@ ROW = {
 
 def estimated(*changes: dict[str, str]) -> pd.DataFrame:
     rows = pd.DataFrame([ROW | change for change in changes]).fillna("")
-    return estimate_rows(rows)
+    return estimate_table(rows)
 
 
 def test_rarer_looks_delay_the_first_token_and_not_the_rest() -> None:
@@ -263,7 +262,7 @@ def test_requests_cost_time_between_steps_only_where_scheduling_waits() -> None:
 def test_a_client_that_warms_up_meets_no_cold_server() -> None:
     notes = {"notes": "from InferenceX DB export"}
     cold, warm = estimated(notes | {"date": "2026-01-14"}, notes | {"date": "2026-03-25"}).predicted
-    assert cold - warm == pytest.approx(COLD_S / ROUNDS)
+    assert cold - warm == pytest.approx(3.0 / 10.0)  # a cold burst of 3 s, one of ten rounds
     engine = {"engine": "vllm 0.13.0"}
     first, last = estimated(
         notes | engine | {"date": "2026-01-14"}, notes | engine | {"date": "2026-03-25"}

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import dse
-from dse.accuracy.serving_points import estimate_disaggregated
+from dse.accuracy.validate import estimate_table
 from dse.catalog import load_catalog
 from dse.physics.disaggregated import Disaggregated, predict_disaggregated
 from dse.physics.intervals import interval
@@ -160,7 +160,7 @@ def test_arrivals_at_random_are_served_up_to_capacity() -> None:
 def test_intervals_are_of_the_worst_law_of_either_pool() -> None:
     """Mamba layers borrow their laws: derived, though the experts' own were fitted."""
     row = row_of("model=jamba-v0.1 chip=h100_sxm weight_dtype=bf16 prefill_tp=4 decode_tp=4")
-    answer = estimate_disaggregated(pd.DataFrame([row])).iloc[0]
+    answer = estimate_table(pd.DataFrame([row])).iloc[0]
     derived = np.array([KINDS.index("derived")])
     low, high = interval("tpot_s", np.array([answer["predicted"]]), derived, ON.spread)
     assert (answer["predicted_low"], answer["predicted_high"]) == (low[0], high[0])
@@ -168,14 +168,14 @@ def test_intervals_are_of_the_worst_law_of_either_pool() -> None:
 
 def test_a_row_without_a_link_between_its_pools_is_refused() -> None:
     row = row_of("model=llama-3-8b chip=mtia_300 weight_dtype=bf16 concurrency=4")
-    status = estimate_disaggregated(pd.DataFrame([row]))["status"][0]
+    status = estimate_table(pd.DataFrame([row]))["status"][0]
     assert "mtia_300 has no bandwidth_per_direction of scale-out network" in status
 
 
 def test_rows_of_the_format_are_predicted_or_refused_with_a_reason() -> None:
     row = row_of("concurrency=64 prefill_tp=8 decode_workers=2 decode_tp=1 decode_dp=8 decode_ep=8")
     table = pd.DataFrame([row, row | {"metric": "ttft_s"}, row | {"prefill_workers": ""}])
-    answer = estimate_disaggregated(table)
+    answer = estimate_table(table)
     assert answer["status"].tolist() == ["ok", "ok", "prefill_workers is empty"]
     assert (answer["predicted"][:2] > answer["floor"][:2]).all()
     assert np.isnan(answer["predicted"][2])
@@ -190,7 +190,7 @@ def test_what_a_decode_worker_does_not_admit_waits_for_a_slot() -> None:
     )
     said = row | {"prefill_workers": "2", "decode_max_running_requests": "1"}
     rows = [row, row | {"prefill_workers": "2"}, said, said | {"metric": "tpot_s"}]
-    answer = estimate_disaggregated(pd.DataFrame(rows).fillna(""))
+    answer = estimate_table(pd.DataFrame(rows).fillna(""))
     recipe, unknown, told, tpot = answer["predicted"]
     residence = 921.6 * tpot
     assert told == pytest.approx(residence, rel=0.15)

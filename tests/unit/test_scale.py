@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from functools import cache
 from typing import Any
 
@@ -112,18 +111,6 @@ def test_points_are_those_of_an_estimate(case: tuple[str, str]):
         assert answer["intervals"]["tpot_s"] == [point["tpot_s.low"], point["tpot_s.high"]]
         assert answer[USD] == point[USD]
         assert answer["bottleneck"] == point["bottleneck"]
-
-
-@BOTH
-def test_a_point_does_not_depend_on_its_neighbours(case: tuple[str, str]):
-    one = subject(*case)
-    every = one.divided(16)
-    load = np.arange(1.0, len(every) + 1.0)
-    together = evaluated(one, every, load)
-    for i in (0, len(every) // 2, len(every) - 1):
-        alone = evaluated(one, every.take(np.array([i])), load[i : i + 1])
-        for field in dataclasses.fields(together):
-            assert getattr(alone, field.name)[0] == getattr(together, field.name)[i], field.name
 
 
 @BOTH
@@ -264,13 +251,6 @@ def test_no_jitter_is_no_jitter_and_more_is_never_faster():
     late = dse.scale(*DENSE, chips_up_to=16, jitter="10us").document
     same = next(row for row in later if row["jitter_s"] == 1e-5)
     assert late["chips"][0]["tpot_s.fastest"] == pytest.approx(same["tpot_s.fastest"], rel=1e-12)
-
-
-def test_one_chip_is_an_instance_too():
-    found = best_instances(subject("llama-3-8b", "h100_sxm"), chips_up_to=1)
-    (row,) = rows(found.alone)
-    assert (row["chips"], row["network_share"], row["widest"]) == (1, 0.0, None)
-    assert ceiling(found.alone)["ceiling_chips"] is None
 
 
 def test_a_model_that_fits_nowhere_says_why():

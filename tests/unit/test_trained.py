@@ -15,7 +15,6 @@ from dse.economics.tco import price_by_parts
 from dse.errors import InputErrors
 from dse.problem.objective import PhysicsProblem, demanded, pose
 from dse.problem.training import OF_TRAINING
-from dse.questions.estimate.again import estimate_again
 from dse.questions.whatif.inputs import Subject, apply, changes_of, inputs_of
 from dse.schema.study import Study, load_study
 from dse.study.demand import FACTORS, training_document
@@ -204,7 +203,7 @@ def test_a_study_with_a_life(tmp_path: Path):
     low, high = item["metrics"]["intervals"]["lifetime_usd"]
     assert low < item["metrics"]["lifetime_usd"] < high
     assert item["metrics"]["provenance"]["training_usd"] == "assumed"
-    again = estimate_again(out, "1", load_catalog()).as_json()
+    again = dse("estimate", out, "1", "--json").json()
     assert again["lifetime_usd"] == item["metrics"]["lifetime_usd"]
     said = dse("estimate", out, "1")
     assert "cost of training and serving" in said.out

@@ -14,7 +14,6 @@ from dse.catalog import load_catalog
 from dse.errors import InputError
 from dse.physics.training import plan
 from dse.physics.training.at_scale import (
-    LOSSES_AT_SCALE,
     SPLITS,
     data_sync_s,
     goodput,
@@ -25,7 +24,6 @@ from dse.physics.training.at_scale import (
 )
 from dse.physics.training.plan import SEARCHED, Setting, default_batch_tokens, plans
 from dse.problem.training import Trainer, shape_of, trainer_of
-from dse.questions.train import LOSSES
 from dse.schema.constants import Reliability
 from dse.schema.model_catalog import resolve_model
 from dse.schema.training import NAMES, training_terms
@@ -326,4 +324,3 @@ def test_a_file_knows_every_name_that_a_plan_knows():
     assert NAMES["recompute"] == plan.RECOMPUTES
     assert NAMES["schedule"] == plan.SCHEDULES
     assert NAMES["site_split"] == SPLITS
-    assert set(LOSSES) == set(LOSSES_AT_SCALE)

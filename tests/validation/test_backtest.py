@@ -6,7 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dse.accuracy import backtest, measurements
+from dse.accuracy import backtest
+from dse.accuracy import validate as measurements
 from dse.accuracy.fits import Problem
 from dse.accuracy.tables import machines_of
 from dse.catalog import load_catalog

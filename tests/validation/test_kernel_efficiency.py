@@ -300,13 +300,6 @@ def test_distinct_experts_and_busiest_rank_against_drawn_popularities(skew):
         assert busiest[0] == pytest.approx(load, rel=0.12)
 
 
-def test_one_token_touches_as_many_experts_as_it_chooses_under_any_routing():
-    one, skews = np.ones(4), np.array([0.0, 0.3, 1.0, 3.0])
-    assert distinct_experts(8 * one, 2 * one, one, skews) == pytest.approx(2 * one)
-    even = distinct_experts(128 * one, 8 * one, 64 * one, np.zeros(4))
-    assert even == pytest.approx(128 * (1 - (1 - 8 / 128) ** 64) * one, rel=1e-6)
-
-
 def test_redundant_experts_halve_the_spread_of_the_load_at_a_third_of_the_experts():
     one = np.ones(1)
     mean = 1e6 * one  # chance does not matter

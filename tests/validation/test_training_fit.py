@@ -8,18 +8,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dse.accuracy import measurements
+from dse.accuracy import validate as measurements
 from dse.accuracy.fits import (
     CONSTANTS,
-    Constant,
     TrainingProblem,
     cross_validate_training,
     group_weights,
     moved_stacks,
     one_row_a_run,
 )
-from dse.accuracy.measurements import TRAINING, covered, measures, ready
 from dse.accuracy.training_rows import runs_of, with_training
+from dse.accuracy.validate import TRAINING, covered, measures, ready
 from dse.catalog import MEASUREMENTS
 from dse.data import hardware_dir
 from dse.physics.training.evaluate import training_interval, training_spread
@@ -79,18 +78,6 @@ def test_shipped_intervals_hold_as_many_rows_as_they_say(problem: TrainingProble
     assert len(covered(answer)) >= 0.95 * len(answer)
 
 
-def test_every_constant_that_moves_belongs_to_a_stack() -> None:
-    stacks = training_stacks()
-    places = [(p.constant, name) for p in CONSTANTS if not p.shared for name in p.stacks]
-    assert len(places) == len(set(places))
-    assert {(p.constant, name) for p in CONSTANTS if p.shared for name in p.stacks} <= set(places)
-    for one in CONSTANTS:
-        assert one.moved(0.0) == pytest.approx(one.prior)
-    still = moved_stacks(stacks, np.zeros(len(CONSTANTS)))
-    assert set(still) == set(stacks)
-    assert still["fsdp"].elementwise == pytest.approx(1.5)
-
-
 def test_what_stacks_share_moves_each_of_them_alike() -> None:
     stacks, nothing = training_stacks(), np.zeros(len(CONSTANTS))
     still = moved_stacks(stacks, nothing)
@@ -104,11 +91,6 @@ def test_what_stacks_share_moves_each_of_them_alike() -> None:
             ratio = getattr(moved[name], one.constant) / getattr(stack, one.constant)
             factor = np.exp(0.3) if name in one.stacks else 1.0
             assert ratio == pytest.approx(factor), (one.constant, name)
-
-
-def test_a_share_stays_a_share() -> None:
-    overlap = Constant("data_overlap", ("fsdp",), 0.85, 0.7)
-    assert 0.0 < overlap.moved(-20.0) < overlap.moved(0.0) < overlap.moved(20.0) <= 1.0
 
 
 def test_a_run_with_two_metrics_counts_once(problem: TrainingProblem) -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dse.accuracy.tables import training_rows
 from dse.accuracy.training_rows import (
     COUNTS,
     TEXTS,
@@ -16,6 +15,7 @@ from dse.accuracy.training_rows import (
     runs_of,
     with_prediction_layer,
 )
+from dse.accuracy.validate import training_rows
 from dse.catalog import MEASUREMENTS, load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError

@@ -21,7 +21,7 @@ from dse.accuracy.fits import (
     moved_stacks,
     pose_training,
 )
-from dse.accuracy.measurements import TRAINING, read, scored_rows
+from dse.accuracy.validate import TRAINING, read, scored_rows
 from dse.catalog import MEASUREMENTS
 from dse.data import hardware_dir
 from dse.schema.training import (
