@@ -147,7 +147,7 @@ def subject_of_class(
         ),
         weight_dtype=weights,
         kv_dtype=cache,
-        price_basis=plan.price_basis,
+        price_basis="",  # the program prices servers, not instances
         draft_tokens=drafted,
         redundant_experts=one.redundant_experts,
     )
