@@ -41,7 +41,7 @@ from dse.schema.reader import (
     brief,
 )
 from dse.schema.study import Case, Study
-from dse.schema.system import RACK, SYSTEM
+from dse.schema.system import RACK, System
 from dse.schema.training import STACK
 
 INTRO = """\
@@ -61,7 +61,7 @@ PAGES = {
     "Costs of owning": ("`--costs FILE`, or `costs:` of a space or a plan", OWN_COSTS),
     "A chip of your own": ("`--chip FILE`, in short form", SHORT),
     "A chip": ("`hardware/chips/*.yaml`, and a chip of your own in full form", Chip),
-    "A system": ("`hardware/systems/*.yaml`", SYSTEM),
+    "A system": ("`hardware/systems/*.yaml`", System.table),
     "Kernel efficiencies": ("`hardware/efficiency/*.yaml`, `--efficiency-file FILE`", Efficiency),
     "A serving backend": ("`hardware/backends/*.yaml`", Backend),
     "Training software": ("`hardware/training/*.yaml`", STACK),

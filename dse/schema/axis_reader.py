@@ -220,11 +220,13 @@ class _Reader:
             text = str(written["ratio_of"])
             ratio = self._product(name, text)
             multiple = self._whole(name, "multiple_of", {"multiple_of": 1, **written})
-        if form == "from":
-            values = self._range(name, written)
-        else:
-            values = self._listed(name, written, ("values",) if written is raw else ())
+        values = self._values(name, written, ("values",) if written is raw else ())
         self.axes[name] = Axis(name, values, ratio, text, multiple, given=given)
+
+    def _values(self, name: str, written: Mapping[str, Any], key: KeyPath) -> tuple[Value, ...]:
+        """Of a range, or of what is listed."""
+        ranged = _form(written) == "from"
+        return self._range(name, written) if ranged else self._listed(name, written, key)
 
     def _by_chip(self, name: str, written: Mapping[str, Any], *, given: bool) -> None:
         """An axis of which each chip has values of its own; software is always read so, since
@@ -265,9 +267,7 @@ class _Reader:
         if form not in ("values", "from") or (form == "from" and AXES[name].kind != "size"):
             self.wrong(name, f"{form} is not for a chip's own values", _accepted(name), "of", key)
             return ()
-        if form == "from":
-            return self._range(name, written)
-        found = self._listed(name, written, ("of", key))
+        found = self._values(name, written, ("of", key))
         if AXES[name].kind != "backend":
             return found
         own = self.software.own

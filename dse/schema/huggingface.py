@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from dse.blocks import FEED_FORWARD, MIXERS, WEIGHT_PARTS, WORDS
 from dse.errors import InputError
@@ -62,10 +63,11 @@ _TOGETHER: dict[tuple[str, ...], Config] = {
 Group = tuple[str, list[str]]
 
 
-def weight_dtypes(
+def number_formats(
     reader: ConfigReader, config: Mapping[str, object], blocks: list[BlockSpec]
-) -> dict[str, str]:
-    """The dtype of each of `candidates.WEIGHT_PARTS`."""
+) -> tuple[dict[str, str], str | None]:
+    """The dtype of each of `dse.blocks.WEIGHT_PARTS`, and that of the KV cache: fp8 where the
+    checkpoint carries scales for it, else None."""
     key = "dtype" if "dtype" in config else "torch_dtype"
     stored = config.get(key)
     if stored is None or stored == "auto":
@@ -75,17 +77,18 @@ def weight_dtypes(
     elif stored not in SIXTEEN_BITS:
         raise reader.refuse(key, f"{stored!r}", "bfloat16, float16, float32")
     dtypes: dict[str, str] = dict.fromkeys(WEIGHT_PARTS, "bf16")
-    quantization = quantization_of(reader, config)
+    quantization: Any = config.get("quantization_config")
     if quantization is None:
-        return dtypes
+        return dtypes, None
+    if not isinstance(quantization, dict):
+        raise reader.refuse("quantization_config", f"{quantization!r}", "an object")
     method = str(quantization.get("quant_method", "")).replace("_", "-").lower()
     method = "modelopt" if method == "modelopt-fp4" else method
     if method not in METHODS:
-        raise reader.refuse(
-            "quantization_config.quant_method", f"{method!r} is not covered", ", ".join(METHODS)
-        )
+        field, accepted = "quantization_config.quant_method", ", ".join(METHODS)
+        raise reader.refuse(field, f"{method!r} is not covered", accepted)
     if method == "mxfp4":  # the format exists for expert weights alone
-        return {**dtypes, "experts": "mxfp4"}
+        return {**dtypes, "experts": "mxfp4"}, _cache_dtype(reader, quantization)
     reached: dict[str, str] = {}
     for dtype, targets in _groups(reader, quantization, method):
         if targets:
@@ -99,34 +102,19 @@ def weight_dtypes(
     for part in QUANTIZED:
         if _left_alone(reader, part, kept, blocks):
             dtypes[part] = "bf16"
-    return dtypes
+    return dtypes, _cache_dtype(reader, quantization)
 
 
-def kv_dtype(reader: ConfigReader, config: Mapping[str, object]) -> str | None:
-    """fp8 where the checkpoint carries scales for the KV cache, else None."""
-    quantization = quantization_of(reader, config) or {}
-    scheme = quantization.get("kv_cache_scheme")
+def _cache_dtype(reader: ConfigReader, quantization: Mapping[str, Any]) -> str | None:
+    scheme, algorithm = (quantization.get(k) for k in ("kv_cache_scheme", "kv_cache_quant_algo"))
     if isinstance(scheme, dict) and scheme.get("num_bits") == 8 and scheme.get("type") == "float":
         return "fp8"
-    algorithm = quantization.get("kv_cache_quant_algo")
     if str(algorithm).upper() == "FP8":
         return "fp8"
     if scheme is not None or algorithm is not None:
-        reader.assume(
-            "quantization_config asks for a KV cache format that is not covered: left out"
-        )
+        said = "quantization_config asks for a KV cache format that is not covered: left out"
+        reader.assume(said)
     return None
-
-
-def quantization_of(
-    reader: ConfigReader, config: Mapping[str, object]
-) -> Mapping[str, object] | None:
-    value = config.get("quantization_config")
-    if value is None:
-        return None
-    if not isinstance(value, dict):
-        raise reader.refuse("quantization_config", f"{value!r}", "an object")
-    return value
 
 
 def _groups(reader: ConfigReader, quantization: Mapping[str, object], method: str) -> list[Group]:
@@ -306,15 +294,17 @@ def from_config(config: Mapping[str, object], name: str, source: str) -> Model:
     modules = family.modules(reader)
     if encoders:
         reader.assume(f"{', '.join(encoders)}: left out, the text model alone is read")
+    tied = reader.boolean("tie_word_embeddings")
+    dtypes, cache = number_formats(reader, config, blocks)
     model = Model(
         id=name.lower(),
         name=name,
         hidden_size=reader.integer("hidden_size"),
         vocab_size=reader.integer("vocab_size"),
-        tied_embeddings=reader.boolean("tie_word_embeddings"),
+        tied_embeddings=tied,
         blocks=tuple(blocks),
-        weight_dtypes=weight_dtypes(reader, config, blocks),
-        kv_dtype=kv_dtype(reader, config),
+        weight_dtypes=dtypes,
+        kv_dtype=cache,
         training_tokens=None,
         prediction_layers=modules,
         source=source,

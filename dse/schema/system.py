@@ -26,10 +26,12 @@ from dse.schema.reader import (
     Mistakes,
     Place,
     Refused,
+    Schema,
     Table,
     Text,
     Then,
     Word,
+    field,
     read,
 )
 
@@ -84,30 +86,6 @@ class FabricLevel:
     ramp: float = SCALE_OUT_RAMP
 
 
-@record
-class System:
-    """Levels from the inside out; the last is the scale-out network."""
-
-    id: str
-    name: str
-    levels: tuple[FabricLevel, ...]
-    figures: tuple[Figure, ...]
-    assumed: tuple[str, ...]
-    missing: tuple[str, ...]
-    file: str
-
-    def unknown_link(self, chips: float) -> str | None:
-        """The name of the level that `chips` chips of one instance need and whose bandwidth is not
-        known; None where they have what they need."""
-        joined = 1.0  # chips that the levels inside join
-        for level in self.levels:
-            size = math.inf if level is self.levels[-1] else level.size or math.inf
-            if min(chips, size) > joined and math.isnan(level.bytes_per_s_per_direction):
-                return level.name
-            joined = size
-        return None
-
-
 _ROWS = rows_beside(__file__, "system_figures.csv")
 _WORDS = {"topology": TOPOLOGIES, "in_network_reduction": ("none", "supported")}
 
@@ -156,15 +134,44 @@ def _grow(levels: tuple[tuple[FabricLevel, list[Figure]], ...]) -> Any:
     return levels
 
 
-SYSTEM = Table(
-    Field("id", ID),
-    Field("name", Text()),
-    Field(
-        "levels",
+class System(Schema, kw_only=True):
+    """Levels from the inside out; the last is the scale-out network."""
+
+    id: str = field(ID)
+    name: str = field(Text())
+    levels: tuple[FabricLevel, ...] = field(
         Then(Listed(Table(Field("name", Text()), *_figures("level"), make=_level), 1), _grow),
         meaning="innermost first",
-    ),
-)
+    )
+    figures: tuple[Figure, ...] = ()
+    assumed: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    file: str = ""
+
+    def check(self) -> System:
+        """With the figures of the levels as those of the system."""
+        given: Any = self.levels
+        levels = tuple(level for level, _ in given)
+        figures = tuple(figure for _, own in given for figure in own)
+        unknown = [one.name for one in levels if math.isnan(one.bytes_per_s_per_direction)]
+        return replace(
+            self,
+            levels=levels,
+            figures=figures,
+            assumed=(*doubts(figures), *reasons(figures)),
+            missing=tuple(f"{name} bandwidth_per_direction" for name in unknown),
+        )
+
+    def unknown_link(self, chips: float) -> str | None:
+        """The name of the level that `chips` chips of one instance need and whose bandwidth is not
+        known; None where they have what they need."""
+        joined = 1.0  # chips that the levels inside join
+        for level in self.levels:
+            size = math.inf if level is self.levels[-1] else level.size or math.inf
+            if min(chips, size) > joined and math.isnan(level.bytes_per_s_per_direction):
+                return level.name
+            joined = size
+        return None
 
 
 def load_system(path: Path | str) -> System:
@@ -176,23 +183,8 @@ def read_system(document: Document, part: str = "") -> System:
     """The system of a document, or of its field `part`. Raises InputError, or InputErrors for
     several mistakes."""
     written = document.data[part] if part else document.data
-    found = read(SYSTEM, document, (part,) if part else (), written)
-    levels = tuple(level for level, _ in found["levels"])
-    figures = tuple(figure for _, own in found["levels"] for figure in own)
-    missing = tuple(
-        f"{level.name} bandwidth_per_direction"
-        for level in levels
-        if math.isnan(level.bytes_per_s_per_direction)
-    )
-    return System(
-        found["id"],
-        found["name"],
-        levels,
-        figures,
-        (*doubts(figures), *reasons(figures)),
-        missing,
-        document.file,
-    )
+    found = read(System, document, (part,) if part else (), written)
+    return replace(found, file=document.file)
 
 
 # Racks: `hardware/racks/*.yaml`, what bounds the scale-up domain that stands in one or in several.
