@@ -41,8 +41,7 @@ from dse.schema.metrics import METRICS
 from dse.schema.model import BlockSpec, Model
 from dse.space.batches import batch_of_values, trained_codes, weight_formats, whole_training
 from dse.space.candidates import CandidateBatch, Codes, Floats, Rows
-from dse.space.space import Ints, Space
-from dse.space.studied import count_deployments, deployed_values
+from dse.space.space import Ints, Space, count_deployments, deployed_values
 
 
 def model_at(batch: CandidateBatch, i: int, name: str, training_tokens: float | None) -> Model:

@@ -40,12 +40,15 @@ from dse.problem.instances import (
     Subject,
     batch_at,
     best_instances,
+    best_pairs,
+    decode_pool,
     division,
+    prefill_pool,
     replication,
     subject_of,
+    with_degrees,
 )
 from dse.problem.mix import Share, alone, load_row, one_load, served
-from dse.problem.paired import best_pairs, decode_pool, prefill_pool, with_degrees
 from dse.questions.estimate.estimate import published_drafts
 from dse.questions.estimate.point import assumptions
 from dse.schema.backend import KINDS, find_backend

@@ -32,7 +32,7 @@ from dse.schema.metrics import METRICS, Limit
 from dse.schema.model import model_of
 from dse.space.batches import OFFLOAD_AXES, OPTIONAL_AXES
 from dse.space.candidates import CandidateBatch, Floats
-from dse.space.studied import deployments
+from dse.space.space import deployments
 from dse.study.drawn import LOSS, ends
 
 CHUNK = 12_000

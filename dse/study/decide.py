@@ -35,7 +35,7 @@ from dse.schema.model_catalog import load_models
 from dse.schema.space_sections import Wish
 from dse.schema.study import Study
 from dse.space.candidates import Floats
-from dse.space.studied import deployments
+from dse.space.space import deployments
 from dse.study.drawn import Alone, Drawn
 
 Rows = NDArray[np.intp]

@@ -20,8 +20,7 @@ from dse.schema.model_catalog import resolve_model
 from dse.schema.study import Study, load_study, shipped_spaces
 from dse.schema.system import ON_PCIE
 from dse.space.batches import batch_of_values
-from dse.space.space import Space
-from dse.space.studied import deployments
+from dse.space.space import Space, deployments
 from dse.study.definition import posed_study
 from dse.study.document import front_items, searched_axes
 from dse.study.folder import front_table

@@ -26,7 +26,7 @@ from dse.schema.model import model_of
 from dse.schema.model_catalog import resolve_model
 from dse.schema.own_chip import read_own_chip
 from dse.schema.study import load_study, resolve_space
-from dse.space.studied import deployments
+from dse.space.space import deployments
 from dse.study.choices import Trials, entering
 from dse.study.folder import read_study
 from dse.study.run import run

@@ -17,8 +17,14 @@ from dse.catalog import load_catalog
 from dse.physics.disaggregated import Disaggregated, predict_disaggregated
 from dse.physics.intervals import interval
 from dse.physics.workload import Workload
-from dse.problem.instances import Subject, subject_of
-from dse.problem.paired import best_pairs, decode_pool, prefill_pool, with_degrees
+from dse.problem.instances import (
+    Subject,
+    best_pairs,
+    decode_pool,
+    prefill_pool,
+    subject_of,
+    with_degrees,
+)
 from dse.schema.backend import KINDS, find_backend
 from dse.schema.metrics import Limit
 from dse.schema.model_catalog import resolve_model

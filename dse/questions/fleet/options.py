@@ -10,7 +10,7 @@ so that its arrivals are random too. Every way to divide an instance is searched
 that close in: fewer requests make none slower, and no division serves more than the best does at a
 steady load within the same limits.
 
-Where prefill and decode are on pools of their own, of one chip or of two (`dse.problem.paired`),
+Where prefill and decode are on pools of their own, of one chip or of two (`dse.problem.instances`),
 pools are small: the program takes them as many times as it needs.
 """
 
@@ -30,17 +30,21 @@ from dse.errors import InputError, NothingFeasible
 from dse.physics.workload import POISSON, Workload
 from dse.problem.evaluate import Metrics, evaluate
 from dse.problem.instances import (
+    Pool,
     Progress,
     Subject,
     batch_at,
     best_instances,
+    best_pairs,
+    decode_pool,
     division,
     evaluated,
     points,
+    prefill_pool,
     subject_of,
+    with_degrees,
 )
 from dse.problem.mix import Share, evaluate_mix, served
-from dse.problem.paired import Pool, best_pairs, decode_pool, prefill_pool, with_degrees
 from dse.schema.backend import KINDS, find_backend
 from dse.schema.metrics import Limit
 from dse.schema.model_catalog import resolve_model

@@ -67,7 +67,7 @@ from dse.schema.costs import CHIP_RULES, RULES
 from dse.schema.derive import derive
 from dse.schema.metrics import METRICS
 from dse.schema.model import config_of, model_of
-from dse.space.studied import count_deployments, deployments
+from dse.space.space import count_deployments, deployments
 from dse.study.choices import Trials, Tried, gap
 from dse.study.definition import reopened
 from dse.study.folder import FRONT
