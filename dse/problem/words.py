@@ -18,6 +18,7 @@ from dse.schema.constants import offload_words
 from dse.schema.dtypes import BITS
 from dse.schema.model import layers_in_short, layers_in_words
 from dse.schema.workloads import load_words, mix_words
+from dse.vocabulary import quantity
 
 MIX = (
     "Several workloads share the deployment's time, each alone in its turn. Cost, energy and "
@@ -161,29 +162,12 @@ def short_shape(model: Mapping[str, Any]) -> str:
     return " ".join(words)
 
 
-# Axes whose names are not what people call them; of the others, the underscores are spaces.
-_AXES = {
-    "concurrency": "requests in flight",
-    "num_hidden_layers": "layers",
-    "num_experts": "number of experts",
-    "num_experts_per_tok": "experts per token",
-    "moe_intermediate_size": "expert width",
-    "intermediate_size": "feed-forward width",
-    "num_key_value_heads": "KV heads",
-    "num_attention_heads": "query heads",
-    "weight_dtype": "weights",
-    "kv_dtype": "KV cache",
-    "sparse": "kind of model",
-    "scale_up_domain": "scale-up domain (hypothetical)",
-}
-
-
 def axis_words(axis: str) -> str:
     """What people call an axis of a space, that of a worker of a pool too."""
     for pool in ("prefill_", "decode_"):
         if axis.startswith(pool):
             return f"{pool.removesuffix('_')} {axis_words(axis.removeprefix(pool))}"
-    return _AXES.get(axis) or axis.replace("_", " ")
+    return "kind of model" if axis == "sparse" else quantity(axis).title
 
 
 def given_name(item: Mapping[str, Any]) -> str:

@@ -36,13 +36,13 @@ def test_a_study_with_views_says_them_first(tmp_path: Path) -> None:
     space.write_text(TINY + VIEWS, encoding="utf-8")
     said = dse("run", space, "--out", out)
     assert said.code == 0, said.err
-    assert "the cheapest hidden size × number of experts is " in " ".join(said.out.split())
+    assert "the cheapest hidden size × experts is " in " ".join(said.out.split())
     assert max(map(len, said.out.splitlines())) <= 100
     study = json.loads((out / "study.json").read_text())
     assert [view["by"] for view in study["views"]] == ["sparse", "chip"]
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "At equal predicted loss: dense against sparse" in page
-    assert "Which hidden size and number of experts suit each chip" in page
+    assert "Which hidden size and experts suit each chip" in page
     assert '"view-0"' in page
     assert "Under each quality law" in Page(out / "report.html").text
     text = (out / "report.md").read_text(encoding="utf-8")
