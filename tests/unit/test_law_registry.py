@@ -22,7 +22,6 @@ from dse.quality import (
     predicted_loss,
     quality,
 )
-from dse.quality.laws import abnar, cautious, hoffmann, joint
 from tools.law_tables import evaluate, read_examples
 
 ROOT = Path(__file__).parents[2]
@@ -58,22 +57,11 @@ def test_every_law_has_a_name_of_its_own_and_the_default_comes_first() -> None:
         assert all(known.source for known in (*law.fit.values(), *law.bounds.values()))
 
 
-@pytest.mark.parametrize("row", WORKED, ids=[row["model"] for row in WORKED])
-def test_worked_examples_of_the_alternatives(row: dict[str, str]) -> None:
-    """The joint law and Abnar's were worked out without a depth term: their formulas alone."""
-    one = {name: np.array([float(row[name])]) for name in SIZES}
-    tokens, sparse = one["training_tokens"], float(row["experts"]) > 0
-    active = one["active_non_embedding"] + one["embedding_parameters"]
-    shared, experts = one["shared_width_ratio"], one["experts"]
-    expansion = (experts + shared) / (one["experts_per_token"] + shared) if sparse else np.ones(1)
-    sparsity = 1 - one["experts_per_token"] / experts if sparse else np.zeros(1)
-    found = {
-        "joint": joint.terms(active, expansion, tokens).loss,
-        "abnar": abnar.terms(one["total_parameters"], sparsity, tokens).loss,
-        "hoffmann": hoffmann.dense(of("tian", [row]).dense_equivalent_parameters, tokens).loss,
-    }
-    for name, value in found.items():
-        assert value[0] == pytest.approx(float(row[f"{name}_loss"]), abs=0.0025), name
+def test_worked_examples_of_hoffmann() -> None:
+    """The dense law at the equivalent size by Tian et al., worked out by hand for 30 models."""
+    tokens = np.array([float(row["training_tokens"]) for row in WORKED])
+    found = LAWS["hoffmann"].dense(of("tian", WORKED).dense_equivalent_parameters, tokens).loss
+    assert found == pytest.approx([float(row["hoffmann_loss"]) for row in WORKED], abs=0.0025)
 
 
 def test_depth_moves_the_worked_examples_by_little() -> None:
@@ -92,7 +80,6 @@ def test_cautious_is_the_default_for_dense_models_and_between_for_sparse_ones() 
     sparse = TABLE["experts"].to_numpy() > 0
     assert (plain.predicted_loss == less.predicted_loss)[~sparse].all()
     assert (plain.predicted_loss < less.predicted_loss)[sparse].all()
-    assert cautious.PHI < 1.0
 
 
 @pytest.mark.parametrize(
@@ -107,8 +94,8 @@ def test_compute_optimal_tokens_per_parameter(law: str, per_parameter: tuple[flo
 
 def test_compute_optimal_closed_form() -> None:
     """Hoffmann et al. 2022, eq. 4: N = G (C/6)^(b / (a + b)), G = (a A / (b B))^(1 / (a + b))."""
-    a, b = hoffmann.LOSS_PARAMETERS_EXPONENT, hoffmann.LOSS_TOKENS_EXPONENT
-    scale = (a * hoffmann.LOSS_PARAMETERS / (b * hoffmann.LOSS_TOKENS)) ** (1 / (a + b))
+    _, A, a, B, b = map(float, LAWS["hoffmann"].coefficients[0].value.split(","))
+    scale = (a * A / (b * B)) ** (1 / (a + b))
     flops = np.geomspace(1e18, 1e27, 10)
     parameters = scale * (flops / 6) ** (b / (a + b))
     found = compute_optimal_tokens(LAWS["hoffmann"], flops)

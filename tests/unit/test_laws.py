@@ -26,8 +26,6 @@ from dse.quality import (
     tokens_at_compute,
     training_flops,
 )
-from dse.quality.laws.leverage import LEVEL, OFFSET
-from dse.quality.laws.tian import BOUNDS, efficiency_leverage
 from dse.quality.quantisation import kumar_penalty
 from tools.fits import depth as fits
 from tools.fits import leverage as evidence
@@ -102,8 +100,8 @@ def test_there_are_thirty_worked_examples_with_sources() -> None:
 def test_the_default_is_the_fit_to_the_half_that_it_was_chosen_on() -> None:
     table = evidence.read()
     level, offset = evidence.fit(table[table["split"] == "choose"])
-    assert level == pytest.approx(LEVEL, abs=0.002)
-    assert offset == pytest.approx(OFFSET, abs=0.002)
+    (shipped,) = (one for one in LAWS["leverage"].coefficients if "level" in one.name)
+    assert [level, offset] == pytest.approx(list(map(float, shipped.value.split(","))), abs=0.002)
 
 
 def test_half_of_the_comparisons_of_one_laboratory_is_kept_out() -> None:
@@ -222,6 +220,25 @@ def one(*values: float) -> tuple[np.ndarray, ...]:
     return tuple(np.array([value]) for value in values)
 
 
+def efficiency_leverage(
+    ratio: np.ndarray, granularity: np.ndarray, flops: np.ndarray
+) -> np.ndarray:
+    """That of Tian et al. of shapes with this share of experts used, granularity and compute."""
+    n = len(ratio)
+    sizes = {name: np.full(n, value) for name, value in SPARSE.items()}
+    shape = Shape(
+        **sizes
+        | {
+            "experts": sizes["experts_per_token"] / ratio,
+            "shared_width_ratio": np.zeros(n),
+            "expert_intermediate_size": 2.0 * sizes["hidden_size"] / granularity,
+            "training_tokens": flops / 6.0 / sizes["active_non_embedding"],
+            "total_parameters": np.full(n, 1e30),
+        }
+    )
+    return quality(shape, "tian").efficiency_leverage
+
+
 def test_leverage_of_the_papers_example() -> None:
     """A 3.1%, G 12, 1e22 FLOP: the paper says "exceeding 7x"; 7.24 with its coefficients."""
     assert efficiency_leverage(*one(0.031, 12.0, 1e22))[0] == pytest.approx(7.24, abs=0.01)
@@ -298,7 +315,10 @@ def test_beyond_a_bound_the_leverage_stays() -> None:
                 for value in values
             ]
             assert leverage[0] == leverage[1]
-    assert efficiency_leverage(*one(1.0, 8.0, 1e24))[0] == BOUNDS["efficiency_leverage"].low
+    assert (
+        efficiency_leverage(*one(1.0, 8.0, 1e24))[0]
+        == LAWS["tian"].bounds["efficiency_leverage"].low
+    )
     assert expert_leverage(*one(1.0, 8.0, 1e24))[0] == 1.0
 
 
