@@ -13,7 +13,7 @@ from dse.answer.frames import bar_chart, frame, of_rows
 from dse.answer.labels import axis_title, label
 from dse.answer.numbers import percent, show, significant
 from dse.answer.plots import PALETTE, SYMBOLS, VERMILION, plain, scaled
-from dse.answer.sentences import listed, with_names
+from dse.answer.sentences import listed
 from dse.problem.words import (
     DEPLOYMENT_KEY,
     SHAPE_KEY,
@@ -83,26 +83,18 @@ def marked(folder: StudyFolder) -> list[Marked]:
     ]
 
 
-def named(folder: StudyFolder, text: str) -> str:
-    """`text` with the makers' names of chips for their ids."""
-    return with_names(text, folder.study.get("chips") or {})
-
-
 def _system(folder: StudyFolder, item: Json) -> str:
     """The chip of an item, or the system where the study compares systems."""
     rows = (folder.study.get("systems") or {}).get("rows", ())
-    names = {row["chip"]: row["system"] for row in rows}
     chip = of_pools(item["deployment"], "chip")
-    return names.get(chip) or named(folder, chip)
+    return next((row["system"] for row in rows if row["chip"] == chip), chip)
 
 
 def _design(folder: StudyFolder, item: Json) -> str:
     """`Sparse 133B (7.56B active), 8 × b200_sxm fp8, 64 in flight`; without the shape where every
     design has the same."""
-    d, metrics = item["deployment"], item["metrics"]
-    system = _system(folder, item)
-    alone = system == named(folder, str(d.get("chip")))
-    where = f"{d['chips']} × {system}" if alone else system
+    d, metrics, system = item["deployment"], item["metrics"], _system(folder, item)
+    where = f"{d['chips']} × {system}" if system == d.get("chip") else system
     served = f"{where} {of_pools(d, 'weight_dtype')}, {round(d['concurrency']):,} in flight"
     if not folder.several_shapes:
         return served
@@ -113,17 +105,29 @@ def _design(folder: StudyFolder, item: Json) -> str:
     return f"{given_name(item) or shape}, {served}"
 
 
+def decided(folder: StudyFolder) -> Table:
+    """A row for each mark: its design, its objectives, how often it is the best, and how much more
+    training the first one's model would take to reach its loss."""
+    found = folder.study.get("decisions") or {"families": ()}
+    families = {one["point"]: one for one in found["families"]}
+    rows = []
+    for mark, item, chance in marked(folder):
+        family = families.get(item["point"], {})
+        row = {"decision": mark, "point": item["point"], "design": _design(folder, item)}
+        row |= {**item["metrics"], "designs": family.get("designs"), "chance_first": chance}
+        rows.append(row | {"compute_multiple": family.get("compute_multiple")})
+    keys = ("decision", "design", "point", *folder.wanted, "designs", "chance_first")
+    notes = [HOW.format(**found)] if families else []
+    caption = "The decisions of this front"
+    return of_rows("decisions", caption, rows, (*keys, "compute_multiple"), *notes)
+
+
 def opening_table(folder: StudyFolder) -> Table:
-    """A row for each mark: design, objectives, and how often it is the best."""
-    marks = marked(folder)
-    columns: dict[str, Any] = {
-        "mark": [mark for mark, _, _ in marks],
-        "design": [_design(folder, item) for _, item, _ in marks],
-        **{m: [item["metrics"][m] for _, item, _ in marks] for m in folder.wanted},
-    }
-    if marks[0][2] is not None:
-        columns["chance_first"] = [chance for _, _, chance in marks]
-    return frame("opening", "", columns)
+    """The same in fewer columns."""
+    table = decided(folder)
+    small = ("decision", "design", *folder.wanted, "chance_first")
+    shown = [column.key for column in table.columns if column.key in small]
+    return Table("opening", "", table.columns, table.rows, shown=shown)
 
 
 def opening_figure(folder: StudyFolder) -> Figure:
@@ -290,31 +294,6 @@ def _given_away(folder: StudyFolder, regret: float) -> str:
         return f"{significant(regret, 2)} of {label(found['best']).text}"
     of = "of the front's range" if found["best"] is None else f"of {label(found['best']).text}"
     return f"{regret:.1%} {of}"
-
-
-def decided(folder: StudyFolder) -> list[Table]:
-    """A row for each decision: its design, how often it is the best, and how much more training the
-    first one's model would take to reach its loss."""
-    found = folder.study.get("decisions")
-    if not found:
-        return []
-    items = {item["point"]: item for item in folder.items}
-    rows = []
-    for one in found["families"]:
-        item = items[one["point"]]
-        on = short_deployment(item["deployment"], folder.held)
-        row = {
-            "decision": f"{one['decision']} ({one['point']})",
-            **{m: item["metrics"][m] for m in folder.wanted},
-            "designs": one["designs"],
-            "chance_first": one["probability"],
-            "compute_multiple": one.get("compute_multiple"),
-            "design": f"{brief_shape(item)}, {on}" if folder.several_shapes else on,
-        }
-        rows.append(row)
-    keys = ("decision", *folder.wanted, "designs", "chance_first", "compute_multiple")
-    caption = "The decisions of this front"
-    return [of_rows("decisions", caption, rows, (*keys, "design"), HOW.format(**found))]
 
 
 def change_section(folder: StudyFolder) -> list[Section]:

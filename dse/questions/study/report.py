@@ -67,7 +67,7 @@ def study_answer(folder: StudyFolder) -> Answer:
     study = folder.study
     headline, *rest = lead(folder)[:MOST_SENTENCES]
     first = [
-        *front.decided(folder),
+        front.decided(folder),
         points.summary(folder),
         *points.made_of(folder),
         *front.landmark_tables(folder),
@@ -119,7 +119,7 @@ def _opening(folder: StudyFolder) -> Opening:
     said = comparisons.system_answers(folder.study)[:1] or [start_words(folder, translated=True)]
     return Opening(
         asked(folder),
-        front.named(folder, said[0]),
+        said[0],
         front.opening_figure(folder),
         front.opening_table(folder),
         f"How sure: {front.opening_sure(folder) or found_words(folder)}",
