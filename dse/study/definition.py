@@ -68,7 +68,7 @@ def _axis(axis: Axis, by_name: Mapping[str, Axis]) -> Any:
 
 
 def differences(there: Mapping[str, Any] | None, asked: Mapping[str, Any]) -> str:
-    """`axis chips [8] -> [8, 16]; constraint ttft_s <= 2 s added`: the first few, and how many
+    """`axis chips 8 -> 8, 16; constraint ttft_s <= 2 s added`: the first few, and how many
     more; empty where nothing is known of the old file or nothing that is written differs."""
     if not there:
         return ""
@@ -90,7 +90,7 @@ def _change(line: str, there: Mapping[str, Any], asked: Mapping[str, Any]) -> st
 
 
 def _short(value: Any) -> str:
-    text = str(value)
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 

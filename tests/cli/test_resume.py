@@ -85,7 +85,7 @@ def test_an_engine_that_is_none_leaves_nothing_behind(space: Callable[..., Path]
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        (("[1, 16, 64]", "[1, 16, 32]"), "axis concurrency [1, 16, 64] -> [1, 16, 32]"),
+        (("[1, 16, 64]", "[1, 16, 32]"), "axis concurrency 1, 16, 64 -> 1, 16, 32"),
         (("ttft_s <= 2 s", "ttft_s <= 3 s"), "constraint ttft_s <= 3 s added"),
         (("output_tokens: 256", "output_tokens: 128"), "output_tokens"),
     ],
