@@ -141,13 +141,6 @@ def test_a_service_level_is_a_percentage(tmp_path: Path, given: str):
     assert "such as 80%" in said.err
 
 
-def test_the_console_fits_its_width(tmp_path: Path):
-    said = dse("fleet", written(tmp_path, PLAN))
-    assert said.code == 0, said.err
-    assert max(len(line) for line in said.out.splitlines()) <= 100
-    assert "Prices at which the mix changes" in said.out
-
-
 def test_an_infeasible_plan_says_what_must_give(tmp_path: Path):
     text = PLAN + "limits:\n  chips: 8\n"
     text = text.replace("requests_per_second: 60", "requests_per_second: 2000")

@@ -148,13 +148,14 @@ def test_what_is_refused(requests: Path, arguments: tuple[str, ...], told: str) 
     assert not said.out
 
 
-def test_a_chip_and_a_model_are_needed() -> None:
-    one = dse("fleet", "--requests-per-second", 3, *LENGTHS, "--model", "llama-3-8b")
-    assert (one.code, one.out) == (2, "")
-    assert "--chip is missing" in one.err
-    other = dse("fleet", "--requests-per-second", 3, *LENGTHS, "--chip", "h100_sxm")
-    assert (other.code, other.out) == (2, "")
-    assert "model" in other.err
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [(("--model", "llama-3-8b"), "--chip is missing"), (("--chip", "h100_sxm"), "model")],
+)
+def test_a_chip_and_a_model_are_needed(given: tuple[str, str], told: str) -> None:
+    said = dse("fleet", "--requests-per-second", 3, *LENGTHS, *given)
+    assert (said.code, said.out) == (2, "")
+    assert told in said.err
 
 
 def test_limits_that_nothing_keeps() -> None:

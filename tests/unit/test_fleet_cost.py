@@ -151,15 +151,6 @@ def test_a_server_that_is_off_pays_its_capital_alone():
     assert on["electricity_usd"].sum() == pytest.approx(2 * QUARTER_HOURS * 1.0 * 0.1)
 
 
-def test_what_is_rented_beyond_the_horizon_is_counted_apart():
-    one = plan(chip("a", rent("a", 2.0, term_quarters=5)), discount_rate=0.0)
-    options = [option({"a": 2}, 4.0)]
-    found = solve(one, options)
-    assert found.mix is not None
-    counted = count(one, options, found.mix)
-    assert counted.committed_usd == pytest.approx(counted.usd / 2 * 3)
-
-
 def test_what_is_bought_is_paid_in_full_and_charged_for_the_quarters_of_the_plan():
     """Of the cost of a short plan, a purchase is the small part that these quarters are charged."""
     one = plan(chip("a", buy("a", 40e3, life_quarters=20.0)), discount_rate=0.0)
