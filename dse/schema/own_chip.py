@@ -39,7 +39,6 @@ from dse.schema.reader import (
     Mistakes,
     Place,
     Quantity,
-    Raw,
     Table,
     Text,
     Whole,
@@ -47,7 +46,7 @@ from dse.schema.reader import (
     field,
     read,
 )
-from dse.schema.system import TOPOLOGIES, System, read_system
+from dse.schema.system import TOPOLOGIES, System
 
 ALONE = "single_chip"  # the system of a chip whose file says nothing of links
 
@@ -77,11 +76,13 @@ LINKS = Table(
 
 
 @record
-class _System:
-    """An id, or the links of the chip."""
+class _Named:
+    """An id, or what a kind reads of a mapping."""
+
+    kind: Kind
 
     def read(self, written: Any, at: Place) -> Any:
-        return LINKS.read(written, at) if isinstance(written, Mapping) else written
+        return self.kind.read(written, at) if isinstance(written, Mapping) else written
 
 
 _BY_BASIS = ByName(
@@ -138,7 +139,7 @@ SHORT = Table(
         replace(one, kind=Figured(DIMENSION[one.name], bare="the file"), default=OPTIONAL)
         for one in FIGURES.fields
     ),
-    Field("system", _System(), None, meaning="id of a system, or the links of the chip"),
+    Field("system", _Named(LINKS), None, meaning="id of a system, or the links of the chip"),
     Field(
         "extra_memories",
         Listed(
@@ -291,10 +292,9 @@ class OwnChip:
 
 
 class _FullForm(Chip, kw_only=True):
-    """A chip file whose `system` is an id, or the content of a file of `hardware/systems/`, which
-    is read by itself, as prices are."""
+    """A chip file whose `system` is an id, or the content of a file of `hardware/systems/`."""
 
-    system: Any = field(Raw(), meaning="id of a system, or its content")
+    system: Any = field(_Named(System), meaning="id of a system, or its content")
     prices: tuple[PriceRow, ...] = field(
         OwnPrices(),
         default=(),
@@ -322,16 +322,14 @@ def read_full_form(document: Document, folder: Path, efficiency: Sequence[str] =
     InputError with every mistake at once."""
     mistakes = Mistakes(document)
     chip = mistakes.attempt(lambda: read(_FullForm, document))
-    written = document.data.get("system")
-    system = None
-    if isinstance(written, Mapping):
-        system = mistakes.attempt(lambda: read_system(document, "system"))
     check_names(document, folder, efficiency, mistakes)
     mistakes.finish()
     assert chip is not None
-    named = chip.system if system is None else system.id
-    chip = replace(chip, system=named, file=document.file)
-    return OwnChip(chip, system, document)
+    system = None
+    if isinstance(chip.system, System):
+        system = replace(chip.system, file=document.file)
+    named = system.id if system else chip.system
+    return OwnChip(replace(chip, system=named, file=document.file), system, document)
 
 
 def check_names(

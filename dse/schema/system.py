@@ -179,12 +179,9 @@ def load_system(path: Path | str) -> System:
     return read_system(load_yaml(path))
 
 
-def read_system(document: Document, part: str = "") -> System:
-    """The system of a document, or of its field `part`. Raises InputError, or InputErrors for
-    several mistakes."""
-    written = document.data[part] if part else document.data
-    found = read(System, document, (part,) if part else (), written)
-    return replace(found, file=document.file)
+def read_system(document: Document) -> System:
+    """The system of a document. Raises InputError, or InputErrors for several mistakes."""
+    return replace(read(System, document), file=document.file)
 
 
 # Racks: `hardware/racks/*.yaml`, what bounds the scale-up domain that stands in one or in several.
