@@ -5,8 +5,17 @@ draws others at random, up to twenty times as many."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
+
+import dse
 
 settings.register_profile("dse", deadline=None, derandomize=True, max_examples=50)
 settings.register_profile("search", deadline=None, derandomize=False, max_examples=1000)
 settings.load_profile("dse")
+
+
+@pytest.fixture(scope="session")
+def catalog():
+    """The shipped catalog."""
+    return dse.load_catalog()

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from dse.errors import InputErrors
 from dse.physics.parameters import parameters, state_bytes_per_request
 from dse.physics.workload import Speculation
-from dse.problem.models import ASKED
 from dse.problem.shapes import model_at
 from dse.schema.axes import AXES
 from dse.schema.metrics import parse_constraint
@@ -333,17 +332,6 @@ def test_a_head_size_that_sets_the_heads_counts_with_every_kind(tmp_path) -> Non
     without = Space.of(read(tmp_path, KINDS | {"head_dim": [64, 128]}))
     values = without.values(without.unrank(np.arange(without.size)))
     assert not values["head_dim"][values["attention"] == 1.0].any()
-
-
-def test_a_row_does_not_depend_on_the_rows_beside_it(tmp_path) -> None:
-    found = batch(read(tmp_path, KINDS))
-    load = workload(8192, 512)
-    whole = run(found, load)
-    assert all(np.isfinite(whole.values[name]).all() for name in METRICS)
-    for i in range(0, len(found), 17):
-        one = run(found[np.array([i])], load)
-        for name in (*METRICS, *ASKED):
-            assert one.values[name][0] == whole.values[name][i] or np.isnan(one.values[name][0])
 
 
 def test_a_shape_written_into_a_front_and_read_again_is_the_same(tmp_path) -> None:

@@ -70,18 +70,6 @@ def test_space_files(
     assert not (tmp_path / "studies").exists()
 
 
-@pytest.mark.parametrize(
-    ("content", "named"),
-    [(b"", "not a mapping"), (b"- a\n", "not a mapping"), (bytes(range(256)), "UTF-8")],
-)
-def test_files_that_are_no_space(tmp_path: Path, content: bytes, named: str):
-    path = tmp_path / "space.yaml"
-    path.write_bytes(content)
-    said = dse("run", path, "--out", tmp_path / "out")
-    assert said.code == 2
-    assert named in said.err
-
-
 def test_a_shape_that_never_divides_leaves_nothing_feasible(
     space: Callable[..., Path], tmp_path: Path
 ):
@@ -487,11 +475,3 @@ def test_an_argument_that_holds_a_password_is_not_shown(tmp_path: Path):
         said = dse("run", "tiny", "--storage", url, "--out", tmp_path / "out")
         assert said.code in (2, 4)
         assert "ret@" not in said.out + said.err
-
-
-def test_a_model_in_the_place_of_nothing_is_no_hint():
-    said = dse("estimate", "st", "1", "extra")
-    assert said.code == 2
-    assert "--model" not in said.err
-    said = dse("run", "--none")
-    assert "given without" not in said.err

@@ -154,20 +154,6 @@ def test_laws_of_another_chip_are_no_quiet_nothing(mine: Path):
                "--efficiency-file", mine).code == 0  # fmt: skip
 
 
-def test_validation_scores_the_measured_laws(mine: Path, tmp_path: Path):
-    rows = tmp_path / "rows.csv"
-    rows.write_text(
-        "model,chip,tp,engine,serving,prompt_tokens,output_tokens,concurrency,metric,value\n"
-        "llama-3-8b,h100_sxm,1,vllm,continuous,1024,256,8,tpot_s,0.0093\n",
-        encoding="utf-8",
-    )
-    flags = ("validate", "--data", rows, "--json")
-    plain, changed = (
-        dse(*flags, *more).json()["scores"][0]["bias"] for more in ((), ("--efficiency-file", mine))
-    )
-    assert changed > plain + 0.3
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [

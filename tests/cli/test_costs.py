@@ -71,20 +71,6 @@ def test_own_prices_scale_the_price_of_a_token_and_are_named(mine: str) -> None:
     assert document("estimate", *POINT) == shipped
 
 
-def test_owned_chips_are_priced_by_parts() -> None:
-    answer = document("estimate", *POINT, "--set", "price_basis=owned_tco")
-    price = answer["price"]
-    parts = sum(part["usd_per_chip_hour"] for part in price["parts"])
-    assert parts == pytest.approx(answer["chip_usd_per_hour"], rel=1e-12)
-    shown = dse("catalog", "chips", "show", "h100_sxm").out
-    assert "cost of capital" in shown
-    assert "USD/kWh" in shown
-    assert "no owned_tco: trn2_16 has no price" in dse("catalog", "chips", "show", "trn2_16").out
-    plain = document("estimate", *POINT)
-    assert "price" not in plain
-    assert "at_average_load" not in plain
-
-
 def test_costs_of_ones_own_move_only_their_part(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("electricity: 0.1738 USD/kWh\n", encoding="utf-8")
@@ -143,20 +129,6 @@ def test_a_study_of_owned_chips_says_so_and_compares(tmp_path: Path, mine: str) 
     assert "h100_sxm" in words
     assert "the cheapest design moves from h100_sxm to h200_sxm" in " ".join(words.split())
     assert "Not by prices alone" not in words
-
-
-def test_idle_hours_are_counted_once(tmp_path: Path) -> None:
-    file = tmp_path / "mine.yaml"
-    file.write_text("utilisation: 60 %\n", encoding="utf-8")
-    asked = ["estimate", *POINT, "--set", "price_basis=owned_tco", "--costs", str(file)]
-    for load in (["--set", "average_load=1B/day"], ["--set", "peak_over_average=2"]):
-        said = dse(*asked, *load)
-        assert (said.code, said.out) == (2, "")
-        assert "utilisation of 60% and a demand both count idle hours" in said.err
-        assert "drop `utilisation` from the costs" in said.err
-    assert dse(*asked).code == 0
-    rented = ["estimate", *POINT, "--costs", str(file), "--set", "peak_over_average=2"]
-    assert dse(*rented).code == 0
 
 
 def test_a_space_says_what_it_owns_at() -> None:
@@ -226,19 +198,6 @@ def test_owned_chips_are_listed_by_parts_that_make_up_their_price() -> None:
         assert f"{one['chip']}: " in said.out
 
 
-def test_a_chip_by_name_shows_every_input_with_its_source() -> None:
-    said = dse("catalog", "prices", "list", "--chip", "h100_sxm", "--basis", "owned_tco")
-    assert fits(said.out, 100)
-    (paid,) = listed("--chip", "h100_sxm", "--basis", "owned_tco")["paid"]
-    text = " ".join(said.out.split())
-    for one in paid["breakdown"]["inputs"]:
-        assert one["name"] in text
-        assert one["source"] in text
-    both = dse("catalog", "prices", "list", "--chip", "h100_sxm").out
-    assert "cost of capital" in both
-    assert "on_demand" in both
-
-
 def test_what_changed_since_a_date_is_the_difference_of_two_lists() -> None:
     basis = ("--basis", "on_demand")
     then = {one["chip"]: one for one in listed(*basis, "--as-of", "2026-Q2")["paid"]}
@@ -258,26 +217,6 @@ def test_what_changed_since_a_date_is_the_difference_of_two_lists() -> None:
     assert all(first_day(row["date_a"]) <= "2026-06-31" for row in moved)
     new = [row for row in found["changes"] if row["a"] is None]
     assert all(first_day(row["date_b"]) > "2026-06-31" for row in new)
-
-
-def test_changes_until_a_date_and_in_text() -> None:
-    said = dse("catalog", "prices", "list", "--since", "2026-Q2")
-    assert said.code == 0
-    assert fits(said.out, 100)
-    all_bases = listed("--since", "2026-Q2")["changes"]
-    assert f"{sum(row['a'] is None for row in all_bases)} are new" in " ".join(said.out.split())
-    until = listed("--since", "2026-Q2", "--as-of", "2026-07")
-    assert 0 < len(until["changes"]) < len(all_bases)
-    assert until["as_of"] == "2026-07"
-    nothing = dse("catalog", "prices", "list", "--chip", "v100_sxm2_32", "--since", "2026-Q3")
-    assert "Since 2026-Q3: 0 of 2 prices changed;" in nothing.out
-
-
-def test_a_price_of_ones_own_has_no_date_to_change_at(tmp_path: Path) -> None:
-    mine = tmp_path / "mine.csv"
-    mine.write_text(f"{HEADER}h100_sxm,on_demand,9.9,quote,2026-11,mail,\n", encoding="utf-8")
-    changes = listed("--since", "2026-Q2", "--basis", "on_demand", "--prices", mine)["changes"]
-    assert "h100_sxm" not in {row["chip"] for row in changes}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dse.study.folder import FRONT, read_json
-from tests.cli.conftest import dse, fits
+from tests.cli.conftest import dse
 
 POINT = ("--model", "deepseek-v3", "--chip", "h200_sxm", "--tp", "8", "--concurrency", "64")
 
@@ -33,16 +33,6 @@ def test_json_is_the_estimate_and_more():
     estimate = dse("estimate", *POINT, "--json").json()
     explained = dse("estimate", "--detail", *POINT, "--json").json()
     assert {key: explained[key] for key in estimate} == estimate
-
-
-@pytest.mark.parametrize("columns", [100, 60])
-def test_text_fits(monkeypatch: pytest.MonkeyPatch, columns: int):
-    monkeypatch.setenv("COLUMNS", str(columns))
-    said = dse("estimate", "--detail", *POINT)
-    assert said.code == 0
-    assert fits(said.out, columns)
-    for words in ("router", "memory of a chip", "times its floor", "Bound by"):
-        assert words in said.out
 
 
 def test_a_point_of_a_study(tiny: Path):

@@ -118,12 +118,6 @@ def test_a_space_names_the_line_of_its_file(tmp_path: Path):
 # -- a study -----------------------------------------------------------------------------------
 
 
-def test_the_study_says_what_the_runs_say(study: Path):
-    found = both(study)[0]["loss_runs"]
-    assert set(found) == {"file", "digest", "noise", "posterior", "runs"}
-    assert len(found["runs"]) == 5
-
-
 def test_a_point_again_is_the_point(study: Path):
     written, items = both(study)
     answer = dse("estimate", study, "best", "--json").json()

@@ -140,11 +140,6 @@ def test_no_format_is_a_way_round(trained: str, deployed: str, size: float, toke
         assert found >= added("bf16", deployed, size, tokens)
 
 
-def test_the_order_of_formats_in_training() -> None:
-    assert 0.0 == added("bf16", "bf16") < added("fp8", "fp8") < added("nvfp4", "nvfp4")
-    assert added("nvfp4", "nvfp4") < added("mxfp4", "mxfp4")
-
-
 def test_the_interval_of_the_loss_holds_that_of_the_formats() -> None:
     point = ("estimate", "--model", "llama-3-8b", "--chip", "b200_sxm", "--json")
     plain, four = dse(*point).json(), dse(*point, "--weight-dtype", "nvfp4").json()

@@ -38,17 +38,6 @@ from tests.cli.conftest import dse
 POINT = ("--model", "deepseek-v3", "--chip", "h100_sxm", "--tp", 8, "--dp", 16, "--ep", 128)
 
 
-def test_the_list_names_every_rack_and_what_stops_it() -> None:
-    said = dse("catalog", "racks", "list")
-    assert said.code == 0
-    rows = dse("catalog", "racks", "list", "--json").json()
-    assert [row["id"] for row in rows] == list(shipped_racks())
-    for row in rows:
-        assert row["id"] in said.out
-        assert row["bound"] in BOUNDS
-        assert row["largest"] >= row["domain"]
-
-
 @pytest.mark.parametrize("rack", shipped_racks())
 def test_a_rack_says_what_bounds_its_domain_within_100_columns(rack: str) -> None:
     said = dse("catalog", "racks", "show", rack)
@@ -80,16 +69,6 @@ def test_bad_input_is_one_line(rack: str, words: tuple[str, ...]) -> None:
     assert len(said.err.strip().splitlines()) == 1
     for word in words:
         assert word in said.err
-
-
-def test_a_rack_of_ones_own(tmp_path: Path) -> None:
-    path = tmp_path / "my_rack.yaml"
-    path.write_text(OWN, encoding="utf-8")
-    assert "27 of 27 figures are assumed" in dse("catalog", "racks", "show", path).out
-    path.write_text(OWN.replace("power_feed: 40 kW", "power_feed: 40 kg"), encoding="utf-8")
-    said = dse("catalog", "racks", "show", path)
-    assert said.code == 2
-    assert "my_rack.yaml:9: power_feed: read '40 kg'" in said.err
 
 
 def test_an_estimate_in_a_hypothetical_domain() -> None:
@@ -167,17 +146,6 @@ def test_pools_of_one_hypothetical_domain_need_no_network() -> None:
     joined = dse("estimate", *pools, "--set", "scale_up_domain=64", "--json").json()
     assert joined["transfer_s"] < plain["transfer_s"]
     assert joined["tpot_s"] == pytest.approx(plain["tpot_s"], rel=0.01)
-
-
-def test_why_not_takes_the_rack_of_the_study(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    assert dse("run", "rack-domain", "--out", out).code == 0
-    flags = (*POINT, "--replicas", 2, "--weight-dtype", "fp8", "--kv-dtype", "fp8")
-    said = dse(
-        "estimate", "--why-not", out, *flags, "--concurrency", 1024, "--set", "scale_up_domain=128"
-    )
-    assert said.code == 0, said.err
-    assert "breaks rack_cable_reach" in said.out
 
 
 # Racks: published figures by hand, bounds that never fall, and a search that they stop by name.

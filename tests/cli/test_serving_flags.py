@@ -58,13 +58,6 @@ def test_too_many_arrivals_are_an_answer() -> None:
     assert answer["ttft_p99_s"] is None
 
 
-def test_a_closed_loop_has_no_percentiles() -> None:
-    answer = dse(*POINT, "--json").json()
-    assert answer["ttft_p99_s"] is None
-    assert answer["utilisation"] is None
-    assert "percentile" not in dse(*POINT).out
-
-
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
@@ -208,30 +201,6 @@ def test_copies_of_experts_need_ranks() -> None:
     assert [row["constraint"] for row in uneven["violations"]] == [
         "experts_divide_by_expert_parallel"
     ]
-
-
-def test_each_stream_of_a_mix_says_its_rate_and_its_tail(tmp_path: Path) -> None:
-    start, end = SPACE.index("workload:"), SPACE.index("price_basis")
-    loads = """workloads:
-  - {name: chat, prompt_tokens: 1000, output_tokens: 250, serving: poisson, requests_per_second: 3}
-  - {name: rag, prompt_tokens: 4000, output_tokens: 100, serving: poisson, requests_per_second: 1,
-     draft_tokens: 2, acceptance: 0.6}
-"""
-    path = tmp_path / "streams.yaml"
-    path.write_text(SPACE[:start] + loads + SPACE[end:], encoding="utf-8")
-    assert dse("run", path, "--out", tmp_path / "out").code == 0
-    chat, rag = dse("estimate", tmp_path / "out", 1, "--json").json()["workloads"]
-    assert (chat["requests_per_second"], rag["requests_per_second"]) == (3, 1)
-    assert (rag["draft_tokens"], rag["acceptance"]) == (2, 0.6)
-    for load in (chat, rag):
-        assert load["ttft_s"] < load["ttft_p90_s"] < load["ttft_p99_s"]
-        assert 0 < load["utilisation"] < 1
-    said = dse("estimate", tmp_path / "out", 1)
-    assert "3 requests a second at random" in " ".join(said.out.split())
-    assert "2 drafted tokens accepted at 0.6" in " ".join(said.out.split())
-    assert "first, p99" in said.out
-    assert "in flight" not in said.out
-    assert fits(said.out, 100)
 
 
 def test_a_front_says_all_that_its_points_rest_on(tmp_path: Path) -> None:

@@ -229,30 +229,6 @@ def test_a_study_that_varies_all_of_it_says_nothing(tmp_path: Path):
     assert said <= {"pools for prefill and decode"}
 
 
-def test_whatif_and_scale_take_them(tmp_path: Path):
-    asked = ("--model", "deepseek-v3", "--chip", "h200_sxm")
-    said = dse(
-        "whatif",
-        *asked,
-        *("--set", "max_running_requests=8"),
-        *("--set", "tp=8", "--set", "dp=1", "--set", "ep=8"),
-        *("--set", "draft_tokens=0,1"),
-    )
-    assert said.code == 0, said.err
-    assert "1 drafted" in said.out
-    limits = ("--chips-up-to", "8", "--json")
-    capped, free = (
-        json.loads(dse("scale", *asked, *more, *limits).out)
-        for more in (("--set", "max_running_requests=8"), ())
-    )
-
-    def most(answer: Any) -> float:
-        rates = [row["output_tokens_per_s_per_chip.at_limits"] for row in answer["sizes"]]
-        return max(rate for rate in rates if rate is not None)
-
-    assert most(capped) < most(free)
-
-
 @pytest.mark.parametrize("verb", ["estimate", "fleet", "whatif", "scale"])
 def test_every_field_of_serving_is_an_option_of_every_verb(verb: str):
     assert {field.name for field in SERVED} <= taken(verb)

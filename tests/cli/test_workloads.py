@@ -89,17 +89,6 @@ def test_wrong_flags(flags: tuple, said: str):
     assert said in found.err.replace("\n", " ")
 
 
-@pytest.mark.parametrize("columns", [100, 60])
-@pytest.mark.parametrize("more", [(), ("--detail",)])
-def test_text_fits(monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], columns: int):
-    monkeypatch.setenv("COLUMNS", str(columns))
-    said = dse("estimate", *more, *POINT, *LOADS)
-    assert said.code == 0
-    assert fits(said.out, columns)
-    for words in ("retrieval", "70%", "of the worst workload"):
-        assert words in " ".join(said.out.split())
-
-
 def test_the_detail_names_the_workload_of_its_operators(mixed: Path):
     document = dse("estimate", "--detail", mixed, "knee", "--json").json()
     heaviest = max(document["workloads"], key=lambda load: load["chip_seconds_share"])
@@ -108,22 +97,6 @@ def test_the_detail_names_the_workload_of_its_operators(mixed: Path):
     assert total == pytest.approx(heaviest["decode_step_s"], rel=1e-9)
     said = dse("estimate", "--detail", mixed, "knee")
     assert f"Under {heaviest['name']}, which takes most" in said.out
-
-
-def test_why_not(mixed: Path):
-    item = items(mixed)[0]
-    split = item["deployment"]
-    flags = (
-        "--model", "llama-3-8b", "--chip", "h100_sxm", "--tp", split["tensor_parallel"],
-        "--weight-dtype", split["weight_dtype"], "--concurrency", split["concurrency"],
-    )  # fmt: skip
-    document = dse("estimate", "--why-not", mixed, *flags, "--json").json()
-    assert document["reasons"] == ["it is on the front: point 1 has the same values"]
-    slow = dse("estimate", "--why-not", mixed, *flags[:4], "--concurrency", 5000, "--json").json()
-    assert any("retrieval: ttft_s <= 1 s" in reason for reason in slow["reasons"])
-    refused = dse("estimate", "--why-not", mixed, *flags, "--set", "workloads=chat=1:10/10")
-    assert refused.code == 2
-    assert "workloads" in refused.err
 
 
 def test_report_and_study_name_the_mix(mixed: Path):

@@ -37,12 +37,13 @@ from dse.rules.kinds import MEGATRON, REGISTRY, SERVERS, Rule
 from dse.rules.registry import MEANINGS, judge, names, row_words
 from dse.schema.model import Model
 from dse.schema.model_catalog import resolve_model
-from dse.schema.plan import RENT, DemandClass, FleetChip, Limits, Offer, Plan
+from dse.schema.plan import DemandClass, Plan
 from dse.schema.study import load_study, resolve_space
 from dse.schema.system import Rack, load_rack, shipped_racks
 from dse.schema.traffic import Requests
 from dse.schema.training import TrainingTerms
 from dse.space.deployments import Deployments
+from tests import helpers_fleet as fleet
 from tests.helpers_training import plan
 from tests.helpers_training import train as step_of
 
@@ -429,47 +430,21 @@ def divided(one: Candidate) -> Deployments:
 
 def asked_of(one: Candidate) -> DemandClass:
     requests = Requests(1.0, float(LOAD["prompt_tokens"]), float(LOAD["output_tokens"]))
-    formats = (one.dtype,) if one.dtype else ()
-    caches = (one.cache,) if one.cache else ()
-    return DemandClass(
-        name="chat",
+    return replace(
+        fleet.demand(per_s=1.0),
         models=(one.model,),
         streams=(requests,),
-        requests_per_s=1.0,
         ttft_s=60.0,
         tpot_s=1.0,
-        weight_dtypes=formats,
-        kv_dtypes=caches,
+        weight_dtypes=(one.dtype,) if one.dtype else (),
+        kv_dtypes=(one.cache,) if one.cache else (),
     )
 
 
 def plan_of(one: Candidate, klass: DemandClass, chips: int, backend: str) -> Plan:
-    chip = FleetChip(
-        chip=one.chip,
-        server=8,
-        watts=1e3,
-        chips_per_rack=32,
-        offers=(Offer(one.chip, RENT, "rent", 1.0, "a test"),),
-    )
-    return Plan(
-        name="t",
-        title="A test",
-        description="",
-        file="t.yaml",
-        quarters=1,
-        price_basis="rental_3yr",
-        backend=backend,
-        discount_rate=0.0,
-        costs=catalog().costs,
-        spare_servers=0,
-        spare_share=0.0,
-        disaggregated=False,
-        largest_instance=chips,
-        demand=(klass,),
-        chips=(chip,),
-        limits=Limits(),
-        own=catalog().source,
-    )
+    rented = fleet.chip(one.chip, fleet.rent(one.chip, 1.0), server=8)
+    plan = fleet.plan(rented, quarters=1, discount_rate=0.0, demand=(klass,))
+    return replace(plan, backend=backend, largest_instance=chips)
 
 
 def test_a_plain_run_keeps_every_rule():

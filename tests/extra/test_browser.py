@@ -446,19 +446,6 @@ def test_table_sorts_and_a_click_selects(browser: Browser, report: str) -> None:
     assert browser.problems == []
 
 
-def test_other_axes_can_be_chosen(browser: Browser, report: str) -> None:
-    browser.open(report)
-    browser.run(
-        """(() => { const select = document.getElementById('axis-x');
-        select.value = 'output_tokens_per_s_per_chip';
-        select.dispatchEvent(new Event('change')); })()"""
-    )
-    browser.settle()
-    title = browser.run("document.querySelector('#front-plot .xtitle').textContent")
-    assert title.startswith("output tokens per second and chip")
-    assert browser.problems == []
-
-
 def test_five_thousand_points_stay_quick_and_small(browser: Browser, tmp_path: Path) -> None:
     front = json.loads((SAMPLE / "front.json").read_text())
     few = front["items"]

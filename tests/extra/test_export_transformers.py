@@ -3,6 +3,7 @@ a shape that it publishes or that a space searches, and small copies run a forwa
 
 from __future__ import annotations
 
+import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -119,16 +120,10 @@ SEARCHED = {
 
 def built(written: Written, folder: Path, device: str) -> Any:
     """The class that transformers makes of the file."""
-    (folder / "config.json").write_text(export_text(written), encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps(written.config), encoding="utf-8")
     config = transformers.AutoConfig.from_pretrained(folder)
     with torch.device(device):
         return transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-
-
-def export_text(written: Written) -> str:
-    from dse.questions.export.files import config_text
-
-    return config_text(written.config)
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from dse.physics.step import Step, Work
 from dse.rules.case import Case, Training
 from dse.rules.registry import judge
 from dse.schema.training import training_stack
+from tests import drift
 from tests.helpers import deploy, machines, run, workload
 from tests.helpers_training import plan, train
 from tools.fits.published import RUNS, PublicRun, estimate_run
@@ -95,18 +96,6 @@ def test_prefill_head_runs_on_the_last_token_of_each_prompt() -> None:
     assert head.seconds[0] == head.seconds[1]
 
 
-def test_weights_on_a_chip_match_the_parameters() -> None:
-    """TP 1: the bytes on the chip are 2 a parameter; block scales add 4 bytes in 16,384 at fp8."""
-    batch = deploy("llama-3-8b", "h200_sxm", repeat=1)
-    got = run(batch, workload(128, 128))
-    padded = 128256 * 4096 * 2  # the vocabulary is a multiple of 64 already
-    assert padded % 64 == 0
-    norms = 2 * 32 * 4096 + 4096
-    assert got.values["memory_weights_bytes_per_chip"][0] == pytest.approx(
-        2 * (got.values["total_parameters"][0] - norms)
-    )
-
-
 def test_requests_that_do_not_fit_wait() -> None:
     """Llama-3-70B in bf16 on one H200: nothing fits; in fp8 a few do and the others queue."""
     fits = deploy("llama-3-70b", "h200_sxm", weight_dtype="fp8", concurrency=[1, 512])
@@ -176,3 +165,30 @@ def test_their_published_figures_agree_with_each_other() -> None:
     per_token = 6.0 * 540.35e9 + 12.0 * 118 * 48 * 256 * 2048
     rate = palm.tokens / palm.published / 3600.0
     assert rate * per_token == pytest.approx(0.462 * 275e12, rel=0.01)
+
+
+# Headline predictions move only with the file that holds them, and with a word in CHANGELOG.md.
+
+
+def test_predictions_are_those_of_the_file() -> None:
+    written = drift.written()
+    changes = drift.moved(written, drift.predicted(written))
+    lines = "\n".join(f"{change:+.1%}  {line}" for change, line in changes)
+    assert not changes, f"{lines}\npython -m tests.drift --write, and say so in {drift.CHANGELOG}"
+
+
+def test_every_headline_has_a_value() -> None:
+    written = drift.written()
+    assert len(written) >= 40
+    assert all(value is not None and value > 0.0 for value in written.values())
+
+
+def test_a_move_is_in_the_changelog() -> None:
+    """Against the last commit; nothing to compare in a clean checkout, or without one."""
+    last, log = drift.committed(drift.FILE), drift.committed(drift.CHANGELOG)
+    if last is None or not drift.moved(drift.read(last), drift.written()):
+        pytest.skip("the last commit has the same headlines, or none")
+    now = (drift.ROOT / drift.CHANGELOG).read_text(encoding="utf-8")
+    top = now.split("\n## ")[1]
+    assert now != log, f"{drift.CHANGELOG} does not say that predictions moved"
+    assert "headline predictions" in top.lower()

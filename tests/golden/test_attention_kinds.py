@@ -9,7 +9,6 @@ import pytest
 
 import dse
 from dse.blocks import KINDS
-from dse.blocks.attention import prompt_reads
 from dse.physics.deployed import Deployed
 from dse.physics.parameters import (
     index_bytes_per_token,
@@ -17,7 +16,6 @@ from dse.physics.parameters import (
     state_bytes_per_request,
 )
 from dse.physics.step import Step, Work
-from dse.schema.huggingface import load_config
 from dse.schema.model_catalog import resolve_model
 from tests.helpers import deploy, machines, run, workload
 from tests.helpers_models import batch_of_models
@@ -221,8 +219,11 @@ def test_an_encoder_is_read_as_fast_as_nvidia_measured(tokens, sequences):
 
 
 def test_a_token_of_an_encoder_sees_the_whole_prompt():
-    seen = {}
-    for name in (CONFIGS / "bert-large.json", CONFIGS / "gpt-2-xl.json"):
-        (block,) = (one for one in batch_of_models(load_config(name)).blocks if one.kind == "gqa")
-        seen[name.stem] = prompt_reads(block, np.array([384.0]))[0]
-    assert seen == {"bert-large": 384.0, "gpt-2-xl": 192.0}
+    """Arithmetic of attention over the width of all ranks: twice that of a causal model."""
+    widths = {"bert-large": 24 * 1024, "gpt-2-xl": 48 * 2048}  # 4 of 25 heads a rank
+    seconds = {
+        name: entries(str(CONFIGS / f"{name}.json"), prefill=384)["attention over the prompt"][0]
+        for name in widths
+    }
+    encoder, causal = (seconds[name] / width for name, width in widths.items())
+    assert encoder == pytest.approx(2.0 * causal)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from unittest import mock
 
 import moocore
@@ -95,14 +94,6 @@ def test_a_front_of_thousands_in_five_objectives() -> None:
         assert len(archive) > 0
     assert len(archive) > 2 * pareto.LARGE
     assert archive.ids.tolist() == np.flatnonzero(non_dominated(F)).tolist()
-
-
-@given(Rows)
-def test_archive_that_is_read_once_at_the_end(F: np.ndarray) -> None:
-    archive = Archive(F.shape[1])
-    for i in range(len(F)):
-        archive.add(F[i : i + 1], np.array([i]))
-    assert archive.ids.tolist() == np.flatnonzero(by_definition(F)).tolist()
 
 
 @given(Rows, st.data())
@@ -250,19 +241,6 @@ def test_nan_is_refused() -> None:
         non_dominated(np.array([[np.nan, 1.0]]))
     with pytest.raises(ValueError, match="NaN"):
         Archive(2).add(np.array([[np.nan, 1.0]]), np.array([0]))
-
-
-def test_archive_of_a_million_rows_in_two_seconds() -> None:
-    F = np.random.default_rng(7).random((1_000_000, 3))
-    ids = np.arange(len(F))
-    archive = Archive(3)
-    start = time.process_time()
-    for rows in np.split(ids, 100):
-        archive.add(F[rows], rows)
-    front = archive.F
-    assert time.process_time() - start < 2
-    assert np.array_equal(archive.ids, np.flatnonzero(non_dominated(F)))
-    assert np.array_equal(front, F[archive.ids])
 
 
 def test_hypervolume_of_a_staircase() -> None:

@@ -19,7 +19,6 @@ from dse.physics.phases import case_of, decode_step, prefill_step
 from dse.problem.objective import PhysicsProblem, pose
 from dse.schema.axes import Axis, Condition
 from dse.schema.study import load_study, resolve_space
-from dse.space.alike import distinct
 from dse.space.space import Space
 
 NAMES = (
@@ -221,11 +220,3 @@ def test_servers_launched_otherwise_share_no_layer() -> None:
     assert case.deployed.layers(0).kinds is not None  # they are shared
     assert seconds[1] < seconds[0]
     assert np.allclose(seconds, whole, rtol=1e-12, atol=0.0)
-
-
-@given(st.lists(st.tuples(*[st.sampled_from((0.0, -0.0, 1.0, 2.0, np.nan))] * 3), min_size=1))
-def test_distinct_rows_are_told_apart_bit_by_bit(given: list[tuple[float, ...]]) -> None:
-    table = np.array(given)
-    first, kinds = distinct([np.ascontiguousarray(column) for column in table.T])
-    assert table[first][kinds].tobytes() == table.tobytes()
-    assert len(first) == len({row.tobytes() for row in table})

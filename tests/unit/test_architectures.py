@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from dse.errors import InputError
 from dse.problem.evaluate import evaluate
 from dse.problem.shapes import model_at
-from dse.schema.families.config import spread
 from dse.schema.huggingface import ARCHITECTURES, TRANSFORMERS, Written, from_config, write_config
 from dse.schema.model import BlockSpec, Model
 from dse.schema.model_catalog import load_models, resolve_model
@@ -167,18 +166,6 @@ def refusal(model: Model) -> str:
     except InputError as error:
         return str(error).partition("this shape: ")[2]
     return ""
-
-
-@given(layers=st.integers(1, 200), data=st.data())
-def test_layers_are_spread_evenly(layers: int, data: st.DataObject):
-    few = data.draw(st.integers(0, layers))
-    placed = spread(layers, few, "full", "other")
-    assert len(placed) == layers
-    assert placed.count("full") == few
-    if few:
-        at = [-1, *(i for i, name in enumerate(placed) if name == "full")]
-        gaps = np.diff(at)
-        assert gaps.max() - gaps.min() <= 1
 
 
 def shape(*blocks: BlockSpec, **other: Any) -> Model:

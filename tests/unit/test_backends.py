@@ -270,15 +270,6 @@ def test_a_client_that_warms_up_meets_no_cold_server() -> None:
     assert first == last
 
 
-def test_llama_waits_for_company_as_its_script_says() -> None:
-    llama = {"model": "llama-3-70b", "weight_dtype": "fp8", "engine": "trtllm", "tp": "4"}
-    llama |= {"n_chips": "4", "prompt_tokens": "1024", "output_tokens": "1024"}
-    known = llama | {"notes": "from InferenceX DB export"}
-    found = estimated(known, known | {"output_tokens": "8192"}, known | {"tp": "8", "n_chips": "8"})
-    waits = ["first_token_steps 20" in assumed for assumed in found.assumed]
-    assert waits == [True, False, False]
-
-
 def test_amd_s_server_rows_of_mlperf_look_every_ten_steps() -> None:
     server = {"model": "llama-2-70b", "weight_dtype": "fp8", "engine": "vLLM 0.6.5", "tp": "1"}
     server |= {"n_chips": "8", "dp": "8", "prompt_tokens": "294", "output_tokens": "301"}

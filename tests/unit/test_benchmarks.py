@@ -21,7 +21,6 @@ from benchmarks.shipped.designs import design
 from benchmarks.shipped.servable import servable
 from benchmarks.temptations.__main__ import main
 from benchmarks.temptations.judge import object_to, spaces
-from benchmarks.temptations.pairs import pairs
 from benchmarks.temptations.published import measure, outside
 from benchmarks.temptations.rules import Case, bought_for_nothing, widths
 from dse.catalog import load_catalog
@@ -213,11 +212,6 @@ def test_a_gain_below_the_resolution_is_bought_for_nothing() -> None:
         False,
     ]
     assert bought_for_nothing(front[:0], [False, True]) == []
-
-
-def test_a_misaligned_size_is_held_against_its_nearest_neighbour() -> None:
-    assert pairs([4000, 4090, 4095, 4096, 4100]) == [(4096, 4090), (4096, 4095), (4096, 4100)]
-    assert pairs([4090, 4100]) == []
 
 
 SPACE = """

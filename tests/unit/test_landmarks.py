@@ -10,8 +10,6 @@ from dse.problem.objective import PhysicsProblem
 from dse.study.decide import KNOWN, MULTIPLES, QUALITY, compute_multiples, landmarks
 from dse.study.definition import posed_study
 
-COST = "usd_per_million_total_tokens"
-
 
 def problem_of(space: str) -> PhysicsProblem:
     catalog = dse.load_catalog()
@@ -71,6 +69,3 @@ def test_a_loss_is_a_multiple_of_the_compute_that_reaches_it(problem: PhysicsPro
     assert found[0] is not None
     assert found[2] is not None
     assert MULTIPLES[0] <= found[0] < 1.0 < found[2] <= MULTIPLES[-1]
-
-
-# A chosen point on other chips, and its operators under the roof.

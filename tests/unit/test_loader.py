@@ -368,11 +368,6 @@ def test_an_object_is_what_a_mapping_says() -> None:
     assert replace(Overlap(wait_s=0.5), tokens=1).tokens == 1
 
 
-def test_what_is_needed_after_what_is_not_is_given_by_name() -> None:
-    with pytest.raises(TypeError):
-        Overlap(1, 2.0)  # pyright: ignore[reportCallIssue]
-
-
 @pytest.mark.parametrize(
     ("written", "message"),
     [

@@ -18,9 +18,8 @@ from dse.data import hardware_dir
 from dse.errors import Doubt, InputError
 from dse.measure import laws
 from dse.measure.calibration import calibrate, chips_named, target
-from dse.measure.session import FULL, QUICK, ROWS, Session, Work
+from dse.measure.session import QUICK, Session, Work
 from dse.measure.torch_bench import load_torch, pick_device, sizes
-from dse.physics.machines import compile_machines
 from dse.questions.estimate.point import Estimate, estimate
 from dse.schema.efficiency import COLLECTIVES, load_efficiency
 from dse.schema.model_catalog import resolve_model
@@ -118,25 +117,6 @@ def test_a_quick_run_ends_on_any_device_and_covers_every_section(slower: float, 
     operators = {point.work.operator for point in points}
     assert operators >= {"copy", "read", "triad", "gemm", "prefill_attention", "decode_attention"}
     assert all(len(point.samples) >= 3 for point in points)
-
-
-def test_more_time_measures_more_and_no_row_count_is_forgotten():
-    def grid(effort) -> list[Work]:
-        points = session(cpu(), effort).measure(["bf16"])
-        return [one.work for one in points if one.work.operator == "gemm"]
-
-    quick, full = grid(QUICK), grid(FULL)
-    assert len(full) > 1.5 * len(quick)
-    assert {1, 16, 256, 2048} <= {work["m"] for work in quick}
-    assert {work["m"] for work in full} == set(ROWS)
-
-
-def test_the_seed_chooses_the_shapes():
-    def shapes(seed: int) -> list[tuple[int, ...]]:
-        return [one.work.sizes for one in session(cpu(noise=0.0), seed=seed).measure(["bf16"])]
-
-    assert shapes(1) == shapes(1)
-    assert shapes(1) != shapes(2)
 
 
 def test_work_counts_what_the_physics_charges():
@@ -251,17 +231,6 @@ def test_the_data_digest_knows_the_file(mine: Path):
     mine_too = mine.with_name("other.yaml")
     mine_too.write_text(mine.read_text(encoding="utf-8") + "# more\n", encoding="utf-8")
     assert load_catalog(efficiency=mine_too).digest not in (once, shipped)
-
-
-def test_no_block_of_other_chips_changes(mine: Path):
-    """Laws of one chip leave the tables of all others alone, bit for bit."""
-    names = ["h100_sxm", "b200_sxm", "mi300x"]
-    plain = compile_machines(load_catalog(), names)
-    beside = compile_machines(load_catalog(efficiency=mine), [*names, "h100_pcie"])
-    for name, table in plain.laws.items():
-        assert (beside.laws[name].s_per_flop[:3] == table.s_per_flop).all()
-    assert (beside.law_kind[:3] == plain.law_kind).all()
-    assert not any(kinds[:3].any() for kinds in beside.block_law_kind.values())
 
 
 def test_laws_of_a_chip_need_their_peaks(tmp_path: Path):

@@ -151,15 +151,6 @@ def test_a_joined_design_is_the_pair_of_pools_with_its_requests_in_flight(both, 
     assert (designs.met.utilisation <= designs.first.busy + 1e-9).all()
 
 
-def test_a_batch_is_its_rows_one_by_one(both, index) -> None:
-    some = index[:: max(len(index) // 60, 1)]
-    whole = both.evaluate(some)
-    for k in range(len(some)):
-        alone = both.evaluate(some[k : k + 1])
-        np.testing.assert_array_equal(alone.F[0], whole.F[k])
-        np.testing.assert_array_equal(alone.G[0], whole.G[k])
-
-
 def test_nothing_is_had_for_nothing(both, index) -> None:
     """What a search would reach for where ratios are free."""
     rows, *_ = both.pools.screened(index)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from dse.units import days
 from tests.cli.conftest import SMALL, dse
 from tests.cli.test_fleet import PLAN
 from tests.cli.test_hypotheticals import SHORT
@@ -187,13 +186,3 @@ def test_a_format_of_weights_is_float_or_int(tmp_path: Path, monkeypatch: pytest
     assert found.code == 2
     assert "weights.type" in found.err
     assert "float or int" in found.err
-
-
-def test_the_days_of_a_date():
-    assert days("2026") == ("2026-01-01", "2026-12-31")
-    assert days("2026-Q2") == ("2026-04-01", "2026-06-30")
-    assert days("2024-02") == ("2024-02-01", "2024-02-29")
-    assert days("2024-02-03") == ("2024-02-03", "2024-02-03")
-    assert [days(text) for text in ("2026-00", "2026-13", "2026-02-29", "2026-1", "0026", "")] == [
-        None
-    ] * 6

@@ -10,8 +10,6 @@ import sys
 import numpy as np
 import optuna
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from benchmarks.synthetic import AXES, SMALL_AXES, SyntheticProblem
 from dse.catalog import load_catalog
@@ -20,7 +18,6 @@ from dse.pareto import share
 from dse.problem.objective import PhysicsProblem, pose
 from dse.problem.protocol import Evaluation
 from dse.schema.study import load_study, resolve_space
-from dse.search import evaluator as evaluator_module
 from dse.search.engine import Budget
 from dse.search.evaluator import SWEEP, Checkpoint, Evaluator
 from dse.search.record import Record, uninterrupted
@@ -45,18 +42,6 @@ def opened(problem, folder, **identity):
 
 
 # evaluator
-
-
-@given(st.lists(st.lists(st.integers(0, 99), unique=True)), st.booleans())
-def test_seen_ids_are_a_set(batches, bitmap):
-    limit = evaluator_module.BITMAP_LIMIT
-    evaluator_module.BITMAP_LIMIT = 100 if bitmap else 0
-    seen, model = evaluator_module.SeenIds(100), set()
-    evaluator_module.BITMAP_LIMIT = limit
-    for batch in batches:
-        seen.add(np.array(batch, dtype=np.int64))
-        model |= set(batch)
-        assert seen.contains(np.arange(100)).tolist() == [i in model for i in range(100)]
 
 
 def test_evaluate_returns_new_points_in_the_order_asked(problem):
@@ -308,19 +293,6 @@ def test_parameters_are_the_values_of_the_space_with_their_types(problem, tmp_pa
                 assert type(trial.params[name]) is type(written)
                 kind = optuna.distributions.CategoricalDistribution(problem.space.choices[axis])
                 assert trial.distributions[name] == kind
-
-
-def test_an_axis_of_one_value_is_no_parameter(tmp_path):
-    axes = tuple(
-        (n, v[:1] if n == "hidden_size" else v, ordered, conditional)
-        for n, v, ordered, conditional in SMALL_AXES
-    )
-    problem = SyntheticProblem(axes=axes)
-    batch = Evaluator(problem).evaluate(problem.space.unrank(np.array([5])))
-    opened(problem, tmp_path).add(batch, "front")
-    (trial,) = open_storage(tmp_path / "journal.log").get_all_trials(0)
-    assert "hidden_size" not in trial.params
-    assert {"sparse", "chip", "concurrency"} <= set(trial.params)
 
 
 def test_every_front_point_is_a_trial_in_the_users_units(problem, tmp_path):

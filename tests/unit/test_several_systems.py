@@ -16,7 +16,7 @@ from optuna.storages.journal import JournalFileBackend
 
 import dse
 from dse.answer.numbers import show
-from dse.catalog import Catalog, load_catalog
+from dse.catalog import Catalog
 from dse.errors import InputError, InputErrors
 from dse.problem.mix import evaluate_mix, served_by
 from dse.problem.objective import PhysicsProblem, pose
@@ -47,11 +47,6 @@ def space(*systems: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     frame = {**FRAME, **{key: value for key, value in more.items() if key in FRAME}}
     axes = {key: value for key, value in more.items() if key not in FRAME}
     return {**frame, "deployment": {"systems": [dict(one) for one in systems], **BELOW, **axes}}
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return load_catalog()
 
 
 @pytest.fixture(scope="module")
@@ -99,15 +94,6 @@ def test_systems_are_values_by_chip(study: Study, catalog: Catalog):
     written = {**FRAME, "deployment": {"chip": chips, **BELOW, **axes}}
     assert load_study(written, catalog).fingerprint == study.fingerprint
     assert study.systems == {one["chip"]: one["name"] for one in systems}
-
-
-def test_values_that_all_chips_share_are_a_plain_axis(catalog: Catalog):
-    chips = {"chip": ["b200_sxm", "mi355x"], "chips": 8, "weight_dtype": "fp8", **BELOW}
-    plain = {**FRAME, "deployment": {**chips, "tensor_parallel": [1, 8]}}
-    ranged = {"from": 1, "to": 8, "powers_of": 8}
-    same = {"values_by": "chip", "of": {"b200_sxm": ranged, "default": [8, 1]}}
-    by_chip = {**FRAME, "deployment": {**chips, "tensor_parallel": same}}
-    assert load_study(plain, catalog).fingerprint == load_study(by_chip, catalog).fingerprint
 
 
 @st.composite
@@ -296,14 +282,6 @@ def test_the_report_has_the_best_of_each_system(ran: Path, problem: PhysicsProbl
             assert ((speed, name) in found) is bool(len(there))
             if len(there):
                 assert found[speed, name]["usd_per_million_total_tokens"] == there.min()
-
-
-def test_a_point_is_reproduced_with_its_software(ran: Path, catalog: Catalog):
-    items = read_json(ran, FRONT)["items"]
-    assert {item["deployment"]["backend"] for item in items} >= {"trtllm"}
-    for item in items:
-        again = dse.estimate(str(ran), str(item["point"]), catalog=catalog)
-        assert again.tpot_s == pytest.approx(item["metrics"]["tpot_s"], rel=1e-12)
 
 
 def test_merged_studies_are_the_study_of_all(ran: Path, catalog: Catalog, tmp_path: Path):

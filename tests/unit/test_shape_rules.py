@@ -209,16 +209,6 @@ def test_uneven_stages_are_refused_by_nothing():
     assert "stages_within_layers" in broken(more, "Megatron-LM")
 
 
-def test_a_shape_is_judged_alike_alone_and_among_others():
-    degrees = np.arange(1.0, 65.0)
-    for model in ("deepseek-v3", "jamba-v0.1", "gpt-oss-20b"):
-        many = deploy(model, "h100_sxm", weight_dtype="fp8_block", tensor_parallel=degrees)
-        together = [(f.rule.name, f.broken) for f in findings(Case(many))]
-        for i in (0, 2, 23, 63):
-            alone = [(f.rule.name, f.broken[0]) for f in findings(Case(many[i : i + 1]))]
-            assert alone == [(name, where[i]) for name, where in together]
-
-
 def test_ordinary_models_are_inside_the_bands_and_odd_ones_out():
     def outside(model: str) -> set[str]:
         return {f.rule.name for f in bands(deploy(model, "h100_sxm")) if f.broken[0]}

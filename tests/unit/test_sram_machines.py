@@ -10,15 +10,10 @@ import numpy as np
 import pytest
 
 import dse
-from dse.catalog import Catalog, load_catalog
+from dse.catalog import Catalog
 from dse.physics.workload import Workload
 from dse.questions.estimate.point import Estimate, estimate
 from dse.schema.model_catalog import resolve_model
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return load_catalog()
 
 
 def point(

@@ -47,21 +47,6 @@ def test_records_of_two_processes_hold_each_point_once(problem: SyntheticProblem
         np.testing.assert_array_equal(getattr(read.batch, name), getattr(batch, name))
 
 
-def test_a_record_tells_what_samplers_of_others_asked_for(problem: SyntheticProblem, location: str):
-    batch = Evaluator(problem).evaluate(problem.space.unrank(np.arange(40)))
-    one, two = (Record(problem, location, "study", {}) for _ in range(2))
-    one.add(batch.take(np.arange(10)), SEARCH)
-    one.add(batch.take(np.arange(10, 15)), "sample")
-    two.add(batch.take(np.arange(5, 12)), SEARCH)
-    assert one.others().tolist() == []
-    assert sorted(two.others().tolist()) == sorted(batch.ids[:10].tolist())
-    two.add(batch.take(np.arange(20, 22)), SEARCH)
-    assert sorted(one.others().tolist()) == sorted(batch.ids[20:22].tolist())
-    assert two.others().tolist() == []
-    third = Record(problem, location, "study", {})
-    assert sorted(third.others().tolist()) == sorted(batch.ids[[*range(10), 20, 21]].tolist())
-
-
 @pytest.mark.parametrize("engine", ["tpe", "random"])
 def test_a_sampler_asks_for_what_others_have_not(
     problem: SyntheticProblem, location: str, engine: str
@@ -147,12 +132,6 @@ def test_a_password_is_never_shown(url: str, says: str):
     text = in_words(url, "cannot be used as storage", error)
     assert "s3cr" not in text
     assert text.startswith(f"{says}: cannot be used as storage: could not connect")
-
-
-@pytest.mark.parametrize("location", ["sqlite:////tmp/x.db", "mysql://h:1/db", "studies/a/j.log"])
-def test_a_location_without_a_password_is_shown_as_it_is(location: str):
-    error = ValueError(f"no {location}")
-    assert in_words(location, "failed", error) == f"{location}: failed: no {location}"
 
 
 @pytest.mark.parametrize(

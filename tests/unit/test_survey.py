@@ -63,18 +63,6 @@ def test_what_is_drawn_depends_on_the_axes_and_the_seed_alone(monkeypatch):
     assert whole(problem, seed=1).ids.tolist() != first.ids.tolist()
 
 
-def test_the_first_that_were_drawn_are_kept_whatever_they_are_worth():
-    found = whole(SyntheticProblem(prefill_s=0.02))
-    place = {point: k for k, point in enumerate(found.ids.tolist())}
-    for stored in (found.kept, found.refused):
-        order = [place[point] for point in stored.ids.tolist()]
-        assert order == sorted(order)
-    assert (found.kept.violation == 0).all()
-    assert (found.refused.violation > 0).all()
-    # The best of a fair sample are nowhere near all of it.
-    assert non_dominated(found.kept.F).sum() < len(found.kept) / 10
-
-
 @pytest.mark.parametrize("space", ["tiny", "quickstart", "deploy-deepseek-v3", "shape-for-nvl72"])
 def test_of_a_shipped_space_every_value_of_every_axis_is_stored(space):
     problem = posed_study(space, load_catalog(), "auto", 0).problem
@@ -176,16 +164,6 @@ def test_an_axis_that_applies_to_some_designs_can_decide():
     problem = Weighted([{"sparse": -1.0, "num_experts": -5.0}, {"chip": 1.0}])
     found = importances(problem, drawn(problem))["predicted_loss"]
     assert found["sparse"] + found["num_experts"] > 0.9
-
-
-def test_how_far_apart_the_values_of_an_axis_lie_does_not_count():
-    def stretched(name, values, *rest):
-        return (name, tuple(v**3 if rest[0] else v for v in values), *rest)
-
-    weights = [{"concurrency": 1.0, "hidden_size": 2.0}, {"chip": 1.0}]
-    near = Weighted(weights)
-    far = Weighted(weights, axes=tuple(stretched(*axis) for axis in SMALL_AXES))
-    assert importances(near, drawn(near)) == importances(far, drawn(far))
 
 
 def test_of_few_designs_nothing_is_said():

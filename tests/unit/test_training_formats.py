@@ -36,9 +36,9 @@ def test_no_product_beats_the_peak_of_its_format(model: str) -> None:
     """Whatever a stack's factors are: device work is at least the arithmetic at the peak."""
     for stack in training_stacks().values():
         for chip in ON.ids:
-            for precision in filter(lambda name: native(chip, name), PRECISIONS):
-                losses = train(plan(model, chip, precision=precision), stack).losses
-                assert losses["kernels"][0] > -1e-9 * losses["ideal"][0], (chip, precision)
+            formats = [name for name in PRECISIONS if native(chip, name)]
+            losses = train(plan(model, chip, precision=formats), stack).losses
+            assert (losses["kernels"] > -1e-9 * losses["ideal"]).all(), (chip, formats)
 
 
 @pytest.mark.parametrize("model", ["llama-3-8b", "llama-3-70b", "qwen3-30b-a3b", "deepseek-v3"])
@@ -91,21 +91,6 @@ def test_recomputing_a_share_of_layers_takes_that_share(recompute: str) -> None:
     held = found.memory["activations"]
     assert held[0] == pytest.approx(kept.memory["activations"][0], rel=1e-9)
     assert held[0] >= held[1] >= held[2]
-
-
-def test_sharded_weights_travel_in_proportion_to_parameters() -> None:
-    """FSDP moves two gathers and a scatter of all weights in every micro-batch: bytes grow with
-    parameters, whatever the batch."""
-    stack = replace(PLAIN, data_overlap=0.0)
-    seconds, parameters = [], []
-    for model in ("llama-3-8b", "llama-3-70b", "llama-3.1-405b"):
-        runs = plan(model, data_parallel=64, zero_stage=3, batch=2**18)
-        metrics = train(runs, stack)
-        seconds.append(metrics.losses["data_communication"][0])
-        parameters.append(metrics.parameters.total[0])
-    each = np.array(seconds) / np.array(parameters)
-    assert (np.diff(seconds) > 0.0).all()
-    assert each.max() / each.min() < 1.2  # latency of small layers
 
 
 def test_gradients_of_16_bits_take_half_as_long_to_reduce() -> None:
@@ -203,12 +188,6 @@ def test_a_wrong_file_is_refused(tmp_path: Path, old: str, new: str, said: str) 
         load_training_stack(changed(tmp_path, old, new))
     assert said in str(error.value)
     assert "mine.yaml" in str(error.value)
-
-
-def test_a_file_without_a_constant_names_it(tmp_path: Path) -> None:
-    line = next(one for one in SHIPPED.read_text().splitlines() if "  straggler:" in one)
-    with pytest.raises(InputError, match="straggler"):
-        load_training_stack(changed(tmp_path, line + "\n", ""))
 
 
 def test_an_unknown_stack_has_near_names() -> None:
