@@ -210,7 +210,7 @@ def _axis(folder: StudyFolder, metric: str) -> dict[str, Any]:
     three to one; `range` in the units of the page."""
     objective = {one["metric"]: one for one in folder.objectives}.get(metric, {})
     known = [item["metrics"].get(metric) for item in folder.items]
-    ends = scaled(metric, [value for value in known if value is not None]) or [0.0]
+    ends = [label(metric).scale * value for value in known if value is not None] or [0.0]
     low, high = min(ends), max(ends)
     look: dict[str, Any] = {
         "title": {"text": plain(axis_title(metric, objective.get("direction")))}
@@ -225,7 +225,7 @@ def _axis(folder: StudyFolder, metric: str) -> dict[str, Any]:
 def _within(axis: Json, metric: str, value: float | None) -> bool:
     if value is None:
         return False
-    (at,) = scaled(metric, [value])
+    at = label(metric).scale * value
     if axis.get("type") == "log":
         at = math.log10(at) if at > 0.0 else -math.inf
     return axis["range"][0] <= at <= axis["range"][1]
