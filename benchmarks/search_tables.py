@@ -69,7 +69,7 @@ def tables(rows: Sequence[Row]) -> str:
 
 def _engines(rows: Sequence[Row]) -> Iterable[str]:
     yield ""
-    yield "Share, epsilon, evaluations that reached 99.9%: the worst of the seeds; else means."
+    yield "Share and epsilon: the worst of the seeds; else means."
     yield from _head(
         "space (points, true front)",
         "engine",
@@ -79,7 +79,6 @@ def _engines(rows: Sequence[Row]) -> Iterable[str]:
         "of the points",
         "share of hypervolume",
         "epsilon",
-        "99.9% after",
         "CPU s",
         "wall s",
     )
@@ -91,7 +90,6 @@ def _engines(rows: Sequence[Row]) -> Iterable[str]:
             name, _, part = space.partition("@")
             title = f"{name}{', a part' if part else ''} ({one['points']:,}, {one['true_front']:,})"
             epsilons = [row["epsilon"] for row in mine]
-            reached = [row["reached"] for row in mine]
             evaluations = _mean(mine, "evaluations")
             yield _row(
                 title if first else "",
@@ -102,7 +100,6 @@ def _engines(rows: Sequence[Row]) -> Iterable[str]:
                 f"{evaluations / one['points']:.2%}",
                 percent(min(row["share"] for row in mine)),
                 "–" if None in epsilons else f"{max(epsilons):.2g}",
-                "–" if None in reached else f"{max(reached):,}",
                 f"{_mean(mine, 'cpu_s'):.1f}",
                 f"{_mean(mine, 'seconds'):.1f}",
             )

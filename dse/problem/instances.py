@@ -567,10 +567,11 @@ def best_pairs(
         kept = np.isfinite(of.met.requests_per_s)
         for amount in of.violations.values():
             kept &= amount <= 0.0
+        values = of.values
         for limit in limits:
-            kept &= limit.sign * (of.values[limit.metric] - limit.limit) <= 0.0
+            kept &= limit.sign * (values[limit.metric] - limit.limit) <= 0.0
         rate = np.where(kept, of.met.output_tokens_per_s / of.chips, -1.0)
-        usd = of.values["usd_per_million_total_tokens"]
+        usd = values["usd_per_million_total_tokens"]
     columns = {
         "prefill": i,
         "decode": j,

@@ -224,9 +224,10 @@ class Joined:
         self.a, self.b = (fill if whole else balance)(ratio, before.chips, after.chips, chips)
         self.inside, self.in_flight, self.met = at_batch(before, after, self.a, self.b, workload)
 
-    @cached_property
+    @property
     def values(self) -> Mapping[str, Floats]:
-        """The metrics by name, in SI units, (n,) each, worked out when asked for."""
+        """The metrics by name, in SI units, (n,) each, worked out when asked for. Not kept here:
+        designs that hold what holds them would wait for the garbage collector."""
         met = {name: getattr(self.met, name) for name in OF_MET}
         return Values({**self.second.own, **dict.fromkeys(OF_BOTH), **met}, self._of_both)
 
@@ -443,14 +444,14 @@ class Pools:
             violations[name][rows] = broken.get(k, 0.0)
         known = metrics.provenance.copy()
         known[rows] = np.maximum(designs.first.known, designs.second.known)
-        performance = metrics.performance
+        performance, values = metrics.performance, designs.values
 
         def of_designs(name: str) -> Mapping[str, Floats]:
             """A metric of all candidates, those of designs in their rows."""
             found = np.array(metrics.values[name], dtype=np.float64)
-            if name in set(designs.values):
+            if name in set(values):
                 with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                    found[rows] = designs.values[name]
+                    found[rows] = values[name]
             return {name: found}
 
         def detail() -> Detail:

@@ -88,7 +88,7 @@ ASKED: Mapping[str, tuple[str, str]] = {
     "chip": ("dse.questions.catalog.hardware", "show_chip"),
     "estimate": ("dse.questions.estimate.estimate", "estimate"),
     "fewest_chips": ("dse.questions.fewest_chips", "fewest_chips"),
-    "rack_bounds": ("dse.questions.catalog.racks", "show_rack"),
+    "rack_bounds": ("dse.questions.catalog.hardware", "show_rack"),
     "scale": ("dse.questions.scale", "scale"),
     "train": ("dse.questions.train", "train"),
     "whatif": ("dse.questions.whatif.whatif", "whatif"),

@@ -43,7 +43,7 @@ POINT = ("estimate", "--model", "llama-3-8b", *ON)
         ("1024", "-5", ["prompt_tokens", "-5"]),
         ("rental_3yr", "rent", ["rent", "rental_3yr"]),
         ("name: small", "name: small\nunique_tokens: 15", ["unique_tokens", "mean 15T?"]),
-        ("name: small", "name: small\nwish: {tpot_s: 1e400}", ["wish.tpot_s", "'1e400'", "1e+06"]),
+        ("name: small", "name: small\nwish: {tpot_s: 1e400}", ["wish", "1e400", "best loss at"]),
         ("name: small", 'name: small\nloss_runs: "a\\0b"', ["loss_runs", "U+0000"]),
         ("name: small", "name: small\nloss_runs: .", ["loss_runs", "directory", "a CSV file"]),
         ("name: small", "name: small\nloss_runs: no.csv", ["loss_runs: /", "no.csv", "a CSV file"]),
@@ -416,7 +416,7 @@ def test_a_price_far_from_all_others_is_said_first(price: str, meant: str, tmp_p
     said = dse("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm", "--prices", path)
     words = " ".join(said.out.split())
     assert ("far from any known price" in words) == bool(meant)
-    assert not meant or f"({meant} was probably meant)" in words
+    assert not meant or f"{meant} was probably meant" in words
 
 
 def test_a_delay_of_an_hour_is_refused():

@@ -20,8 +20,6 @@ from dse.economics.tco import price_by_parts
 from dse.errors import InputError
 from dse.files import write_text
 from dse.options import Opt
-from dse.physics.racks import largest_domain
-from dse.problem.describe import bound_columns, end_words, rack_row
 from dse.schema.catalog import is_chip_file
 from dse.schema.chip import Chip
 from dse.schema.constants import tier_words, tiers_of
@@ -356,6 +354,8 @@ def figure_table(
 
 def list_racks() -> Answer:
     """Every rack with its domain and where it ends."""
+    from dse.problem.describe import rack_row  # noqa: PLC0415 - which a list of chips does not need
+
     rows = [rack_row(load_rack(path)) for path in shipped_racks().values()]
     table = of_rows(
         "racks",
@@ -380,6 +380,9 @@ def show_rack(rack: Annotated[str, Opt(positional=True)]) -> Answer:
     path of a rack file.
 
     Raises InputError for a rack that does not exist, and for a file that cannot be read."""
+    from dse.physics.racks import largest_domain  # noqa: PLC0415 - as above
+    from dse.problem.describe import bound_columns, end_words, rack_row  # noqa: PLC0415
+
     spec = load_rack(resolve_rack(rack))
     facts, figures = rack_row(spec), [figure_row(figure) for figure in spec.figures]
     label = ", hypothetical" * spec.hypothetical

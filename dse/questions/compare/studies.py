@@ -421,14 +421,15 @@ def _shared(first: Side, second: Side, prices: Sequence[Json]) -> list[Row]:
         more = f" and {len(figures) - MOST} more" if len(figures) > MOST else ""
         same_hardware = False
         hardware = f"figures that differ: {', '.join(figures[:MOST])}{more}"
+    elif own:
+        same_hardware = not (load and law) or _perform_alike(first, second)
+        hardware = f"kernel laws of one's own in one of them: {', '.join(sorted(own))}"
     elif load and law and not _perform_alike(first, second):
         same_hardware = False
         hardware = (
             "designs of both fronts perform otherwise, though no figure differs: the model of one "
             "is older"
         )
-    elif own:
-        hardware = f"kernel laws of one's own in one of them: {', '.join(sorted(own))}"
     digests = ", ".join(f"{side.name} {side.study['data_digest'][:12]}" for side in (first, second))
     laws = " and ".join(dict.fromkeys(str(study.get("quality_law")) for study in (a, b)))
     saw = [_saw_all(study) for study in (a, b)]

@@ -71,7 +71,6 @@ ALL, PRICE, COSTS = "all", "price", "costs."
 DEMAND, PEAK, ARRIVALS = "demand", "peak_over_average", "requests/s"
 TTFT, TPOT = "ttft_s", "tpot_s"
 RATE, CHIP_RATE = "output_tokens_per_s", "output_tokens_per_s_per_chip"
-MOST_STEPS = 101  # of a sweep
 CHUNK, THREADS = 16_384, 2
 # Figures of a chip: the names that `derive` and `dse.schema.figure` take, and the dimension.
 FIGURES = {
@@ -355,27 +354,6 @@ def scenarios_of(path: str, known: Mapping[str, Input]) -> dict[str, tuple[Chang
                 raise document.error(at, error.message, str(error.accepted)) from None
             found[str(name)] = (*found.get(str(name), ()), made)
     return found
-
-
-def sweep_of(written: str, known: Mapping[str, Input]) -> tuple[Change, ...]:
-    """`chip.all.price=0.5x..2x:7`: so many changes, evenly spaced. Raises InputError."""
-    field = f"--sweep {written}"
-    name, equals, rest = written.partition("=")
-    ends, colon, count = rest.rpartition(":")
-    first, dots, last = ends.partition("..")
-    if not (equals and colon and dots):
-        form = "INPUT=FROM..TO:STEPS, such as chip.h100_sxm.price=1USD/h..4USD/h:7"
-        raise InputError(f"read {written!r}", field="--sweep", accepted=form)
-    a, b = change_to(name, first, known, field), change_to(name, last, known, field)
-    if count.strip() == "1" or (a.factor, a.value) == (b.factor, b.value):
-        accepted = f"2 to {MOST_STEPS} steps between two ends that differ"
-        raise InputError("a sweep of one point", field=field, accepted=accepted)
-    if not count.strip().isdigit() or not 2 <= int(count) <= MOST_STEPS:
-        accepted = f"2 to {MOST_STEPS} steps"
-        raise InputError(f"read {count!r} steps", field=field, accepted=accepted)
-    if (a.value is None) != (b.value is None):
-        raise InputError("one end is a factor", field=field, accepted="two factors or two values")
-    return tuple(between(a, b, x) for x in np.linspace(0.0, 1.0, int(count)).tolist())
 
 
 def between(a: Change, b: Change, x: float) -> Change:

@@ -38,15 +38,17 @@ from dse.questions.train import train
 from dse.questions.whatif.chips import EQUAL, break_even, equal, how_sure
 from dse.questions.whatif.inputs import (
     Change,
+    Input,
     Stand,
     Subject,
+    between,
+    change_to,
     changes_of,
     inputs_of,
     points,
     random_arrivals,
     scenarios_of,
     stand_of,
-    sweep_of,
 )
 from dse.questions.whatif.moves import (
     Told,
@@ -85,6 +87,7 @@ _MODEL = (
     Field("disaggregated", Flag(), None),
     *PREFILL_FIELDS,
 )
+MOST_STEPS = 101  # of a sweep
 SETTINGS = Fields(
     *_MODEL,
     Field("training_chips", Whole(1, 1_000_000), None),
@@ -660,3 +663,24 @@ def _unit_prices(catalog: Catalog) -> Table:
     rows.sort(key=lambda row: (row["basis"], row["year"] or 0, row["chip"]))
     caption = "Dollars per chip-hour for each PFLOP/s (dense, 16 bits), TB/s and 100 GB"
     return table("unit_prices", caption, rows, (), on_console=False)
+
+
+def sweep_of(written: str, known: Mapping[str, Input]) -> tuple[Change, ...]:
+    """`chip.all.price=0.5x..2x:7`: so many changes, evenly spaced. Raises InputError."""
+    field = f"--sweep {written}"
+    name, equals, rest = written.partition("=")
+    ends, colon, count = rest.rpartition(":")
+    first, dots, last = ends.partition("..")
+    if not (equals and colon and dots):
+        form = "INPUT=FROM..TO:STEPS, such as chip.h100_sxm.price=1USD/h..4USD/h:7"
+        raise InputError(f"read {written!r}", field="--sweep", accepted=form)
+    a, b = change_to(name, first, known, field), change_to(name, last, known, field)
+    if count.strip() == "1" or (a.factor, a.value) == (b.factor, b.value):
+        accepted = f"2 to {MOST_STEPS} steps between two ends that differ"
+        raise InputError("a sweep of one point", field=field, accepted=accepted)
+    if not count.strip().isdigit() or not 2 <= int(count) <= MOST_STEPS:
+        accepted = f"2 to {MOST_STEPS} steps"
+        raise InputError(f"read {count!r} steps", field=field, accepted=accepted)
+    if (a.value is None) != (b.value is None):
+        raise InputError("one end is a factor", field=field, accepted="two factors or two values")
+    return tuple(between(a, b, x) for x in np.linspace(0.0, 1.0, int(count)).tolist())
