@@ -119,5 +119,6 @@ def sheets(book: Path) -> list[str]:
 
 
 def fits(text: str, columns: int) -> bool:
-    """Whether no line is wider, long words (paths, addresses) apart."""
-    return all(len(line) <= columns or " " not in line.strip() for line in text.splitlines())
+    """Whether no line is wider, long words (paths, addresses) apart; ` \\` goes on below."""
+    lines = (line.removesuffix(" \\") for line in text.splitlines())
+    return all(len(line) <= columns or " " not in line.strip() for line in lines)
