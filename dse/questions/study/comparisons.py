@@ -231,9 +231,9 @@ def _view_section(k: int, view: Json) -> Section:
         here = (name, level)
         rows = [r for r in view["cells"] if (r["case"], r["predicted_loss_at_most"]) == here]
         caption = f"{name}: least {label(cost).text} at a predicted loss of {level:g}"
-        blocks.append(
-            across(f"map-{k}-{j}", caption, rows, *view["map"], lambda row: show(cost, row[cost]))
-        )
+        down, along = view["map"]
+        priced = across(f"map-{k}-{j}", caption, rows, down, along, lambda r: show(cost, r[cost]))
+        blocks.append(priced)
     if view["curves"]:
         table = of_rows("curves", "", view["curves"], ("case", cost, QUALITY))
         shows = "The least price for each predicted loss, a line for each value."
