@@ -346,7 +346,8 @@ def _roofs(chips: Sequence[Chip]) -> list[Figure]:
         words += f"{significant(1e-12 * peak, 4)} TFLOP/s"
         y = [1e-12 * low * rates[name], 1e-12 * peak, 1e-12 * peak]
         roof = line(k, name, [low, ridges[name], high], y, DASHES[k % len(DASHES)])
-        traces.append(roof | {"hoverinfo": "text", "hovertext": [plain(words)] * 3})
+        told = {"hoverinfo": "text", "hovertext": [plain(words)] * 3}
+        traces.append(roof | told | {"mode": "lines+markers"})
     drawn = {
         "height": 460,
         "xaxis": {
