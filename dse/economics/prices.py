@@ -159,8 +159,8 @@ def evidence_words(rows: Sequence[Json]) -> list[str]:
         start = "Check also" if said else "Before you sign, check"
         said.append(f"{start} {price} of {row['chip']} ({row['basis']}): {why}.")
     if more := len(doubtful) - len(said):
-        chips = "one more chip" if more == 1 else f"{more} more chips"
-        said.append(f"Check the price of {chips} as well (dse catalog prices show).")
+        rest = "price of one more chip" if more == 1 else f"prices of {more} more chips"
+        said.append(f"Check the {rest} as well (dse catalog prices show).")
     return said
 
 
