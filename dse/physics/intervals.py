@@ -2,7 +2,7 @@
 
 `hardware/efficiency/serving/calibration.yaml` holds, for five classes of metrics and each kind of
 kernel efficiency, the narrowest ends that hold 80% of measured / predicted on rows whose source was
-left out (`dse.accuracy.saturating_fit`). A prediction x is taken to lie in [x low, x high] four
+left out (`dse.accuracy.fits`). A prediction x is taken to lie in [x low, x high] four
 times out of five; of a stock launch both ends are taken to a power.
 
 Chips whose kernel laws err together are kin. Two chips of one family were measured under the same

@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.conftest import dse
 from tests.cli.test_compare_prices import SPACE, fleet, study
+from tests.cli.test_fleet import PLAN, written
 from tests.extra.test_browser import EMPTY_PLOTS, HOSTILE, MISFITS, Browser, browser
 
 pytestmark = pytest.mark.extra
@@ -76,3 +77,17 @@ def test_plots_are_drawn_and_the_page_fits(
         assert "hypothetical H200 SXM 141GB" in browser.run(legend)
     assert not browser.problems
     assert all(url.startswith(("file:", "data:")) for url in browser.requests)
+
+
+def test_paper_unfolds_the_answer_and_a_screen_folds_it_again(
+    browser: Browser, tmp_path: Path
+) -> None:
+    assert dse("fleet", written(tmp_path, PLAN), "--out", tmp_path / "out").code == 0
+    browser.open((tmp_path / "out/fleet.html").as_uri())
+    folded = "document.querySelectorAll('details:not([open])').length"
+    assert browser.run(folded) > 0
+    browser.run("window.dispatchEvent(new Event('beforeprint'))")
+    assert browser.run(folded) == 0
+    browser.run("window.dispatchEvent(new Event('afterprint'))")
+    assert browser.run(folded) > 0
+    assert not browser.problems

@@ -32,7 +32,7 @@ kind: fitted
 source: >-
   closed-loop, offline and static serving rows of hardware/measurements/{data} ({rows} rows of
   {groups} groups, weighted by group); spread: the narrowest ends that hold 80% of measured /
-  predicted on rows whose source the fit had not seen (dse.accuracy.saturating_fit)
+  predicted on rows whose source the fit had not seen (dse.accuracy.fits)
 date: "{date}"
 data_digest: {digest}
 """
