@@ -10,6 +10,7 @@ import pytest
 import dse
 from dse.catalog import load_catalog
 from dse.errors import InputError, NothingFeasible
+from tests.helpers_files import changed, write
 
 COST = "usd_per_million_total_tokens"
 SPACE = """
@@ -40,19 +41,12 @@ constraints: [ttft_s <= 1 s, tpot_s <= 30 ms, dense_equivalent_parameters >= 6B]
 
 @pytest.fixture
 def study(tmp_path: Path):
-    def made(old: str = "", new: str = ""):
-        path = tmp_path / "two-chips.yaml"
-        path.write_text(SPACE.replace(old, new) if old else SPACE, encoding="utf-8")
-        return path
-
-    return made
+    return lambda *change: write(tmp_path, changed(SPACE, *change))
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory):
-    path = tmp_path_factory.mktemp("basket") / "two-chips.yaml"
-    path.write_text(SPACE, encoding="utf-8")
-    return dse.compare(path, by="chip")
+    return dse.compare(write(tmp_path_factory.mktemp("basket"), SPACE), by="chip")
 
 
 def choices(answer, which: str) -> dict[str, dict]:
@@ -103,8 +97,8 @@ def test_two_of_the_same_chip_have_no_regret(study):
 
 def test_one_chip_no_floor_and_nothing_for_all_are_refused(study):
     with pytest.raises(InputError, match="one chip: h100_sxm"):
-        dse.compare(study("[h100_sxm, mi300x]", "h100_sxm"), by="chip")
+        dse.compare(study(("[h100_sxm, mi300x]", "h100_sxm")), by="chip")
     with pytest.raises(InputError, match="no limit on quality"):
-        dse.compare(study(", dense_equivalent_parameters >= 6B", ""), by="chip")
+        dse.compare(study((", dense_equivalent_parameters >= 6B", "")), by="chip")
     with pytest.raises(NothingFeasible, match="h100_sxm 0, mi300x 0"):
-        dse.compare(study("tpot_s <= 30 ms", "tpot_s <= 100 us"), by="chip")
+        dse.compare(study(("tpot_s <= 30 ms", "tpot_s <= 100 us")), by="chip")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dse.catalog import load_catalog
-from dse.errors import InputError, InputErrors
+from dse.errors import InputError
 from dse.physics.workload import Workload
 from dse.problem.describe import describe_workloads, violations
 from dse.problem.evaluate import MEMORY_PARTS, Metrics
@@ -22,6 +22,7 @@ from dse.problem.words import violation_words
 from dse.schema.metrics import Limit
 from dse.schema.study import Study, load_study
 from tests.helpers import CHIPS, deploy, machines, run, workload
+from tests.helpers_files import changed, mistakes, write
 
 ON = machines("rental_3yr")
 PRICE = float(ON.usd_per_chip_hour[CHIPS.index("h100_sxm")])
@@ -264,13 +265,7 @@ constraints: [ttft_s <= 3 s]
 
 
 def read(tmp_path: Path, *changes: tuple[str, str]) -> Study:
-    text = SPACE
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    path = tmp_path / "mixed.yaml"
-    path.write_text(text)
-    return load_study(path)
+    return load_study(write(tmp_path, changed(SPACE, *changes)))
 
 
 def test_weights_are_scaled_and_limits_know_their_workload(tmp_path: Path) -> None:
@@ -335,10 +330,7 @@ def test_a_list_of_one_is_a_workload(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_mistake(tmp_path: Path, old: str, new: str, field: str, said: str) -> None:
-    with pytest.raises(InputError) as caught:
-        read(tmp_path, (old, new))
-    error = caught.value
-    errors = error.errors if isinstance(error, InputErrors) else [error]
+    errors = mistakes(read, tmp_path, (old, new))
     found = [one for one in errors if one.field == field]
     assert found, [str(one) for one in errors]
     assert said in str(found[0])
@@ -354,12 +346,8 @@ workloads:
 
 
 def arriving(tmp_path: Path, *changes: tuple[str, str]) -> Study:
-    text = ARRIVALS
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    held = ("concurrency: [1, 16, 64]", "concurrency: 1")
-    return read(tmp_path, ("".join(SPACE.splitlines(keepends=True)[1:5]), text), held)
+    loads = ("".join(SPACE.splitlines(keepends=True)[1:5]), changed(ARRIVALS, *changes))
+    return read(tmp_path, loads, ("concurrency: [1, 16, 64]", "concurrency: 1"))
 
 
 def test_weights_of_arrivals_follow_from_their_rates(tmp_path: Path) -> None:
@@ -380,10 +368,7 @@ def test_weights_of_arrivals_follow_from_their_rates(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_mistake_of_arrivals(tmp_path: Path, changes: list, field: str, said: str) -> None:
-    with pytest.raises(InputError) as caught:
-        arriving(tmp_path, *changes)
-    error = caught.value
-    errors = error.errors if isinstance(error, InputErrors) else [error]
+    errors = mistakes(arriving, tmp_path, *changes)
     assert any(one.field == field and said in str(one) for one in errors), [*map(str, errors)]
 
 

@@ -30,6 +30,7 @@ from dse.schema.loss_runs import LossRun, LossRuns, load_loss_runs, runs_again
 from dse.schema.model_catalog import load_models
 from dse.schema.study import load_study
 from dse.study import drawn
+from tests.helpers_files import mistakes, refusal, write
 
 SD = np.array(list(PRIOR.values()))
 SEEDS = st.integers(0, 10_000)
@@ -253,14 +254,12 @@ def test_draws_of_a_front_move_losses_by_what_runs_leave(monkeypatch: pytest.Mon
 # -- the reader --------------------------------------------------------------------------------
 
 
-def written(tmp_path: Path, text: str) -> Path:
-    path = tmp_path / "runs.csv"
-    path.write_text(text)
-    return path
+def loaded(folder: Path, text: str) -> LossRuns:
+    return load_loss_runs(write(folder, text, "runs.csv"))
 
 
 def test_a_file_is_read(tmp_path: Path):
-    runs = load_loss_runs(written(tmp_path, RUNS))
+    runs = loaded(tmp_path, RUNS)
     assert [run.name for run in runs.runs] == ["a", "b", "c"]
     assert runs.runs[1].training_tokens == 20e9
     assert runs.runs[1].loss == 2.9
@@ -276,17 +275,16 @@ def test_models_by_name_and_by_file(tmp_path: Path):
     config += '"num_attention_heads": 8, "intermediate_size": 1408, "vocab_size": 32000}'
     (tmp_path / "mine" / "config.json").write_text(config)
     text = "model,training_tokens,loss\nllama-3-8b,1T,2.2\nmine/config.json,2B,3.8\n"
-    runs = load_loss_runs(written(tmp_path, text)).runs
+    runs = loaded(tmp_path, text).runs
     assert runs[0].model.hidden_size == 4096
     assert runs[1].model.hidden_size == 512
 
 
 def test_the_digest_is_that_of_what_is_said(tmp_path: Path):
-    first = load_loss_runs(written(tmp_path, RUNS)).digest
-    assert load_loss_runs(written(tmp_path, RUNS.replace("a,512", "other,512"))).digest == first
-    assert load_loss_runs(written(tmp_path, RUNS.replace("3.83", "3.84"))).digest != first
-    assert load_loss_runs(written(tmp_path, RUNS.replace("2B,", "3B,"))).digest != first
-    assert load_loss_runs(written(tmp_path, RUNS.replace("1408", "1472"))).digest != first
+    first = loaded(tmp_path, RUNS).digest
+    assert loaded(tmp_path, RUNS.replace("a,512", "other,512")).digest == first
+    for old, new in (("3.83", "3.84"), ("2B,", "3B,"), ("1408", "1472")):
+        assert loaded(tmp_path, RUNS.replace(old, new)).digest != first
 
 
 @pytest.mark.parametrize(
@@ -314,17 +312,14 @@ def test_the_digest_is_that_of_what_is_said(tmp_path: Path):
     ],
 )
 def test_what_is_wrong_is_one_line(tmp_path: Path, text: str, said: str):
-    with pytest.raises(InputError) as error:
-        load_loss_runs(written(tmp_path, text))
-    assert said in str(error.value)
-    assert "\n" not in str(error.value)
+    error = str(refusal(loaded, tmp_path, text))
+    assert said in error
+    assert "\n" not in error
 
 
 def test_every_mistake_is_said_with_its_line(tmp_path: Path):
     text = RUNS.replace("3.83", "x").replace("20B", "y")
-    with pytest.raises(InputError) as error:
-        load_loss_runs(written(tmp_path, text))
-    assert [line.split(":")[1] for line in str(error.value).splitlines()] == ["2", "3"]
+    assert [error.line for error in mistakes(loaded, tmp_path, text)] == [2, 3]
 
 
 def test_a_file_that_is_not_there(tmp_path: Path):

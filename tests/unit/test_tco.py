@@ -19,6 +19,7 @@ from dse.schema.derive import derive
 from dse.schema.prices import PriceRow, PriceTable, PurchaseRow, first_day, last_day
 from dse.schema.study import load_study, shipped_spaces
 from dse.schema.traffic import Demand, check_idle_once, read_demand
+from tests.helpers_files import refusal, write
 
 CATALOG = load_catalog()
 COSTS = CATALOG.costs
@@ -35,12 +36,6 @@ FREE = {
     "electricity": 0.0,
     "utilisation": 1.0,
 }
-
-
-def write(tmp_path: Path, text: str, name: str = "costs.yaml") -> Path:
-    path = tmp_path / name
-    path.write_text(text, encoding="utf-8")
-    return path
 
 
 def hourly(costs: Costs, chip: str = "h100_sxm") -> float:
@@ -271,10 +266,9 @@ def test_wrong_costs_name_file_line_and_what_is_accepted(
     tmp_path: Path, text: str, says: str
 ) -> None:
     path = write(tmp_path, f"# mine\n{text}\n")
-    with pytest.raises(InputError) as caught:
-        load_costs(path, COSTS)
-    assert f"{path}:2" in str(caught.value)
-    assert says in str(caught.value)
+    said = str(refusal(load_costs, path, COSTS))
+    assert f"{path}:2" in said
+    assert says in said
 
 
 def test_a_chip_without_a_price_says_what_to_write(tmp_path: Path) -> None:
@@ -291,9 +285,9 @@ def test_a_chip_without_a_price_says_what_to_write(tmp_path: Path) -> None:
 def test_rent_is_one_part_and_bases_have_near_names() -> None:
     rent = price_by_parts(CATALOG, "h100_sxm", "rental_3yr")
     assert [part["name"] for part in rent["parts"]] == ["rent"]
-    with pytest.raises(InputError, match="did you mean on_demand") as caught:
-        price_by_parts(CATALOG, "h100_sxm", "on_demnd")
-    assert "/" not in str(caught.value)  # no path of the shipped file
+    said = str(refusal(price_by_parts, CATALOG, "h100_sxm", "on_demnd"))
+    assert "did you mean on_demand" in said
+    assert "/" not in said  # no path of the shipped file
     with pytest.raises(InputError, match="owned_tco prices a chip that is bought"):
         price_by_parts(CATALOG, "h100_sxm", "purchase")
 
@@ -413,10 +407,9 @@ def test_a_space_with_costs_and_a_demand(tmp_path: Path) -> None:
     cheap = load_study(write(tmp_path, text.replace("0.3 USD", "0.1 USD"), "b.yaml"))
     assert cheap.fingerprint != study.fingerprint
     rented = text.replace("owned_tco", "rental_3yr").replace("average: 1B/day", "averge: 1B/day")
-    with pytest.raises(InputErrors) as caught:
-        load_study(write(tmp_path, rented, "c.yaml"))
-    assert "price_basis: owned_tco" in str(caught.value)
-    assert "did you mean average?" in str(caught.value)
+    said = str(refusal(load_study, write(tmp_path, rented, "c.yaml")))
+    assert "price_basis: owned_tco" in said
+    assert "did you mean average?" in said
 
 
 def test_average_load_by_hand() -> None:

@@ -21,6 +21,7 @@ from dse.schema.model_catalog import resolve_model
 from dse.schema.traffic import GROUPS, Requests, Trace, _read, mean_of, read_trace, traffic_of
 from dse.schema.workloads import CURRENT_BACKEND
 from tests import simulation
+from tests.helpers_files import refusal, write
 from tests.unit.test_queueing import BUDGET, ROW, TOKEN, law
 from tests.unit.test_queueing import open_rank as rank
 
@@ -240,9 +241,8 @@ HEAD = "time,prompt,output,cached\n"
 def test_times_are_read_in_the_unit_that_they_are_in(tmp_path: Path, rows: tuple[str, ...]) -> None:
     """Four seconds, however they are written."""
     head, *times = rows
-    path = tmp_path / "trace.csv"
-    path.write_text(f"{head},prompt,output\n" + "".join(f"{t},9,9\n" for t in times), "utf-8")
-    found = read_trace(path).time_s
+    text = f"{head},prompt,output\n" + "".join(f"{t},9,9\n" for t in times)
+    found = read_trace(write(tmp_path, text)).time_s
     assert found - found[0] == pytest.approx([0.0, 1.5, 4.0])
 
 
@@ -278,19 +278,15 @@ def test_whole_numbers_far_apart_ask_for_their_unit(gap: int) -> None:
     ],
 )
 def test_what_is_no_trace(tmp_path: Path, text: str, line: int | None, told: str) -> None:
-    path = tmp_path / "trace.csv"
-    path.write_text(text, "utf-8")
-    with pytest.raises(InputError) as caught:
-        read_trace(path)
-    assert told in str(caught.value)
-    assert str(path) in str(caught.value)
-    assert caught.value.line == line
+    path = write(tmp_path, text)
+    error = refusal(read_trace, path)
+    assert told in str(error)
+    assert str(path) in str(error)
+    assert error.line == line
 
 
 def test_a_trace_is_read_by_the_names_of_its_columns(tmp_path: Path) -> None:
-    path = tmp_path / "trace.csv"
-    path.write_text("\ufeffid,Output,time,prompt\na,5,0.5,7\n\nb,6,2,8\n", "utf-8")
-    found = read_trace(path)
+    found = read_trace(write(tmp_path, "\ufeffid,Output,time,prompt\na,5,0.5,7\n\nb,6,2,8\n"))
     assert found.time_s.tolist() == [0.5, 2.0]
     assert (found.prompt.tolist(), found.output.tolist()) == ([7.0, 8.0], [5.0, 6.0])
     assert found.cached.tolist() == [0.0, 0.0]

@@ -12,13 +12,13 @@ import yaml
 
 from dse.catalog import load_catalog
 from dse.economics.tco import price_by_parts
-from dse.errors import InputErrors
 from dse.problem.objective import PhysicsProblem, demanded, pose
 from dse.problem.training import OF_TRAINING
 from dse.questions.whatif.inputs import Subject, apply, changes_of, inputs_of
 from dse.schema.study import Study, load_study
 from dse.study.demand import FACTORS, training_document
 from tests.cli.conftest import dse
+from tests.helpers_files import refusal, write
 
 SPACE: dict[str, Any] = {
     "name": "life",
@@ -53,10 +53,8 @@ SPACE: dict[str, Any] = {
 
 
 def written(folder: Path, **changes: Any) -> Path:
-    file = folder / "life.yaml"
     space = {key: value for key, value in (SPACE | changes).items() if value is not None}
-    file.write_text(yaml.safe_dump(space, sort_keys=False))
-    return file
+    return write(folder, yaml.safe_dump(space, sort_keys=False), "life.yaml")
 
 
 def study(folder: Path, **changes: Any) -> Study:
@@ -235,8 +233,6 @@ def test_a_study_with_a_life(tmp_path: Path):
     ],
 )  # fmt: skip
 def test_mistakes_name_their_line(tmp_path: Path, changes: dict, words: str):
-    with pytest.raises(InputErrors) as refused:
-        study(tmp_path, **changes)
-    text = str(refused.value)
+    text = str(refusal(study, tmp_path, **changes))
     assert words in text
     assert "life.yaml:" in text

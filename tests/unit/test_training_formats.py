@@ -22,6 +22,7 @@ from dse.schema.training import (
     training_stacks,
 )
 from tests.helpers import machines
+from tests.helpers_files import refusal, write
 from tests.helpers_training import PLAIN, micro_batch, plan, train
 
 ON = machines()
@@ -168,9 +169,7 @@ def test_shipped_stacks_are_complete_and_sourced() -> None:
 def changed(tmp_path: Path, old: str, new: str) -> Path:
     text = SHIPPED.read_text(encoding="utf-8")
     assert old in text
-    path = tmp_path / "mine.yaml"
-    path.write_text(text.replace(old, new, 1), encoding="utf-8")
-    return path
+    return write(tmp_path, text.replace(old, new, 1), "mine.yaml")
 
 
 @pytest.mark.parametrize(
@@ -184,10 +183,9 @@ def changed(tmp_path: Path, old: str, new: str) -> Path:
     ],
 )
 def test_a_wrong_file_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
-    with pytest.raises(InputError) as error:
-        load_training_stack(changed(tmp_path, old, new))
-    assert said in str(error.value)
-    assert "mine.yaml" in str(error.value)
+    error = str(refusal(load_training_stack, changed(tmp_path, old, new)))
+    assert said in error
+    assert "mine.yaml" in error
 
 
 def test_an_unknown_stack_has_near_names() -> None:

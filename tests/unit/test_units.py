@@ -13,6 +13,7 @@ from dse.answer.labels import label
 from dse.answer.numbers import KINDS, NONE, show, show_as, significant
 from dse.errors import InputError
 from dse.schema.metrics import EVERY
+from tests.helpers_files import refusal
 
 # Dimensions with the units that a person writes, and their SI factor.
 FACTORS = {
@@ -140,9 +141,7 @@ def test_a_unit_of_another_dimension_is_refused(
 def test_refusals_say_why_and_what_is_accepted(
     text: str | float, dimension: str, reason: str
 ) -> None:
-    with pytest.raises(InputError) as caught:
-        units.parse(text, dimension, field="memory")
-    message = str(caught.value)
+    message = str(refusal(units.parse, text, dimension, field="memory"))
     assert reason in message
     assert message.startswith(f"memory: read {text!r}")
     assert "(accepted: " in message
@@ -161,10 +160,9 @@ def test_any_text_is_a_quantity_or_an_input_error(text: str, dimension: str) -> 
     ("text", "said"), [("15", "did you mean 15T?"), ("15k", "read '15k'"), ("0", "read '0'")]
 )
 def test_training_tokens_of_no_model(text: str, said: str):
-    with pytest.raises(InputError) as refused:
-        units.check_training_tokens(units.parse(text, "tokens"), text)
-    assert said in str(refused.value)
-    assert "mean" not in str(refused.value) or text == "15"
+    message = str(refusal(units.check_training_tokens, units.parse(text, "tokens"), text))
+    assert said in message
+    assert "mean" not in message or text == "15"
 
 
 # The one formatter: monotone, read back within its digits, never NaN, the same in every format.
