@@ -10,13 +10,13 @@ import pytest
 
 import dse
 from dse.questions.check.subject import subject_of
-from dse.rules.divide import HEADS
 from dse.schema.huggingface import from_config
 from dse.schema.model import BlockSpec, Model
 from dse.schema.model_catalog import load_model
 
 CATALOG = dse.load_catalog()
 PHASES = ("prefill", "decode")
+HEADS = "heads_divide_by_tensor_parallel"
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],
     "hidden_size": 4096,
@@ -111,6 +111,7 @@ def test_copies_of_kv_heads_cost_what_they_read():
     [
         ("deepseek-v3", "tpu_v6e", "query and KV down-projection", 2112 / 2304, 1.0),
         ("deepseek-v3", "tpu_v5p", "query and KV down-projection", 2112 / 2176, 1.0),
+        ("deepseek-v3", "gaudi3", "query and KV down-projection", 2112 / 2304, 1.0),
         ("qwen3-next-80b-a3b", "tpu_v7x", "routed experts down-projection", 64 / 256, 1.0),
         ("qwen3-next-80b-a3b", "trn2_16", "routed experts down-projection", 64 / 128, 1.0),
         # 8 x 32 tiles of 256 x 256 on 304 compute units; 16 x 56 of 128 x 128 on 132.
@@ -138,13 +139,12 @@ def test_costs_add_up():
     assert step(document, "prefill")["added_share"] == pytest.approx(by_rule)
     of_products = sum(r["added_share"] for r in document["products"] if r["phase"] == "prefill")
     assert of_products == pytest.approx(by_rule)
-    for phase in ("prefill", "decode"):
+    for phase in PHASES:
         lost = [found(document, rule) for rule in ("alignment", "column_padding")]
         by_rule = sum(row[f"{phase}_share"] for rows in lost for row in rows)
         assert step(document, phase)["misaligned_share"] == pytest.approx(by_rule)
-        of_products = sum(
-            r["misaligned_share"] for r in document["products"] if r["phase"] == phase
-        )
+        mine = [row for row in document["products"] if row["phase"] == phase]
+        of_products = sum(row["misaligned_share"] for row in mine)
         assert of_products == pytest.approx(by_rule)
     assert found(document, "mxfp4_blocks_whole")[0]["in_predictions"]
     shares = sum(r["step_share"] for r in document["products"] if r["phase"] == "decode")
@@ -246,14 +246,14 @@ def test_a_chip_without_figures_is_judged_by_degrees():
 
 def test_a_source_speaks_of_the_software_of_the_chip():
     """TensorRT-LLM does not run on TPUs, and is no source for what they refuse."""
-    for row in found(check("llama-3-70b", "tpu_v5p", tp=7), HEADS.name):
+    for row in found(check("llama-3-70b", "tpu_v5p", tp=7), HEADS):
         assert row["refused_by"] == "vLLM"
         assert "TensorRT" not in row["source"]
         assert "Megatron" not in row["source"]
     (row,) = found(check("llama-2-7b", "tpu_v6e", tp=8), "matrix_unit")
     assert "scaling-book" in row["source"]
     assert "AWS" not in row["source"]
-    (row,) = found(check("llama-3-70b", "h100_sxm", tp=7), HEADS.name)
+    (row,) = found(check("llama-3-70b", "h100_sxm", tp=7), HEADS)
     assert "TensorRT-LLM asserts the same" in row["source"]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dse.errors import InputError, StorageError
+from dse.errors import InputError
 from dse.files import text_of, write_files, write_text
 
 
@@ -32,15 +32,6 @@ write_text(Path({str(tmp_path)!r}), 'stdout', 'said')"
         subprocess.run([sys.executable, "-c", code], check=True, stdout=file)
     assert stand_in.is_symlink()
     assert (tmp_path / "said.txt").read_text() == "said"
-
-
-def test_none_is_replaced_where_one_cannot_be_written(tmp_path: Path):
-    (tmp_path / "a").write_text("old")
-    (tmp_path / "b").mkdir()
-    with pytest.raises(StorageError, match="b: cannot be written"):
-        write_files(tmp_path, {"a": b"new", "b": b"new", "c": b"new"})
-    assert (tmp_path / "a").read_text() == "old"
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["a", "b"]
 
 
 def test_the_last_file_is_renamed_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

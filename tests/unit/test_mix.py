@@ -147,16 +147,6 @@ def test_an_unknown_value_breaks_a_limit_by_no_amount() -> None:
     assert violation_words(row) == "breaks the limit ttft_s <= 2 s: it has no finite value"
 
 
-def test_a_candidate_does_not_depend_on_its_batch() -> None:
-    parts = mix((0.2, CHAT), (0.3, RETRIEVAL), (0.5, workload(3000, 30)))
-    whole = evaluate_mix(batch(), parts, ON)
-    for i in range(len(batch())):
-        single = evaluate_mix(batch()[i : i + 1], parts, ON)
-        for table in ("values", "violations"):
-            for name, array in getattr(whole, table).items():
-                assert array[i].tobytes() == getattr(single, table)[name][0].tobytes(), name
-
-
 def stream(per_s: float, prompt: float = 1000, output: float = 250) -> Workload:
     return replace(workload(prompt, output, "poisson"), requests_per_s=np.array([per_s]))
 
@@ -207,13 +197,17 @@ def test_streams_that_fit_alone_may_be_too_much_together() -> None:
     assert np.isinf(together.values["ttft_s"][-1])
 
 
-def test_a_stream_does_not_depend_on_its_batch() -> None:
-    parts = mix((0.8, stream(4.0)), (0.2, stream(1.0, 6000, 400)))
+@pytest.mark.parametrize(
+    "loads", [(CHAT, RETRIEVAL, workload(3000, 30)), (stream(4.0), stream(1.0, 6000, 400))]
+)
+def test_a_candidate_does_not_depend_on_its_batch(loads: tuple[Workload, ...]) -> None:
+    parts = mix(*zip((0.5, 0.2, 0.3)[: len(loads)], loads, strict=True))
     whole = evaluate_mix(batch(), parts, ON)
     for i in range(len(batch())):
         single = evaluate_mix(batch()[i : i + 1], parts, ON)
-        for name, array in whole.values.items():
-            assert array[i].tobytes() == single.values[name][0].tobytes(), name
+        for table in ("values", "violations"):
+            for name, array in getattr(whole, table).items():
+                assert array[i].tobytes() == getattr(single, table)[name][0].tobytes(), name
 
 
 tokens = st.integers(16, 20_000)

@@ -216,22 +216,6 @@ def test_a_report_is_a_function_of_the_folder(tmp_path: Path) -> None:
     assert sorted(first) == ["front.json", "report.html", "report.md", "study.json"]
 
 
-def test_a_failed_write_leaves_the_old_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    report_of(tmp_path)
-    old = (tmp_path / "report.html").read_bytes()
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.replace", full)
-    with pytest.raises(StorageError, match=r"report\.\w+: cannot be written: No space"):
-        write_again(tmp_path)
-    assert (tmp_path / "report.html").read_bytes() == old
-    assert len(list(tmp_path.iterdir())) == 4
-
-
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

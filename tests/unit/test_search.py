@@ -25,10 +25,6 @@ from dse.search.run import choose_engine, search
 from dse.search.storage import open_storage
 
 
-def rng():
-    return np.random.Generator(np.random.PCG64(0))
-
-
 @pytest.fixture
 def problem():
     return SyntheticProblem(axes=SMALL_AXES)
@@ -36,9 +32,6 @@ def problem():
 
 def opened(problem, folder, **identity):
     return Record(problem, folder / "journal.log", "study", identity)
-
-
-# the space of the tests itself
 
 
 # evaluator
@@ -54,15 +47,6 @@ def test_evaluate_returns_new_points_in_the_order_asked(problem):
     empty = evaluator.evaluate(problem.space.unrank(np.array([11])))
     assert empty.F.shape == (0, 3)
     assert empty.G.shape == (0, 3)
-
-
-def test_sweep_does_not_depend_on_chunks(problem):
-    one, many = Evaluator(problem, chunk=10**6), Evaluator(problem, chunk=1_001)
-    one.sweep(lambda: None)
-    many.sweep(lambda: None)
-    assert one.evaluations == many.evaluations == problem.space.size
-    assert one.tallies == many.tallies
-    np.testing.assert_array_equal(one.archive.ids, many.archive.ids)
 
 
 # engines
@@ -174,26 +158,6 @@ def test_a_killed_enumeration_goes_on_to_the_same_result(problem, tmp_path):
         assert getattr(rest.front, name).tobytes() == getattr(whole.front, name).tobytes()
 
 
-@pytest.mark.parametrize("engine", ["pareto-local", "nsga2", "random"])
-def test_a_search_that_is_done_is_not_made_again(problem, tmp_path, engine):
-    path = tmp_path / "checkpoint.npz"
-    how = {"budget": Budget(trials=100), "survey": True}
-    whole = search(problem, engine, checkpoint=Checkpoint(path, {}), **how)
-    calls = []
-
-    class Spy(SyntheticProblem):
-        def evaluate(self, index):
-            calls.append(len(index))
-            return super().evaluate(index)
-
-    again = search(Spy(axes=SMALL_AXES), engine, checkpoint=Checkpoint(path, {}), **how)
-    drawn = 0 if whole.survey is None else len(whole.survey.ids)
-    assert sum(calls) == drawn + len(whole.front)
-    assert (again.evaluations, again.tallies) == (whole.evaluations, whole.tallies)
-    for name in ("ids", "index", "F", "G"):
-        assert getattr(again.front, name).tobytes() == getattr(whole.front, name).tobytes()
-
-
 @pytest.mark.parametrize("damage", ["other", "cut", "text"])
 def test_a_checkpoint_of_another_run_or_damaged_counts_as_none(problem, tmp_path, damage):
     path = tmp_path / "sweep.npz"
@@ -223,15 +187,6 @@ def test_front_is_ordered_by_objectives_then_id(problem):
     front = search(problem, "pareto-local").front
     rows = [(*row, i) for row, i in zip(front.F.tolist(), front.ids.tolist(), strict=True)]
     assert rows == sorted(rows)
-
-
-def test_nothing_feasible_is_explained():
-    problem = SyntheticProblem(prefill_s=1e-9, axes=SMALL_AXES)
-    result = search(problem, "pareto-local")
-    assert len(result.front) == 0
-    assert list(result.miss.violated) == ["prefill"]
-    assert {t.constraint: t.violated for t in result.tallies}["prefill"] == result.evaluations
-    assert search(SyntheticProblem(axes=SMALL_AXES), "pareto-local").miss is None
 
 
 def test_progress_counts_up(problem):
@@ -362,16 +317,6 @@ def test_an_interrupted_search_goes_on_to_the_same_front(problem, tmp_path, engi
     assert again.trials == len(stored)
 
 
-def test_a_study_is_continued_only_as_itself(problem, tmp_path):
-    first = opened(problem, tmp_path, seed=1, versions={"numpy": "2"})
-    first.set_attrs({"finished": True})
-    assert opened(problem, tmp_path, seed=1, versions={"numpy": "2"}).attrs["finished"]
-    with pytest.raises(StorageError, match=r"another seed: 1 there, 2 asked for"):
-        opened(problem, tmp_path, seed=2)
-    fresh = Record(problem, tmp_path / "journal.log", "study", {"seed": 2}, fresh=True)
-    assert fresh.attrs == {"seed": 2, "constraints": list(problem.constraints)}
-
-
 def test_a_database_holds_studies_side_by_side(problem, tmp_path):
     url = f"sqlite:///{tmp_path / 'studies.db'}"
     batch = Evaluator(problem).evaluate(problem.space.unrank(np.arange(3)))
@@ -379,12 +324,6 @@ def test_a_database_holds_studies_side_by_side(problem, tmp_path):
     Record(problem, url, "b", {}).add(batch, "front")
     assert Record(problem, url, "a", {}, fresh=True).trials == 0
     assert Record(problem, url, "b", {}).trials == 3
-
-
-@pytest.mark.parametrize("location", ["nosuch://x/y", "postgresql://", "sqlite:////nosuch/x.db"])
-def test_a_storage_that_cannot_be_opened(problem, location):
-    with pytest.raises(StorageError, match="cannot be used as storage"):
-        Record(problem, location, "study", {})
 
 
 MADE = b'{"op_code":0,"worker_id":"a","study_name":"a","directions":[1]}\n'

@@ -15,18 +15,17 @@ from hypothesis import strategies as st
 
 import dse
 from benchmarks.temptations import published
-from dse.catalog import load_catalog
 from dse.data import hardware_dir
 from dse.errors import NothingFeasible
 from dse.physics import gemms
-from dse.physics.alignment import MISALIGNED, aligned_bytes, alignment_efficiency, columns_of
+from dse.physics.alignment import MISALIGNED
 from dse.physics.deployed import Deployed
 from dse.physics.step import Step, Work
 from dse.rules.bands import BANDS, RULES, WIDTHS, bands
 from dse.rules.case import Case, split_widths
 from dse.rules.deployment import mx_padding
 from dse.rules.registry import findings, judge
-from dse.rules.waste import best_tile, tile_efficiency, wave_efficiency
+from dse.rules.waste import tile_efficiency, wave_efficiency
 from dse.schema.model_catalog import load_models
 from tests.helpers import MODELS, deploy, machines
 from tests.helpers_models import batch_of_models
@@ -73,27 +72,6 @@ def test_tiles_and_waves_count_what_a_loop_counts(m: int, n: int, side: int, uni
     assert 0.5 < busy <= 1.0
 
 
-def test_a_decode_step_loses_nothing_to_tiles():
-    tile, wave = best_tile(one(256), one(4097), ((128.0, 128.0),), 132, one(1))
-    assert (tile[0], wave[0]) == (1.0, 1.0)
-
-
-@pytest.mark.parametrize(
-    ("width", "bytes_", "share"),
-    [
-        (10922, 4, MISALIGNED),
-        (10912, 64, 1.0),
-        (10944, 128, 1.0),
-        (11008, 128, 1.0),
-        (5461, 2, MISALIGNED),
-    ],
-)  # fmt: skip
-def test_alignment_of_the_measured_widths(width: int, bytes_: int, share: float):
-    found = aligned_bytes(one(width), BF16)
-    assert found[0] == bytes_
-    assert alignment_efficiency(found)[0] == share
-
-
 def test_the_cliff_is_the_measured_one():
     with (hardware_dir() / "measurements" / "gemm_alignment.csv").open() as file:
         rates = {
@@ -102,15 +80,6 @@ def test_the_cliff_is_the_measured_one():
             if row["quantity"] == "gemm_flops_per_s"
         }
     assert pytest.approx(rates["10922"] / rates["10944"]) == MISALIGNED
-
-
-@pytest.mark.parametrize(
-    ("chip", "side"),
-    [("tpu_v5p", 128), ("tpu_v6e", 256), ("tpu_v7x", 256), ("trn2_16", 128), ("gaudi3", 256)],
-)
-def test_matrix_units_are_those_of_the_chip_files(chip: str, side: int):
-    found = load_catalog().chip(chip)
-    assert columns_of(found)[0] == side
 
 
 # The products of a step

@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from dse.errors import InputError, InputErrors
+from dse.errors import InputError
 from dse.schema import dtypes
 from dse.schema.axes import AXES
 from dse.schema.metrics import METRICS, parse_constraint
 from dse.schema.study import Study, load_study, resolve_space
 from dse.space.space import Space
-
-PRICES = {"rental_3yr": ("h100_sxm", "h200_sxm"), "on_demand": ("h100_sxm", "l40s")}
-
-
-class _Prices:
-    def select(self, basis: str) -> dict[str, float]:
-        if basis not in PRICES:
-            raise InputError(f"unknown price basis {basis!r}", accepted=", ".join(PRICES))
-        return dict.fromkeys(PRICES[basis], 1.0)
-
-
-CATALOG = SimpleNamespace(
-    chips=dict.fromkeys(["h100_sxm", "h200_sxm", "l40s"], SimpleNamespace(backend="generic")),
-    backends={"generic": None, "vllm": None},
-    prices=_Prices(),
-    refusal=lambda chip, chips_per_instance: None,
-    with_files=lambda chip_files: CATALOG,
-)
+from tests import helpers_files
+from tests.helpers_files import refusal, write
 
 DENSE = """\
 name: sample
@@ -75,16 +58,13 @@ deployment:""",
 
 
 def read(tmp_path: Path, text: str) -> Study:
-    path = tmp_path / "space.yaml"
-    path.write_text(text, encoding="utf-8")
-    return load_study(path, CATALOG)
+    return load_study(write(tmp_path, text))
 
 
 def mistakes(tmp_path: Path, text: str) -> list[InputError]:
-    with pytest.raises(InputErrors) as caught:
-        read(tmp_path, text)
-    assert all(error.file and error.line for error in caught.value.errors)
-    return caught.value.errors
+    errors = helpers_files.mistakes(read, tmp_path, text)
+    assert all(error.file and error.line for error in errors)
+    return errors
 
 
 def test_values_of_a_dense_space(tmp_path: Path) -> None:
@@ -177,17 +157,6 @@ def test_units_end_at_the_edge(tmp_path: Path) -> None:
     assert study.workloads[0].backend == "generic"
 
 
-def test_all_chips_that_have_the_price(tmp_path: Path) -> None:
-    study = read(tmp_path, DENSE.replace("chip: [h100_sxm, h200_sxm]", "chip: all"))
-    assert Space.of(study).chips == ("h100_sxm", "h200_sxm")
-    assert study.left_out == ("l40s",)
-    other = read(tmp_path, DENSE.replace("rental_3yr", "on_demand"))
-    assert Space.of(other).chips == ("h100_sxm",)
-    assert other.left_out == ("h200_sxm",)
-    errors = mistakes(tmp_path, DENSE.replace("[h100_sxm, h200_sxm]", "l40s"))
-    assert "price" in str(errors[0])
-
-
 def test_fixed_model(tmp_path: Path) -> None:
     start, rest = DENSE.split("model:\n")
     text = start.replace("training_tokens: 15T\n", "") + "model: llama-3-70b\ndeployment:\n"
@@ -238,8 +207,7 @@ def test_a_metric_that_one_of_the_servings_has(tmp_path: Path) -> None:
 
 def test_resolve_space(tmp_path: Path) -> None:
     assert resolve_space("quickstart").name == "quickstart.yaml"
-    own = tmp_path / "own.yaml"
-    own.write_text("name: own\n")
+    own = write(tmp_path, "name: own\n")
     assert resolve_space(str(own)) == own
     with pytest.raises(InputError, match="did you mean quickstart"):
         resolve_space("quikstart")
@@ -359,9 +327,10 @@ def test_all_mistakes_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
 
 
 def test_axis_given_twice(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="written twice") as caught:
-        read(tmp_path, DENSE.replace("  head_dim: 128\n", "  head_dim: 128\n  head_dim: 64\n"))
-    assert caught.value.line == 10
+    text = DENSE.replace("  head_dim: 128\n", "  head_dim: 128\n  head_dim: 64\n")
+    error = refusal(read, tmp_path, text)
+    assert "written twice" in str(error)
+    assert error.line == 10
 
 
 def test_space_beyond_64_bits(tmp_path: Path) -> None:

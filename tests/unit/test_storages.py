@@ -47,26 +47,6 @@ def test_records_of_two_processes_hold_each_point_once(problem: SyntheticProblem
         np.testing.assert_array_equal(getattr(read.batch, name), getattr(batch, name))
 
 
-@pytest.mark.parametrize("engine", ["tpe", "random"])
-def test_a_sampler_asks_for_what_others_have_not(
-    problem: SyntheticProblem, location: str, engine: str
-):
-    """Whoever comes second begins where the first was, with other random numbers."""
-    first = Record(problem, location, "study", {})
-    search(problem, engine, budget=Budget(trials=40), record=first, others=first.others)
-    second = Record(problem, location, "study", {})
-    found = search(
-        problem,
-        engine,
-        unit=second.trials,
-        budget=Budget(trials=60),
-        record=second,
-        others=second.others,
-    )
-    stages = Record(problem, location, "study", {}).load().stages
-    assert (stages.count(SEARCH), found.evaluations) == (60, 60)
-
-
 def test_of_two_samplers_that_draw_the_same_the_second_draws_anew(
     problem: SyntheticProblem, location: str
 ):
