@@ -147,7 +147,7 @@ def mentioned(text: str) -> list[str]:
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_commands_in_the_documents_exist(path: Path):
     text = path.read_text(encoding="utf-8")
-    made_here = set(re.findall(r'@click\.command\("(\w+)"\)', text))
+    made_here = set(re.findall(r"command = verb\((\w+),", text))
     for line in mentioned(text):
         words = shlex.split(line, comments=True)[1:]
         if words[0].startswith("-") or words[0].isupper() or words[0] in made_here:
