@@ -30,10 +30,9 @@ from dse.schema.backend import KINDS
 from dse.schema.derive import derive
 from dse.schema.metrics import METRICS, Limit
 from dse.schema.model import model_of
-from dse.space.batches import OFFLOAD_AXES, OPTIONAL_AXES
 from dse.space.candidates import CandidateBatch, Floats
 from dse.space.space import deployments
-from dse.study.drawn import LOSS, ends
+from dse.study.drawn import DEGREES, LOSS, configuration, ends
 
 CHUNK = 12_000
 LARGEST = 3_000_000  # points that are enumerated
@@ -135,14 +134,13 @@ def choices_of(
     if named not in usable:
         said = "no objective of the space has an interval" if named is None else f"read {named!r}"
         raise InputError(said, field="--objective", accepted=", ".join(usable))
+    by_chip = None if config is None else _of_shape(problem, config)
     parts: list[_Rows] = []
-    batches: list[CandidateBatch] = []
     points = 0
-    for batch, metrics, columns, total in _tried(problem, config):
+    for batch, metrics, columns, total in _tried(problem, by_chip):
         found = _rows(problem, named, batch, metrics, columns)
         kept = np.flatnonzero(found.pop("ok"))
         parts.append({name: column[..., kept] for name, column in found.items()})
-        batches.append(batch[kept])
         points += len(batch)
         progress(f"{points:,} of {total:,} deployments")
     table = {name: np.concatenate([part[name] for part in parts], axis=-1) for name in parts[0]}
@@ -156,36 +154,45 @@ def choices_of(
         if not (table["excess"][rows] <= 1.0).any():
             left_out[chip] = "no deployment of the space keeps the limits at the prediction"
             continue
-        items.append(_choice(problem, chip, table, batches, rows))
+        items.append(_choice(problem, chip, table, by_chip, rows))
     if not items:
         raise NothingFeasible("no chip of the space keeps the limits: `dse run` counts the reasons")
     return Choices(named, tuple(items), left_out, points, problem.machines.shared_error)
 
 
 # Candidates that keep all but the limits that errors move, and these within LOOSE. Every array ends
-# in (n,): `chip`; `point` of the space, -1 of a shape's own; `key` (j, n) columns that deployments
-# with the same error share: all but requests in flight; `excess` is the largest used / limit;
-# `cost` and each of `held` (3, n) are the arrays of a Moved; `requests_per_s`; `kind`.
+# in (n,): `chip`; `place` in the space, or among the deployments of a shape on that chip; `key`
+# (j, n) columns that deployments with the same error share: all but requests in flight; `excess` is
+# the largest used / limit; `cost` and each of `held` (3, n) are the arrays of a Moved;
+# `requests_per_s`; `kind`.
 _Rows = Mapping[str, NDArray[Any]]
 
 
+def _of_shape(problem: PhysicsProblem, config: Mapping[str, Any]) -> list[CandidateBatch]:
+    """The deployments of a shape on each chip, by its code."""
+    model = problem.model or model_of(dict(config), str(problem.study.path))
+    each = []
+    for code in range(len(problem.machines.ids)):
+        each.append(deployments(problem.study, [model], [config], code))
+        each[-1].chip[:] = code
+    return each
+
+
 def _tried(
-    problem: PhysicsProblem, config: Mapping[str, Any] | None
+    problem: PhysicsProblem, by_chip: list[CandidateBatch] | None
 ) -> Iterator[tuple[CandidateBatch, Metrics, _Rows, int]]:
-    """(candidates, their metrics, columns chip, key and point, all there are) in chunks."""
-    study, chips = problem.study, len(problem.machines.ids)
-    if config is not None:
-        model = problem.model or model_of(dict(config), str(study.path))
-        each = [deployments(study, [model], [config], code) for code in range(chips)]
-        for code, one in enumerate(each):
-            one.chip[:] = code
-            for start in range(0, len(one), CHUNK):
-                batch = one[start : start + CHUNK]
-                columns = {"chip": batch.chip, "key": _key(batch), "point": np.full(len(batch), -1)}
-                metrics = problem.metrics_of(batch, problem.machines)
-                yield batch, metrics, columns, sum(map(len, each))
+    """(candidates, their metrics, columns chip, key and place, all there are) in chunks: those of a
+    shape `by_chip`, or of the space."""
+    total = sum(map(len, by_chip or ()))
+    for one in by_chip or ():
+        for start in range(0, len(one), CHUNK):
+            batch = one[start : start + CHUNK]
+            key = configuration(batch, (*DEGREES, "kv_dtype"), ("domain",)).T
+            columns = {"chip": batch.chip, "key": key, "place": start + np.arange(len(batch))}
+            yield batch, problem.metrics_of(batch, problem.machines), columns, total
+    if by_chip is not None:
         return
-    size, where = problem.space.size, str(study.path)
+    size, where = problem.space.size, str(problem.study.path)
     if problem.model is None:
         raise InputError(
             "the space searches shapes, and the cheapest is the smallest of them",
@@ -204,7 +211,7 @@ def _tried(
         batch, metrics = problem.batch(index), problem.metrics(index)
         kinds = problem.kinds(batch, index)
         chip = np.where(kinds.first == kinds.second, kinds.second, MIXED)
-        columns = {"chip": chip, "key": index[:, kept].T.astype(np.float64), "point": ids}
+        columns = {"chip": chip, "key": index[:, kept].T.astype(np.float64), "place": ids}
         yield batch, metrics, columns, size
 
 
@@ -252,21 +259,11 @@ def _as(metric: str) -> str:
     return "ttft_s" if metric.startswith("ttft_") else metric
 
 
-def _key(batch: CandidateBatch) -> Floats:
-    """That of candidates."""
-    degrees = ("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")
-    columns = [getattr(batch, name) for name in (*degrees, "replicas", "kv_dtype")]
-    columns += [batch.weight_dtype[part] for part in sorted(batch.weight_dtype)]
-    optional = (*OFFLOAD_AXES, *OPTIONAL_AXES, "domain")
-    columns += [own for name in optional if (own := getattr(batch, name)) is not None]
-    return np.stack([np.asarray(column, dtype=np.float64) for column in columns])
-
-
 def _choice(
     problem: PhysicsProblem,
     chip: str,
     table: _Rows,
-    batches: list[CandidateBatch],
+    by_chip: list[CandidateBatch] | None,
     rows: NDArray[np.intp],
 ) -> Choice:
     """The rows of one chip that may be chosen in some draw."""
@@ -285,6 +282,12 @@ def _choice(
     if limit is not None and law is not None:
         values, leverage, *own = table["loss"][:, rows]
         loss = LossHeld(values, limit, Doubt(tuple(own), leverage, law.posterior))
+    places = table["place"][rows]
+    if by_chip is None:
+        described = problem.deployments(problem.space.unrank(places))
+    else:
+        batch = by_chip[problem.machines.code(chip)]
+        described = [describe_deployment(batch, row, problem.machines) for row in places.tolist()]
     return Choice(
         chip,
         Moved(*table["cost"][:, rows]),
@@ -295,7 +298,7 @@ def _choice(
         table["requests_per_s"][rows],
         best,
         KINDS[table["kind"][rows[best]]],
-        tuple(_described(problem, batches, int(row), int(table["point"][row])) for row in rows),
+        tuple(described),
         loss=loss,
     )
 
@@ -304,20 +307,6 @@ def _loss_limit(problem: PhysicsProblem) -> float | None:
     """The least limit on the predicted loss, None without one."""
     limits = [one.limit for one in problem.limits if one.metric == LOSS and one.sign > 0.0]
     return min(limits, default=None)
-
-
-def _described(
-    problem: PhysicsProblem, batches: list[CandidateBatch], row: int, point: int
-) -> dict[str, Any]:
-    """The deployment under the names of the command line: that of a point of the space, or the row
-    of `batches`, which lie one behind the other."""
-    if point >= 0:
-        return problem.deployments(problem.space.unrank(np.array([point])))[0]
-    for batch in batches:
-        if row < len(batch):
-            return describe_deployment(batch, row, problem.machines)
-        row -= len(batch)
-    raise IndexError(row)
 
 
 # Candidates of one chip, as it is or with a figure changed, against the front of a study.

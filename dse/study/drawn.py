@@ -37,6 +37,13 @@ MOST_VALUES = 1_000_000  # draws x designs
 ALIKE = 0.5  # of the variance of the dense equivalent, assumed
 LOSS = "predicted_loss"
 QUALITY = (LOSS, "dense_equivalent_parameters")
+DEGREES = (
+    "tensor_parallel",
+    "pipeline_parallel",
+    "data_parallel",
+    "expert_parallel",
+    "replicas",
+)
 DOLLARS = "usd_per_million"  # a metric that begins so is proportional to the price
 
 Intervals = Mapping[str, Sequence[float]]  # (low, high) by metric
@@ -283,30 +290,29 @@ def shared_errors(
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """(chip, deployment), (n,) each: numbers that rows with the same errors share."""
     batch = problem.batch(index)
-    columns = [
-        batch.chip,
-        batch.tensor_parallel,
-        batch.pipeline_parallel,
-        batch.data_parallel,
-        batch.expert_parallel,
-        batch.replicas,
-        batch.concurrency,
-        batch.kv_dtype,
-        *(batch.weight_dtype[part] for part in sorted(batch.weight_dtype)),
-        *(
-            getattr(batch, name)
-            for name in (*OFFLOAD_AXES, *OPTIONAL_AXES)
-            if getattr(batch, name) is not None
-        ),
-    ]
-    _, deployment = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+    columns = configuration(batch, ("chip", *DEGREES, "concurrency", "kv_dtype"))
+    _, deployment = np.unique(columns, axis=0, return_inverse=True)
     return batch.chip, deployment.ravel()
+
+
+def configuration(batch: CandidateBatch, fields: Sequence[str], more: Sequence[str] = ()) -> Floats:
+    """(n, j) these fields of candidates, the formats of their weights, and the axes that only some
+    have, `more` among them."""
+    columns = [getattr(batch, name) for name in fields]
+    columns += [batch.weight_dtype[part] for part in sorted(batch.weight_dtype)]
+    optional = (getattr(batch, name) for name in (*OFFLOAD_AXES, *OPTIONAL_AXES, *more))
+    return np.stack([*columns, *(one for one in optional if one is not None)], axis=1)
 
 
 def _closest(problem: PhysicsProblem, index: NDArray[np.int64]) -> NDArray[np.int64]:
     """Up to RIVALS feasible rows of `index`, layer by layer of non-dominated points."""
-    chunks = [index[i : i + CHUNK] for i in range(0, max(1, len(index)), CHUNK)]
-    kept, values = zip(*(_feasible(problem, chunk) for chunk in chunks), strict=True)
+    kept, values = [index[:0]], [np.zeros((0, len(problem.objectives)))]
+    for start in range(0, len(index), CHUNK):
+        part = index[start : start + CHUNK]
+        found = problem.evaluate(part)
+        feasible = (found.G <= 0.0).all(axis=1)
+        kept.append(part[feasible])
+        values.append(found.F[feasible])
     index, F = np.concatenate(kept), np.concatenate(values)
     layers, count = [index[:0]], 0
     while len(F) and count < RIVALS:
@@ -315,14 +321,6 @@ def _closest(problem: PhysicsProblem, index: NDArray[np.int64]) -> NDArray[np.in
         count += len(layers[-1])
         index, F = index[~keep], F[~keep]
     return np.concatenate(layers)
-
-
-def _feasible(
-    problem: PhysicsProblem, index: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], Floats]:
-    found = problem.evaluate(index)
-    feasible = (found.G <= 0.0).all(axis=1)
-    return index[feasible], found.F[feasible]
 
 
 # Metrics of which more is better.
