@@ -77,7 +77,9 @@ class Case:
 
     @property
     def column(self) -> int:
-        return [one.metric for one in self.objectives].index(self.wish.best)
+        """Of the objective that is to be best, the first where weights say what is."""
+        names = [one.metric for one in self.objectives]
+        return names.index(self.wish.best) if self.wish.best else 0
 
 
 def decide(
@@ -101,28 +103,25 @@ def decide(
     family = families(case, taken)
     best = family[np.argmin(regret, axis=1)]
     certain = len(drawn.F) == 1
+
+    def at(decision: int, row: int) -> dict[str, Any]:
+        chance = None if certain else float((best == decision).mean())
+        return {"point": row + 1, "probability": chance, "regret": number(mean[row])}
+
     document = {
         "wish": wish.text,
         "draws": len(drawn.F),
         "regret_in": case.counted,
         "best": wish.best or None,
-        "start": {
-            "point": start + 1,
-            "probability": None if certain else float((best == 0).mean()),
-            "regret": number(mean[start]),
-            "kept": float(case.kept[:, start].mean()),
-        },
+        "start": {**at(0, start), "kept": float(case.kept[:, start].mean())},
         "families": [
-            {
-                "decision": k + 1,
-                "point": row + 1,
-                "designs": int((family == k).sum()),
-                "probability": None if certain else float((best == k).mean()),
-                "regret": number(mean[row]),
-            }
+            {"decision": k + 1, "designs": int((family == k).sum()), **at(k, row)}
             for k, row in enumerate(taken)
         ],
-        "turns": list(_turns(case, family)),
+        "turns": [
+            {"objective": metric, by: value, "decision": int(family[row]) + 1, "point": row + 1}
+            for metric, by, value, row in _turns(case, family)
+        ],
         "unmoved": _one_draw(case, Drawn.certain(F), start, family),
         "causes": [
             {
@@ -163,25 +162,17 @@ def regrets(case: Case) -> Floats:
     value once the best of the draw, which is had after it. Where no design keeps the limits, all
     do.
     """
-    wish, kept = case.wish, case.kept
-    if not wish.best:
-        given = np.add.reduce(case.x * np.asarray(wish.weights), axis=2)
-        return _given(given, kept, np.ones(len(given)))
-    column = case.column
-    value = case.drawn.F[:, :, column]
-    if not case.objectives[column].log:
-        return _given(value, kept, np.full(len(value), np.ptp(case.F[:, column])))
-    up = np.sign(value) * np.log(np.abs(value))
-    least = np.where(kept, up, np.inf).min(axis=1, keepdims=True)
-    least = np.where(np.isfinite(least), least, up.min(axis=1, keepdims=True))
-    return np.exp(up - least) - np.where(kept, 1.0, 0.0)
-
-
-def _given(value: Floats, kept: NDArray[np.bool_], penalty: Floats) -> Floats:
-    """(D, n) value less the least that is kept, and for what is not kept the penalty (D,) more."""
+    kept, column, counted = case.kept, case.column, case.counted
+    value, penalty = case.drawn.F[:, :, column], np.ptp(case.F[:, column])
+    if counted == OF_RANGE:
+        value, penalty = np.add.reduce(case.x * np.asarray(case.wish.weights), axis=2), 1.0
+    elif counted == OF_VALUE:
+        value = np.sign(value) * np.log(np.abs(value))
     least = np.where(kept, value, np.inf).min(axis=1, keepdims=True)
     least = np.where(np.isfinite(least), least, value.min(axis=1, keepdims=True))
-    return np.maximum(value - least, 0.0) + np.where(kept, 0.0, penalty[:, None])
+    if counted == OF_VALUE:
+        return np.exp(value - least) - np.where(kept, 1.0, 0.0)
+    return np.maximum(value - least, 0.0) + np.where(kept, 0.0, penalty)
 
 
 def decisions(case: Case, start: int) -> list[int]:
@@ -241,53 +232,41 @@ def _step(objective: Objective, values: Floats) -> float:
     return objective.step * (middle if objective.relative else 1.0)
 
 
-def _turns(case: Case, family: Rows) -> Iterator[dict[str, Any]]:
-    """Where the wish, moved, makes another decision the one of least mean regret: an objective
-    weighs `factor` times as much, or a limit is at `limit`."""
-    if case.wish.best:
-        for limit in case.wish.limits:
-            yield from _moved_limit(case, family, limit.metric)
-        return
-    x, kept = case.x.mean(axis=0), case.drawn.kept.mean(axis=0)
-    weights = np.asarray(case.wish.weights)
-    for j, objective in enumerate(case.objectives):
-        last = 0
-        for factor in FACTORS if len(weights) > 1 else ():
-            more = weights * np.where(np.arange(len(weights)) == j, factor, 1.0)
-            more = more / more.sum()
-            row = int(np.argmin(np.add.reduce(x * more, axis=1) + (1.0 - kept)))
+def _turns(case: Case, family: Rows) -> Iterator[tuple[str, str, float | int | None, int]]:
+    """(objective, `factor` or `limit`, its value, the row then best) where the wish, moved, makes
+    another decision the one of least mean regret: an objective weighs `factor` times as much, or a
+    limit is at `limit`, from the tightest to the loosest that the front has an answer for."""
+    metrics = [one.metric for one in case.objectives]
+    for metric in [one.metric for one in case.wish.limits] if case.wish.best else metrics:
+        j = metrics.index(metric)
+        by, best, last, steps = "factor", _weighing, 0, FACTORS[: None if len(metrics) > 1 else 0]
+        if case.wish.best:
+            values = case.objectives[j].sign * case.F[:, j]
+            spaced = np.geomspace if case.objectives[j].log else np.linspace
+            by, best, last, steps = "limit", _limited, -1, spaced(values.min(), values.max(), STEPS)
+        for step in steps:
+            row = best(case, j, float(step))
             if family[row] != last:
-                last = int(family[row])
-                yield {
-                    "objective": objective.metric,
-                    "factor": float(factor),
-                    "decision": last + 1,
-                    "point": row + 1,
-                }
+                last = family[row]
+                yield metric, by, number(step), row
 
 
-def _moved_limit(case: Case, family: Rows, metric: str) -> Iterator[dict[str, Any]]:
-    """From the tightest to the loosest limit that the front has an answer for."""
-    j = [one.metric for one in case.objectives].index(metric)
-    values = case.objectives[j].sign * case.F[:, j]
-    ends = values.min(), values.max()
-    steps = np.geomspace(*ends, STEPS) if case.objectives[j].log else np.linspace(*ends, STEPS)
-    last = None
-    for limit in steps:
-        limits = tuple(
-            replace(one, limit=float(limit)) if one.metric == metric else one
-            for one in case.wish.limits
-        )
-        moved = replace(case, wish=replace(case.wish, limits=limits))
-        row = _least(moved, regrets(moved).mean(axis=0))
-        if family[row] != last:
-            last = family[row]
-            yield {
-                "objective": metric,
-                "limit": number(limit),
-                "decision": int(last) + 1,
-                "point": row + 1,
-            }
+def _weighing(case: Case, j: int, factor: float) -> int:
+    """The best row where objective j weighs so many times as much."""
+    weights = np.asarray(case.wish.weights)
+    weights = weights * np.where(np.arange(len(weights)) == j, factor, 1.0)
+    regret = np.add.reduce(case.x.mean(axis=0) * (weights / weights.sum()), axis=1)
+    return int(np.argmin(regret + (1.0 - case.drawn.kept.mean(axis=0))))
+
+
+def _limited(case: Case, j: int, limit: float) -> int:
+    """The best row where the limit on objective j is at `limit`."""
+    limits = tuple(
+        replace(one, limit=limit) if one.metric == case.objectives[j].metric else one
+        for one in case.wish.limits
+    )
+    moved = replace(case, wish=replace(case.wish, limits=limits))
+    return _least(moved, regrets(moved).mean(axis=0))
 
 
 # What a predicted loss compares with: published models served on the chips of the space, and the

@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 
 from dse.physics.intervals import COMMON, eldest, normals
 from dse.record import record
-from dse.space.candidates import Floats
+from dse.space.candidates import Floats, Rows
 from dse.study.choices import Choice, Choices
 from dse.study.drawn import P90
 
@@ -79,37 +79,30 @@ class Uncertain:
             return 1.0
         return self.choices.shared * COMMON if self.eldest[i] == self.eldest[k] else 0.0
 
-    def requests_per_s(self, normal: Floats) -> Floats | None:
-        """(N,) of the demand for standard normals (N,)."""
+    @property
+    def demands(self) -> tuple[float, ...]:
+        """Requests per second: the ends of the interval and its middle; none without a demand."""
         if self.demand is None:
-            return None
+            return ()
         low, high = self.demand
-        return math.sqrt(low * high) * np.exp(math.log(high / low) / 2.0 / P90 * normal)
+        return low, math.sqrt(low * high), high
 
 
 @record
-class Draws:
-    """`error` (N, C) and `price` (N, C), standard normals; `demand`
-    (N,). `numbers` (N, 4) is what runs of the user leave of the law of quality, None without runs
-    or a limit on loss. `within` (N,) is uniform: where in a cell a measured value lies."""
+class Draws(Rows):
+    """N of them: `error` and `price` (N, C), standard normals; `demand` (N,) requests per second,
+    None without one. `numbers` (N, 4) is what runs of the user leave of the law of quality, None
+    without runs or a limit on loss. `within` (N,) is uniform: where in a cell a measured value
+    lies."""
 
     error: Floats
     price: Floats
-    demand: Floats
     within: Floats
+    demand: Floats | None = None
     numbers: Floats | None = None
 
     def __len__(self) -> int:
-        return len(self.demand)
-
-    def first(self, count: int) -> Draws:
-        return Draws(
-            self.error[:count],
-            self.price[:count],
-            self.demand[:count],
-            self.within[:count],
-            None if self.numbers is None else self.numbers[:count],
-        )
+        return len(self.within)
 
 
 def draw(uncertain: Uncertain, count: int, seed: int) -> Draws:
@@ -117,15 +110,18 @@ def draw(uncertain: Uncertain, count: int, seed: int) -> Draws:
     items, shared = uncertain.items, uncertain.choices.shared
     children = np.random.SeedSequence(seed).spawn(len(items) + 1)
     common = np.random.default_rng(children[0])
-    demand, within = common.standard_normal(count), common.uniform(1e-6, 1.0 - 1e-6, count)
+    normal, within = common.standard_normal(count), common.uniform(1e-6, 1.0 - 1e-6, count)
     each, alone = [1] * len(items), np.arange(len(items))
     chip, price, own = normals(children[1:], count, each, alone, uncertain.eldest)
-    numbers = None
+    error = math.sqrt(shared) * chip + math.sqrt(1.0 - shared) * np.concatenate(own, axis=1)
+    demand = numbers = None
+    if uncertain.demand is not None:
+        low, middle, high = uncertain.demands
+        demand = middle * np.exp(math.log(high / low) / 2.0 / P90 * normal)
     if (loss := items[0].loss) is not None:
         of_law = np.random.default_rng((seed, 4))
         numbers = np.stack([loss.doubt.posterior.draw(of_law) for _ in range(count)])
-    error = math.sqrt(shared) * chip + math.sqrt(1.0 - shared) * np.concatenate(own, axis=1)
-    return Draws(error, price, demand, within, numbers)
+    return Draws(error, price, within, demand, numbers)
 
 
 def served(
@@ -163,9 +159,8 @@ def served(
 def outcomes(uncertain: Uncertain, draws: Draws) -> tuple[Floats, Floats, NDArray[np.intp]]:
     """Each choice in every draw, (N, C) as in `served`."""
     factor = np.exp(uncertain.price_sd * draws.price)
-    demand = uncertain.requests_per_s(draws.demand)
     found = [
-        served(item, draws.error[:, i], factor[:, i], demand, draws.numbers)
+        served(item, draws.error[:, i], factor[:, i], draws.demand, draws.numbers)
         for i, item in enumerate(uncertain.items)
     ]
     price, own, row = (np.stack(part, axis=1) for part in zip(*found, strict=True))
@@ -185,65 +180,51 @@ def judge(price: Floats, own: Floats) -> tuple[NDArray[np.intp], Floats]:
 
 def robustness(uncertain: Uncertain, draws: Draws) -> dict[str, Any]:
     """What N draws say of the choices, by key of the vocabulary, (C,) each: `predicted` price,
-    `chance_first` with its `standard_error`, `chance_first_as_deployed` that its deployment of the
-    prediction is the cheapest of all, `expected_regret`, its 95th percentile, prices at the ends of
-    the 80% interval `low` and `high`, and `worst_price` and `worst_regret` where every interval is
-    at its end against the choice. `share_without_answer` is the share of draws in which no choice
-    keeps the limits."""
-    price, own, row = outcomes(uncertain, draws)
+    `chance_first` with its `standard_error`, `expected_regret`, its 95th percentile, prices at the
+    ends of the 80% interval `low` and `high`, and `worst_regret` where every interval is at its end
+    against the choice. `share_without_answer` is the share of draws in which no choice keeps the
+    limits."""
+    price, own, _ = outcomes(uncertain, draws)
     first, regret = judge(price, own)
-    items, missed = uncertain.items, ~np.isfinite(price)
-    won = first[:, None] == np.arange(len(items))
-    chance = won.mean(axis=0)
-    as_deployed = won & (row == [item.best for item in items])
-    ends = np.where(missed, np.inf, price)
-    low, high = np.quantile(ends, [0.1, 0.9], axis=0, method="nearest")
-    worst_price, worst_regret = corners(uncertain)
-    middle = uncertain.requests_per_s(np.zeros(1))
+    chance = (first[:, None] == np.arange(len(uncertain.items))).mean(axis=0)
+    low, high = np.quantile(price, [0.1, 0.9], axis=0, method="nearest")
+    middle = uncertain.demands[1] if uncertain.demand else None
     return {
-        "predicted": np.array([_at(uncertain, i, 0.0, middle)[0] for i in range(len(items))]),
+        "predicted": _at_end(uncertain, 0.0, middle)[0],
         "chance_first": chance,
         "standard_error": np.sqrt(chance * (1.0 - chance) / len(draws)),
-        "chance_first_as_deployed": as_deployed.mean(axis=0),
         "expected_regret": regret.mean(axis=0),
         "regret_95": np.quantile(regret, 0.95, axis=0),
-        "chance_misses_limits": missed.mean(axis=0),
+        "chance_misses_limits": np.isinf(price).mean(axis=0),
         "low": low,
         "high": high,
-        "worst_price": worst_price,
-        "worst_regret": worst_regret,
+        "worst_regret": _worst_regret(uncertain),
         "share_without_answer": float((first < 0).mean()),
     }
 
 
-def _at(uncertain: Uncertain, i: int, end: float, demand: Floats | None) -> tuple[float, float]:
-    """(price, price without the limits) of choice i where all its errors and its price lie `end`
-    ends of the 80% interval away from the middle, at a demand (1,)."""
-    factor = np.exp([uncertain.price_sd[i] * end * P90])
-    price, own, _ = served(uncertain.items[i], np.full(1, end * P90), factor, demand)
-    return float(price[0]), float(own[0])
+def _at_end(uncertain: Uncertain, end: float, demand: float | None) -> tuple[Floats, Floats]:
+    """(price, price without the limits), (C,) each, where all errors and prices lie `end` ends of
+    the 80% interval away from the middle, at so many requests per second."""
+    normal = np.full((1, len(uncertain.items)), end * P90)
+    rate = None if demand is None else np.array([demand])
+    price, own, _ = outcomes(uncertain, Draws(normal, normal, normal[:, 0], rate))
+    return price[0], own[0]
 
 
-def corners(uncertain: Uncertain) -> tuple[Floats, Floats]:
-    """(worst price, worst regret), (C,) each: a choice at the bad end of its intervals, in the
-    regret every other at the good end, at the demand that is worst of the ends and the middle."""
-    demands: list[Floats | None] = [None]
-    if uncertain.demand is not None:
-        low, high = uncertain.demand
-        demands = [np.array([rate]) for rate in (low, math.sqrt(low * high), high)]
-    chips = range(len(uncertain.items))
-    prices, regrets = [], []
-    for demand in demands:
-        bad = [_at(uncertain, i, 1.0, demand) for i in chips]
-        good = np.array([_at(uncertain, i, -1.0, demand)[0] for i in chips])
-        price, own = (np.array(column) for column in zip(*bad, strict=True))
-        rival = np.array([np.delete(good, i).min(initial=np.inf) for i in chips])
+def _worst_regret(uncertain: Uncertain) -> Floats:
+    """(C,) the regret of a choice at the bad end of its intervals, every other at the good end, at
+    the demand that is worst of the ends and the middle."""
+    regrets = []
+    for demand in uncertain.demands or (None,):
+        price, own = _at_end(uncertain, 1.0, demand)
+        good, _ = _at_end(uncertain, -1.0, demand)
+        rival = np.array([np.delete(good, i).min(initial=np.inf) for i in range(len(good))])
         served_by_any = np.isfinite(rival)
         rival = np.where(served_by_any, rival, 1.0)
         loss = np.where(np.isfinite(price), price, own + rival)
-        prices.append(price)
         regrets.append(np.where(served_by_any, np.maximum(loss / rival - 1.0, 0.0), 0.0))
-    return np.max(prices, axis=0), np.max(regrets, axis=0)
+    return np.max(regrets, axis=0)
 
 
 def measure_next(
@@ -257,7 +238,7 @@ def measure_next(
     `changes_choice` is the chance that what is learned makes another choice the likeliest first."""
     items = uncertain.items
     most = max(len(item.deployments) for item in items)
-    draws = draws.first(max(WORK // most, 1_000))
+    draws = draws.take(slice(max(WORK // most, 1_000)))
     price, own, _ = outcomes(uncertain, draws)
     found = []
     for i in range(len(items) if len(items) > 1 else 0):
@@ -285,7 +266,6 @@ def _learned(
     weight = np.diff(below)
     chance, regret = np.zeros((len(weight), count)), np.zeros((len(weight), count))
     factor = np.exp(uncertain.price_sd * draws.price)
-    demand = uncertain.requests_per_s(draws.demand)
     for cell, chances in enumerate(weight):
         m = ndtri(below[cell] + chances * draws.within)
         at_price, at_own = price.copy(), own.copy()
@@ -297,18 +277,16 @@ def _learned(
             rest = m - draws.error[:, i]
             for k in map(int, np.flatnonzero(uncertain.eldest == uncertain.eldest[i])):
                 error = draws.error[:, k] + uncertain.correlation(i, k) * rest
-                of = served(uncertain.items[k], error, factor[:, k], demand, draws.numbers)
+                of = served(uncertain.items[k], error, factor[:, k], draws.demand, draws.numbers)
                 at_price[:, k], at_own[:, k], _ = of
         first, lost = judge(at_price, at_own)
         chance[cell] = np.bincount(first[first >= 0], minlength=count) / len(draws)
         regret[cell] = lost.mean(axis=0)
     mean_chance, mean_regret = weight @ chance, weight @ regret
-    wrong_now = 1.0 - float(mean_chance.max())
-    wrong_after = 1.0 - float(weight @ chance.max(axis=1))
-    regret_now = float(mean_regret.min())
+    wrong_now, regret_now = 1.0 - float(mean_chance.max()), float(mean_regret.min())
     return {
         "chance_wrong_now": wrong_now,
-        "chance_saved": wrong_now - wrong_after,
+        "chance_saved": wrong_now - (1.0 - float(weight @ chance.max(axis=1))),
         "expected_regret_now": regret_now,
         "expected_regret_saved": regret_now - float(weight @ regret.min(axis=1)),
         "changes_choice": float(weight @ (np.argmax(chance, axis=1) != np.argmax(mean_chance))),
