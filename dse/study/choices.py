@@ -30,9 +30,10 @@ from dse.schema.backend import KINDS
 from dse.schema.derive import derive
 from dse.schema.metrics import METRICS, Limit
 from dse.schema.model import model_of
+from dse.space.batches import DEPLOYMENT_AXES
 from dse.space.candidates import CandidateBatch, Floats
 from dse.space.space import deployments
-from dse.study.drawn import DEGREES, LOSS, configuration, ends
+from dse.study.drawn import LOSS, configuration, ends
 
 CHUNK = 12_000
 LARGEST = 3_000_000  # points that are enumerated
@@ -187,7 +188,7 @@ def _tried(
     for one in by_chip or ():
         for start in range(0, len(one), CHUNK):
             batch = one[start : start + CHUNK]
-            key = configuration(batch, (*DEGREES, "kv_dtype"), ("domain",)).T
+            key = configuration(batch, (*DEPLOYMENT_AXES[:-1], "kv_dtype"), ("domain",)).T
             columns = {"chip": batch.chip, "key": key, "place": start + np.arange(len(batch))}
             yield batch, problem.metrics_of(batch, problem.machines), columns, total
     if by_chip is not None:

@@ -28,7 +28,7 @@ from dse.problem.evaluate import Metrics
 from dse.problem.objective import PhysicsProblem
 from dse.quality.own_runs import P90
 from dse.schema.metrics import METRICS, Limit
-from dse.space.batches import OFFLOAD_AXES, OPTIONAL_AXES
+from dse.space.batches import DEPLOYMENT_AXES, OFFLOAD_AXES, OPTIONAL_AXES
 from dse.space.candidates import CandidateBatch, Floats
 
 DRAWS = 200
@@ -37,13 +37,6 @@ MOST_VALUES = 1_000_000  # draws x designs
 ALIKE = 0.5  # of the variance of the dense equivalent, assumed
 LOSS = "predicted_loss"
 QUALITY = (LOSS, "dense_equivalent_parameters")
-DEGREES = (
-    "tensor_parallel",
-    "pipeline_parallel",
-    "data_parallel",
-    "expert_parallel",
-    "replicas",
-)
 DOLLARS = "usd_per_million"  # a metric that begins so is proportional to the price
 
 Intervals = Mapping[str, Sequence[float]]  # (low, high) by metric
@@ -290,7 +283,7 @@ def shared_errors(
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """(chip, deployment), (n,) each: numbers that rows with the same errors share."""
     batch = problem.batch(index)
-    columns = configuration(batch, ("chip", *DEGREES, "concurrency", "kv_dtype"))
+    columns = configuration(batch, ("chip", *DEPLOYMENT_AXES, "kv_dtype"))
     _, deployment = np.unique(columns, axis=0, return_inverse=True)
     return batch.chip, deployment.ravel()
 
