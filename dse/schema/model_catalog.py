@@ -15,39 +15,16 @@ from typing import Any
 from dse.blocks import BLOCK_SIZES, WEIGHT_PARTS
 from dse.data import rows_beside, search_spaces_dir
 from dse.errors import InputError
-from dse.record import record
 from dse.schema.loader import Lazy
 from dse.schema.model import BlockSpec, Model, check
 from dse.schema.reader import number
 
 _WHOLE = re.compile(r"-?[0-9]{1,18}")  # no 1_000, no digits of other scripts
-# What a published count leaves out: nothing, the input table, or both tables.
-COUNTS = ("all", "no_input_table", "no_tables")
-
-
-@record
-class Published:
-    """What the publisher says of a model; parameters, None where it says nothing. `total_counts`
-    and `active_counts` say what the figure holds, one of COUNTS."""
-
-    total_parameters: float
-    total_counts: str
-    active_parameters: float | None
-    active_counts: str | None
-    source: str
-    kind: str
-    training_tokens_source: str | None
-    note: str | None
 
 
 def load_models(path: Path | None = None) -> dict[str, Model]:
     """Every model of the catalog by id, in the order of the file."""
-    return {id_: model for id_, (model, _) in _entries(path or _shipped()).items()}
-
-
-def load_published() -> dict[str, Published]:
-    """Published counts by id, to compare with."""
-    return {id_: published for id_, (_, published) in _entries(_shipped()).items()}
+    return dict(_entries(path or _shipped()))
 
 
 def resolve_model(text: str) -> Model:
@@ -58,7 +35,7 @@ def resolve_model(text: str) -> Model:
     names = _names(_shipped())
     name = text.strip().lower()
     if name in names:
-        return _entries(_shipped())[names[name]][0]
+        return _entries(_shipped())[names[name]]
     if os.path.exists(text):
         from dse.schema.huggingface import load_config
 
@@ -101,14 +78,14 @@ def _shipped() -> Path:
 
 
 @cache
-def _entries(path: Path) -> Mapping[str, tuple[Model, Published]]:
-    """What each line says, read when it is asked for."""
+def _entries(path: Path) -> Mapping[str, Model]:
+    """The model of each line, read when it is asked for."""
     drafts, rows = published_drafts(path.with_name("drafts.csv")), _rows(path)
 
-    def entry(id_: str) -> tuple[Model, Published]:
-        model, published = _Row(rows[id_], path).entry()
-        gains, by = drafts.get(id_, (None, ""))
-        return replace(model, drafts=gains, drafted_by=by), published
+    def entry(id_: str) -> Model:
+        row, (gains, by) = rows[id_], drafts.get(id_, (None, ""))
+        model = _Row(row, path).model(f"{row['source']}, {row['date']}")
+        return replace(model, drafts=gains, drafted_by=by)
 
     return Lazy(rows, entry)
 
@@ -178,22 +155,6 @@ class _Row:
         )
         check(model)
         return model
-
-    def entry(self) -> tuple[Model, Published]:
-        row, total = self.row, self.billions("total_parameters_b")
-        if total is None:
-            raise self._refuse("total_parameters_b", "billions")
-        published = Published(
-            total_parameters=total,
-            total_counts=row["total_counts"] or "all",
-            active_parameters=self.billions("active_parameters_b"),
-            active_counts=row["active_counts"] or None,
-            source=row["parameters_source"],
-            kind=row["parameters_kind"],
-            training_tokens_source=row["tokens_source"] or None,
-            note=row["note"] or None,
-        )
-        return self.model(f"{row['source']}, {row['date']}"), published
 
     def _blocks(self) -> list[BlockSpec]:
         """The cell `blocks`, where there is one: `kind*count size=n size=n; ...` says all layers of
