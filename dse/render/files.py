@@ -8,52 +8,31 @@ import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
-from xml.sax.saxutils import escape, quoteattr
+from typing import Any
+from xml.sax.saxutils import escape
+
+from markupsafe import Markup
 
 from dse.answer.answer import Answer, Cell, Formula, Table
 from dse.answer.numbers import kind_of
 from dse.files import json_text, write_files
 
-_MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-_OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-_PACKAGE = "http://schemas.openxmlformats.org/package/2006"
-_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml"
-_HEAD = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 _NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # what no XML 1.0 text may hold
 _FORBIDDEN = re.compile(r"[\[\]:*?/\\']")  # in the name of a sheet
 LONGEST_NAME = 31
 NARROW, WIDE = 9, 60  # characters of a column
-# Looks of cells, by their place in styles.xml.
+# Looks of cells, by their place in templates/xlsx/styles.xml.
 PLAIN, HEAD, DOLLARS, SHARE, COUNT, INPUT, WORDS = range(7)
-_STYLES = (
-    f'{_HEAD}<styleSheet xmlns="{_MAIN}">'
-    '<numFmts count="2"><numFmt numFmtId="164" formatCode="#,##0.00"/>'
-    '<numFmt numFmtId="165" formatCode="0.0%"/></numFmts>'
-    '<fonts count="2"><font><sz val="10"/><name val="Arial"/></font>'
-    '<font><b/><sz val="10"/><name val="Arial"/></font></fonts>'
-    '<fills count="3"><fill><patternFill patternType="none"/></fill>'
-    '<fill><patternFill patternType="gray125"/></fill><fill><patternFill patternType="solid">'
-    '<fgColor rgb="FFFFF2CC"/></patternFill></fill></fills>'
-    '<borders count="1"><border/></borders>'
-    '<cellStyleXfs count="1"><xf numFmtId="0" fontId="0" fillId="0" borderId="0"/></cellStyleXfs>'
-    '<cellXfs count="7">'
-    + "".join(
-        f'<xf numFmtId="{number}" fontId="{font}" fillId="{fill}" borderId="0" xfId="0" '
-        'applyNumberFormat="1" applyFont="1" applyFill="1" applyAlignment="1">'
-        f'<alignment vertical="top" wrapText="{wrap}"/></xf>'
-        for number, font, fill, wrap in (
-            (0, 0, 0, 0),
-            (0, 1, 0, 1),
-            (164, 0, 0, 0),
-            (165, 0, 0, 0),
-            (3, 0, 0, 0),
-            (0, 0, 2, 0),
-            (0, 0, 0, 1),
-        )
-    )
-    + "</cellXfs></styleSheet>"
-)
+# The parts of an .xlsx file beside its sheets, and their templates.
+_PARTS = {
+    "[Content_Types].xml": "content_types.xml",
+    "_rels/.rels": "rels.xml",
+    "xl/workbook.xml": "workbook.xml",
+    "xl/_rels/workbook.xml.rels": "workbook_rels.xml",
+    "xl/styles.xml": "styles.xml",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,74 +48,34 @@ class Sheet:
 
 def workbook(sheets: Sequence[Sheet]) -> bytes:
     """The bytes of an .xlsx file."""
+    from dse.render.page import environment  # noqa: PLC0415 - jinja2, which a CSV file needs not
+
+    made = environment()
     names = [_FORBIDDEN.sub(" ", sheet.name)[:LONGEST_NAME] for sheet in sheets]
-    numbers = range(1, len(sheets) + 1)
-    parts = {
-        "[Content_Types].xml": f'{_HEAD}<Types xmlns="{_PACKAGE}/content-types">'
-        '<Default Extension="rels" '
-        'ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
-        '<Default Extension="xml" ContentType="application/xml"/>'
-        f'<Override PartName="/xl/workbook.xml" ContentType="{_TYPE}.sheet.main+xml"/>'
-        f'<Override PartName="/xl/styles.xml" ContentType="{_TYPE}.styles+xml"/>'
-        + "".join(
-            f'<Override PartName="/xl/worksheets/sheet{k}.xml" '
-            f'ContentType="{_TYPE}.worksheet+xml"/>'
-            for k in numbers
-        )
-        + "</Types>",
-        "_rels/.rels": f'{_HEAD}<Relationships xmlns="{_PACKAGE}/relationships">'
-        f'<Relationship Id="rId1" Type="{_OFFICE}/officeDocument" Target="xl/workbook.xml"/>'
-        "</Relationships>",
-        "xl/workbook.xml": f'{_HEAD}<workbook xmlns="{_MAIN}" xmlns:r="{_OFFICE}">'
-        "<bookViews><workbookView/></bookViews><sheets>"
-        + "".join(
-            f'<sheet name={quoteattr(name)} sheetId="{k}" r:id="rId{k}"/>'
-            for k, name in zip(numbers, names, strict=True)
-        )
-        + '</sheets><calcPr calcId="191029" fullCalcOnLoad="1"/></workbook>',
-        "xl/_rels/workbook.xml.rels": f'{_HEAD}<Relationships xmlns="{_PACKAGE}/relationships">'
-        + "".join(
-            f'<Relationship Id="rId{k}" Type="{_OFFICE}/worksheet" '
-            f'Target="worksheets/sheet{k}.xml"/>'
-            for k in numbers
-        )
-        + f'<Relationship Id="rId{len(sheets) + 1}" Type="{_OFFICE}/styles" '
-        'Target="styles.xml"/></Relationships>',
-        "xl/styles.xml": _STYLES,
-    }
-    for k, sheet in zip(numbers, sheets, strict=True):
-        parts[f"xl/worksheets/sheet{k}.xml"] = _worksheet(sheet)
+    parts = {part: (template, {"names": names}) for part, template in _PARTS.items()}
+    for k, sheet in enumerate(sheets, 1):
+        parts[f"xl/worksheets/sheet{k}.xml"] = ("sheet.xml", _shown(sheet))
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in parts.items():
+        for name, (template, shown) in parts.items():
+            text = made.get_template(f"xlsx/{template}").render(shown)
             entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, text.encode("utf-8"))
     return stream.getvalue()
 
 
-def _worksheet(sheet: Sheet) -> str:
+def _shown(sheet: Sheet) -> dict[str, Any]:
+    """The sheet, its rows as XML and the widths of its columns, for its template."""
     lines = []
     for k, row in enumerate(sheet.rows):
         looks = [HEAD] * len(row) if sheet.head and k == 0 else [*sheet.looks, *[PLAIN] * len(row)]
         lines.append(f"<row>{''.join(map(_cell, row, looks))}</row>")
-    pane = '<pane ySplit="1" topLeftCell="A2" activePane="bottomLeft" state="frozen"/>'
-    views = f'<sheetView workbookViewId="0">{pane if sheet.head else ""}</sheetView>'
-    columns = max((len(row) for row in sheet.rows), default=0)
-    words = [
-        [len(str(row[c])) for row in sheet.rows if c < len(row) and not isinstance(row[c], Formula)]
-        for c in range(columns)
-    ]
-    widths = [max(lengths, default=0) + 2 for lengths in words]
-    cols = "".join(
-        f'<col min="{c}" max="{c}" width="{min(max(width, NARROW), WIDE)}" customWidth="1"/>'
-        for c, width in enumerate(widths, 1)
-    )
-    cols = f"<cols>{cols}</cols>" if cols else ""
-    return (
-        f'{_HEAD}<worksheet xmlns="{_MAIN}"><sheetViews>{views}</sheetViews>'
-        f"{cols}<sheetData>{''.join(lines)}</sheetData></worksheet>"
-    )
+    columns = zip_longest(*sheet.rows)
+    words = [[len(str(cell)) for cell in c if not isinstance(cell, Formula)] for c in columns]
+    widths = [min(max(max(lengths, default=0) + 2, NARROW), WIDE) for lengths in words]
+    # Each cell is escaped.
+    return {"sheet": sheet, "rows": Markup("".join(lines)), "widths": widths}  # noqa: S704
 
 
 def _cell(value: Cell, look: int = PLAIN) -> str:
