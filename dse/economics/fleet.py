@@ -23,7 +23,7 @@ from the answer.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
@@ -253,20 +253,14 @@ def with_offer(plan: Plan, offer: Offer) -> Plan:
         share = offer.usd / plan.offer(offer.label).usd
         return replace(one, usd=one.usd * share, lead_quarters=offer.lead_quarters)
 
-    def changed(chip: FleetChip) -> FleetChip:
-        if all(one.label != offer.label for one in chip.offers):
-            return chip
-        owning = chip.owning
-        if offer.way == BUY and owning is not None:
-            share = offer.usd / owning.capital_usd
-            owning = replace(
-                owning,
-                server_usd=owning.server_usd * share,
-                network_usd=owning.network_usd * share,
-            )
-        return replace(chip, offers=tuple(map(moved, chip.offers)), owning=owning)
-
-    return replace(plan, chips=tuple(changed(chip) for chip in plan.chips))
+    plan, owning = plan.with_offers(moved), plan.chip(offer.chip).owning
+    if offer.way == RENT or owning is None:
+        return plan
+    share = offer.usd / owning.capital_usd
+    server_usd, network_usd = owning.server_usd * share, owning.network_usd * share
+    owning = replace(owning, server_usd=server_usd, network_usd=network_usd)
+    chips = (replace(c, owning=owning) if c.chip == offer.chip else c for c in plan.chips)
+    return replace(plan, chips=tuple(chips))
 
 
 def _mix(value: Mapping[Name, float], split: Sequence[str]) -> Mix:
@@ -310,7 +304,7 @@ def settled(plan: Plan, options: Sequence[Option], mix: Mix) -> Mix:
                 for name in fewest.columns
             ]
             servers = mix.on.get((chip, q), 0) - plan.spare_servers
-            for order, _ in _rented(plan, plan.chip(chip), q):
+            for order in _there(plan, plan.chip(chip), q, RENT):
                 servers += mix.orders.get(order[1:], 0)
             fewest.at_most((SERVERS, chip), taken, float(servers * plan.chip(chip).server))
         found = program.solve(fewest, gap=GAP, nodes=NODES).value
@@ -339,8 +333,9 @@ def program_of(
     what they hold: ("demand", class, quarter), (limit, quarter)."""
     made, quarters = Program(), range(plan.quarters)
     priced, servers = 0.0 if relax else 1.0, int(SERVERS not in split)
+    columns = _columns(options) if split else range(len(options))
     for q in quarters:
-        for k in _columns(options) if split else range(len(options)):
+        for k in columns:
             made.add((INSTANCES, k, q), whole=int(not split))
     for chip in plan.chips:
         enough = _enough(plan, options, chip)
@@ -370,9 +365,8 @@ def program_of(
         for chip in plan.chips:
             _servers(made, plan, options, chip, q, bool(split))
         _limits(made, plan, q, relax)
-    if np.isfinite(plan.limits.usd_total):
-        terms = [term for q in quarters for term in _cash(plan, q)]
-        _limit(made, ("usd_total",), terms, plan.limits.usd_total, relax)
+    terms = [term for q in quarters for term in _spent(plan, q, cash=True)]
+    _limit(made, ("usd_total",), terms, plan.limits.usd_total, relax)
     for offer in plan.offers:
         name = f"{SUPPLY} {offer.label}"
         if name in relax:
@@ -389,22 +383,28 @@ def _sign(made: Program, order: Name, servers: float) -> None:
     made.at_most(("signed", *order), [(order, -1.0)], -servers)
 
 
-def _columns(options: Sequence[Option]) -> Iterator[int]:
+def _columns(options: Sequence[Option]) -> Sequence[int]:
     """The options that do where instances need not be whole: those of which no other of the class
     takes as few of every chip for its rate."""
 
-    def least(option: Option, other: Option) -> bool:
-        """Whether `other` takes as few as `option`."""
+    def replaces(m: int, k: int) -> bool:
+        other, option = options[m], options[k]
         return other.klass == option.klass and all(
             chips / other.requests_per_s <= option.chips.get(chip, 0) / option.requests_per_s
             for chip, chips in other.chips.items()
         )
 
-    for k, option in enumerate(options):
-        others = ((m, one) for m, one in enumerate(options) if m != k and least(option, one))
-        # Of two that are alike, the first.
-        if not any(m < k or not least(one, option) for m, one in others):
-            yield k
+    return undominated(range(len(options)), replaces)
+
+
+def undominated(places: Sequence[int], replaces: Callable[[int, int], bool]) -> list[int]:
+    """Those that no other replaces; of some that replace each other, the first."""
+    kept: list[int] = []
+    for k in places:
+        better = (m for m in places if m != k and replaces(m, k))
+        if not any(m in kept or not replaces(k, m) for m in better):
+            kept.append(k)
+    return kept
 
 
 def _order_usd(plan: Plan, offer: Offer, q: int) -> float:
@@ -435,15 +435,13 @@ def _runs(made: Program, options: Sequence[Option], q: int, klass: str) -> list[
     ]
 
 
-def _rented(
-    plan: Plan, chip: FleetChip, q: int, *, on_site: bool = False
-) -> list[tuple[Name, float]]:
-    """Servers of a chip that are rented in a quarter, one term an order."""
+def _there(plan: Plan, chip: FleetChip, q: int, way: str, *, on_site: bool = False) -> list[Name]:
+    """The orders of a chip, to rent or to buy it, that serve in a quarter."""
     return [
-        (("order", offer.label, order), 1.0)
+        ("order", offer.label, order)
         for offer in chip.offers
         for order in range(plan.quarters)
-        if offer.way == RENT and serves(offer, order, q) and (offer.on_site or not on_site)
+        if offer.way == way and serves(offer, order, q) and (offer.on_site or not on_site)
     ]
 
 
@@ -470,14 +468,8 @@ def _servers(
         one_and_spare = [(used, 1.0 + plan.spare_servers), (use, -1.0)]
         made.at_most(("used", name, q), one_and_spare, 0.0)
     made.at_most(("chips of", name, q), taken, 0.0)
-    have = [(order, -1.0) for order, _ in _rented(plan, chip, q)]
-    made.at_most(use, [(use, 1.0), *have, (("on", name, q), -1.0)], 0.0)
-    bought = [
-        (("order", offer.label, order), -1.0)
-        for offer in chip.offers
-        for order in range(plan.quarters)
-        if offer.way == BUY and serves(offer, order, q)
-    ]
+    rented, bought = ([(one, -1.0) for one in _there(plan, chip, q, way)] for way in (RENT, BUY))
+    made.at_most(use, [(use, 1.0), *rented, (("on", name, q), -1.0)], 0.0)
     owned = float(chip.stock // chip.server)
     made.at_most(("on", name, q), [(("on", name, q), 1.0), *bought], owned)
 
@@ -502,30 +494,25 @@ def _most_instances(one: DemandClass, option: Option, q: int) -> float:
 
 def _limits(made: Program, plan: Plan, q: int, relax: Sequence[str]) -> None:
     limits = plan.limits
-    servers = {
-        chip.chip: [*_rented(plan, chip, q, on_site=True), (("on", chip.chip, q), 1.0)]
+    here: list[tuple[FleetChip, Name]] = [
+        (chip, name)
         for chip in plan.chips
-    }
-    for name, of in (("watts", lambda c: c.watts * c.server), ("chips", lambda c: c.server)):
-        if np.isfinite(getattr(limits, name)):
-            terms: list[tuple[Name, float]] = [
-                (key, factor * of(chip))
-                for chip in plan.chips
-                for key, factor in servers[chip.chip]
-            ]
-            _limit(made, (name, q), terms, getattr(limits, name), relax)
+        for name in (*_there(plan, chip, q, RENT, on_site=True), ("on", chip.chip, q))
+    ]
+    watts = [(name, chip.watts * chip.server) for chip, name in here]
+    _limit(made, ("watts", q), watts, limits.watts, relax)
+    chips = [(name, float(chip.server)) for chip, name in here]
+    _limit(made, ("chips", q), chips, limits.chips, relax)
     if np.isfinite(limits.racks):
-        for chip in plan.chips:
-            per_rack = chip.chips_per_rack / chip.server
-            full = (("racks", chip.chip, q), -per_rack)
-            made.at_most(("racks", chip.chip, q), [*servers[chip.chip], full], 0.0)
+        for one in plan.chips:
+            terms = [(name, 1.0) for chip, name in here if chip is one]
+            full = (("racks", one.chip, q), -one.chips_per_rack / one.server)
+            made.at_most(("racks", one.chip, q), [*terms, full], 0.0)
         terms = [(("racks", chip.chip, q), 1.0) for chip in plan.chips]
         _limit(made, ("racks", q), terms, limits.racks, relax)
-    if np.isfinite(limits.usd_per_hour):
-        terms = [(key, usd / QUARTER_HOURS) for key, usd in _accrued(plan, q)]
-        _limit(made, ("usd_per_hour", q), terms, limits.usd_per_hour, relax)
-    if np.isfinite(limits.usd_per_quarter):
-        _limit(made, ("usd_per_quarter", q), _cash(plan, q), limits.usd_per_quarter, relax)
+    hourly = [(key, usd / QUARTER_HOURS) for key, usd in _spent(plan, q)]
+    _limit(made, ("usd_per_hour", q), hourly, limits.usd_per_hour, relax)
+    _limit(made, ("usd_per_quarter", q), _spent(plan, q, cash=True), limits.usd_per_quarter, relax)
 
 
 def _limit(
@@ -538,31 +525,26 @@ def _limit(
     """At most the limit that the row is named after, or as much more as it may be relaxed."""
     if row[0] in relax:
         terms = [*terms, (("relax", row[0]), -max(limit, 1.0))]
-    made.at_most(row, terms, limit)
+    if np.isfinite(limit):
+        made.at_most(row, terms, limit)
 
 
-def _accrued(plan: Plan, q: int) -> list[tuple[Name, float]]:
-    """Dollars of a quarter by unknown: rent, the charge for what is bought, what is on."""
-    return _spent(plan, q, lambda offer, order: capital_usd(plan, offer, order))
-
-
-def _cash(plan: Plan, q: int) -> list[tuple[Name, float]]:
-    """Dollars paid in a quarter by unknown: what is bought is paid whole when it arrives."""
-    return _spent(
-        plan,
-        q,
-        lambda offer, order: offer.usd_in(order) if order + offer.lead_quarters == q else 0.0,
-    )
-
-
-def _spent(plan: Plan, q: int, bought) -> list[tuple[Name, float]]:
+def _spent(plan: Plan, q: int, *, cash: bool = False) -> list[tuple[Name, float]]:
+    """Dollars of a quarter by unknown: rent, the charge for what is bought, what is on. As `cash`,
+    what is bought is paid whole when it arrives."""
     terms: list[tuple[Name, float]] = []
     for offer in plan.offers:
         server = plan.chip(offer.chip).server
         for order in range(plan.quarters):
-            if serves(offer, order, q):
-                usd = rent_usd(offer, order) if offer.way == RENT else bought(offer, order)
-                terms.append((("order", offer.label, order), usd * server))
+            if not serves(offer, order, q):
+                continue
+            if offer.way == RENT:
+                usd = rent_usd(offer, order)
+            elif cash:
+                usd = offer.usd_in(order) * (order + offer.lead_quarters == q)
+            else:
+                usd = capital_usd(plan, offer, order)
+            terms.append((("order", offer.label, order), usd * server))
     return terms + [
         (("on", chip.chip, q), _running_usd(plan, chip.chip) * chip.server) for chip in plan.chips
     ]

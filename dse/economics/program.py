@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,16 @@ class Program:
             row[at] = row.get(at, 0.0) + factor
         self.rows[name] = (row, limit)
 
+    def entries(self) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats, Floats]:
+        """Row, column and factor (n,) of every term, and the limits (rows,). Rows of watts and
+        dollars stand beside rows of servers: each is scaled to a largest factor of 1."""
+        largest = [max(map(abs, row.values()), default=1.0) or 1.0 for row, _ in self.rows.values()]
+        scale = np.array(largest)
+        terms = [(r, *one) for r, (row, _) in enumerate(self.rows.values()) for one in row.items()]
+        rows, columns, factors = (np.array(values) for values in zip(*terms, strict=True))
+        limits = np.array([limit for _, limit in self.rows.values()])
+        return rows, columns, factors / scale[rows], limits / scale
+
     def keeps(self, value: Floats) -> bool:
         """Whether values of the columns keep every row, to what a solver allows."""
         return all(
@@ -85,21 +95,13 @@ def solve(
     """The cheapest values of the columns, to a relative gap or up to a number of nodes of the
     search tree. With `below`, the answer costs no more than that, so that to find nothing proves a
     bound."""
-    rows = dict(program.rows)
     if np.isfinite(below):
-        rows["below",] = ({at: usd for at, usd in enumerate(program.cost) if usd}, below)
-    data, places, ends, most = [], [], [0], []
-    for row, limit in rows.values():
-        # Rows of watts and dollars beside rows of servers: each scaled to a largest factor 1.
-        scale = max((abs(factor) for factor in row.values()), default=1.0) or 1.0
-        places += list(row)
-        data += [factor / scale for factor in row.values()]
-        ends.append(len(data))
-        most.append(limit / scale)
-    least, upper = np.zeros(len(program.cost)), np.array(program.upper)
-    whole = np.array(program.whole)
-    limits = ((data, places, ends), np.array(most))
-    found = milp_of(np.array(program.cost), limits, (least, upper), whole, gap=gap, nodes=nodes)
+        costs = {at: usd for at, usd in enumerate(program.cost) if usd}
+        program = replace(program, rows={**program.rows, ("below",): (costs, below)})
+    rows, columns, factors, most = program.entries()
+    between, whole = (np.zeros(len(program.cost)), np.array(program.upper)), np.array(program.whole)
+    limits = ((factors, (rows, columns)), most)
+    found = milp_of(np.array(program.cost), limits, between, whole, gap=gap, nodes=nodes)
     if found.x is None:
         return Found(None, np.inf, _bound(found), found.status == INFEASIBLE)
     # A program without whole numbers has no tree, and is its own bound.

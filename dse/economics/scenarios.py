@@ -24,20 +24,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dse.catalog import Catalog
-from dse.economics.fleet import DEMAND, INSTANCES, MANY, program_of
+from dse.economics.fleet import DEMAND, INSTANCES, MANY, program_of, undominated
 from dse.economics.fleet_cost import Floats, Option, serves
 from dse.economics.prices import ASSUMED, price_spreads
 from dse.economics.program import milp_of
 from dse.physics.intervals import Spread, eldest, kin_of, normals, spread_of, widened
 from dse.quality.own_runs import P90
 from dse.schema.backend import KINDS, STOCK
-from dse.schema.plan import BUY, Offer, Plan
+from dse.schema.plan import BUY, FleetChip, Offer, Plan
 
 Order = Mapping[str, int]  # servers that are ordered now, by offer
 
@@ -164,7 +165,7 @@ class Program:
         self.plan, self.options = plan, options
         self.on_time = _Rows(plan, options)
         waits = any(offer.lead_quarters for offer in plan.offers)
-        self.late = _Rows(_delayed(plan), options) if waits else self.on_time
+        self.late = _Rows(plan.with_offers(_later), options) if waits else self.on_time
 
     def of(self, futures: Futures, groups: NDArray[np.intp] | None = None) -> _Joined:
         """Of futures that have an order in common, or as many as there are groups."""
@@ -178,73 +179,44 @@ class _Rows:
 
     def __init__(self, plan: Plan, options: Sequence[Option]) -> None:
         made = program_of(plan, options)
-        classes = [one.name for one in plan.demand]
-        offers = [offer.label for offer in plan.offers]
         # The share of all peaks that is not served has the last column.
-        self.names = [*made.columns, ("relax",)]
-        self.cost = np.array([*made.cost, 0.0])
-        self.offer = np.array(
-            [offers.index(name[1]) if name[0] == "order" else -1 for name in self.names]
-        )
-        self.upper = np.array([*made.upper, 1.0])
+        made.add(("relax",), upper=1.0)
+        for name, (row, limit) in made.rows.items():
+            if name[0] == DEMAND:
+                row[len(made.columns) - 1] = limit
+        offers = {offer.label: k for k, offer in enumerate(plan.offers)}
+        asked = product([one.name for one in plan.demand], range(plan.quarters))
+        peaks = {one: k for k, one in enumerate(asked)}
+        self.names, rows = list(made.columns), list(made.rows)
+        self.cost, self.upper = np.array(made.cost), np.array(made.upper)
+        self.offer = np.array([offers[n[1]] if n[0] == "order" else -1 for n in self.names])
         for k, name in enumerate(self.names):
             if name[0] == "order" and self.upper[k]:
                 offer = plan.offer(name[1])
-                supply = offer.chips_per_quarter
-                most = supply // plan.chip(offer.chip).server if np.isfinite(supply) else np.inf
+                most = np.floor(offer.chips_per_quarter / plan.chip(offer.chip).server)
                 self.upper[k] = min(most, LARGER * self.upper[k] + LARGER)
         now = [name[0] in ("order", "used") and name[2] == 0 for name in self.names]
         self.now = np.flatnonzero(now)
-        rows, columns, values, limits = [], [], [], []
-        of_option, of_class, of_offer, limit_of = [], [], [], []
-        for r, (name, (row, limit)) in enumerate(made.rows.items()):
-            demand = name[0] == DEMAND
-            klass, q = (classes.index(name[1]), name[2]) if demand else (-1, 0)
-            terms = {**row, len(made.columns): limit} if demand else row
-            scale = max(map(abs, terms.values()), default=1.0) or 1.0
-            for k, value in terms.items():
-                kind, *which = self.names[k]
-                more = LARGER if kind == "used" and value < 0.0 else 1.0
-                rows.append(r)
-                columns.append(k)
-                values.append(value / scale * more)
-                of_option.append(which[0] if demand and kind == INSTANCES else -1)
-                of_class.append((klass, q) if kind == "relax" else (-1, 0))
-                dollars = name[0] in DOLLARS and kind == "order"
-                of_offer.append(offers.index(which[0]) if dollars else -1)
-            limits.append(limit / scale)
-            limit_of.append((klass, q))
-        self.row, self.column = np.array(rows), np.array(columns)
-        self.value, self.limit = np.array(values), np.array(limits)
-        self.of_option, self.of_offer = np.array(of_option), np.array(of_offer)
-        self.of_class, self.limit_of = np.array(of_class), np.array(limit_of)
-
-    def values(self, futures: Futures) -> Floats:
-        """(n, entries)."""
-        found = np.tile(self.value, (len(futures), 1))
-        _times(found, self.of_option, futures.rate)
-        _times(found, self.of_offer, futures.price)
-        at = np.flatnonzero(self.of_class[:, 0] >= 0)
-        found[:, at] *= futures.demand[:, self.of_class[at, 0], self.of_class[at, 1]]
-        return found
-
-    def limits(self, futures: Futures) -> Floats:
-        """(n, rows)."""
-        found = np.tile(self.limit, (len(futures), 1))
-        at = np.flatnonzero(self.limit_of[:, 0] >= 0)
-        found[:, at] *= futures.demand[:, self.limit_of[at, 0], self.limit_of[at, 1]]
-        return found
-
-    def costs(self, futures: Futures) -> Floats:
-        """(n, columns) dollars."""
-        found = np.tile(self.cost, (len(futures), 1))
-        _times(found, self.offer, futures.price)
-        return found
+        self.row, self.column, self.value, self.limit = made.entries()
+        terms = [(rows[r], self.names[k]) for r, k in zip(self.row, self.column, strict=True)]
+        used = np.array([column[0] == "used" for _, column in terms])
+        self.value[used & (self.value < 0.0)] *= LARGER
+        self.limit_of = np.array([peaks[row[1:]] if row[0] == DEMAND else -1 for row in rows])
+        runs = ((r[0] == DEMAND and c[0] == INSTANCES, c) for r, c in terms)
+        self.of_option = np.array([column[1] if it_is else -1 for it_is, column in runs])
+        paid = ((r[0] in DOLLARS and c[0] == "order", c) for r, c in terms)
+        self.of_offer = np.array([offers[column[1]] if it_is else -1 for it_is, column in paid])
+        relaxed = self.column == len(self.names) - 1
+        self.of_class = np.where(relaxed, self.limit_of[self.row], -1)
 
 
-def _times(values: Floats, place: NDArray[np.intp], factors: Floats) -> None:
-    at = np.flatnonzero(place >= 0)
-    values[:, at] *= factors[:, place[at]]
+def _times(values: Floats, *by: tuple[NDArray[np.intp], Floats]) -> Floats:
+    """(n, k) of values (k,), each times the factor (n, m) at its place; of -1 as it is."""
+    found = np.tile(values, (len(by[0][1]), 1))
+    for place, factors in by:
+        at = np.flatnonzero(place >= 0)
+        found[:, at] *= factors[:, place[at]]
+    return found
 
 
 class _Joined:
@@ -272,10 +244,12 @@ class _Joined:
             height = len(one.limit)
             rows.append((start + np.arange(len(at))[:, None] * height + one.row).ravel())
             columns.append(column[at][:, one.column].ravel())
-            values.append(one.values(some).ravel())
-            limits.append(one.limits(some).ravel())
+            peaks, paid = some.demand.reshape(len(at), -1), some.price
+            of = (one.of_option, some.rate), (one.of_offer, paid), (one.of_class, peaks)
+            values.append(_times(one.value, *of).ravel())
+            limits.append(_times(one.limit, (one.limit_of, peaks)).ravel())
             start += len(at) * height
-            self.usd[at] = one.costs(some)
+            self.usd[at] = _times(one.cost, (one.offer, paid))
             np.maximum.at(upper, column[at].ravel(), np.tile(one.upper, len(at)))
         entries = (np.concatenate(rows), np.concatenate(columns))
         self.factors = (np.concatenate(values), entries)
@@ -291,10 +265,7 @@ class _Joined:
             if name[0] == "order":
                 self.lower[k] = self.upper[k] = order.get(name[1], 0)
             else:
-                chip = plan.chip(name[1])
-                there = chip.stock // chip.server + sum(
-                    order.get(offer.label, 0) for offer in chip.offers if serves(offer, 0, 0)
-                )
+                there = _there(plan.chip(name[1]), order)
                 self.lower[k] = self.upper[k] = there > plan.spare_servers
 
     def solve(self, cost: Floats, whole: Literal["split", "order", "whole"]) -> Any:
@@ -315,19 +286,15 @@ class _Joined:
         return {label: servers for label, servers in found.items() if servers}
 
 
-def _delayed(plan: Plan) -> Plan:
-    """With what has a lead time a quarter later."""
-    chips = tuple(
-        replace(
-            chip,
-            offers=tuple(
-                replace(offer, lead_quarters=offer.lead_quarters + (offer.lead_quarters > 0))
-                for offer in chip.offers
-            ),
-        )
-        for chip in plan.chips
-    )
-    return replace(plan, chips=chips)
+def _there(chip: FleetChip, order: Order) -> int:
+    """Servers of a chip in the first quarter."""
+    rents = (order.get(offer.label, 0) for offer in chip.offers if serves(offer, 0, 0))
+    return chip.stock // chip.server + sum(rents)
+
+
+def _later(offer: Offer) -> Offer:
+    """What has a lead time comes a quarter later."""
+    return replace(offer, lead_quarters=offer.lead_quarters + (offer.lead_quarters > 0))
 
 
 ROUNDS = 2  # of leaving futures out
@@ -389,10 +356,8 @@ class Counter:
         """The margin at which whole instances serve, too: at most one of each class and chip more
         is needed than of split ones."""
         plan, least = self.first.plan, 0.0
-        spare = plan.spare_servers
         for chip in plan.chips:
-            servers = chip.stock // chip.server - spare
-            servers += sum(order.get(o.label, 0) for o in chip.offers if serves(o, 0, 0))
+            servers = _there(chip, order) - plan.spare_servers
             most = max((o.chips.get(chip.chip, 0) for o in self.first.options), default=0)
             if servers > 0 and most:
                 least += servers * chip.server // most - len(plan.demand)
@@ -627,16 +592,14 @@ def error_of(option: Option) -> tuple[object, ...]:
 
 def kept_of(options: Sequence[Option]) -> list[int]:
     """Places of the options that no split ones replace that err alike."""
+    errors = [error_of(option) for option in options]
 
-    def replaces(other: Option, option: Option) -> bool:
+    def replaces(j: int, k: int) -> bool:
+        other, option = options[j], options[k]
         times = option.requests_per_s / other.requests_per_s
-        fewer = [n * times / option.chips[chip] for chip, n in other.chips.items()]
-        return max(fewer) <= 1.0 + EVEN
+        return errors[j] == errors[k] and all(
+            n * times / option.chips[chip] <= 1.0 + EVEN for chip, n in other.chips.items()
+        )
 
-    kept: list[int] = []
-    for k in sorted(range(len(options)), key=lambda k: sum(options[k].chips.values())):
-        rivals = [j for j in range(len(options)) if error_of(options[j]) == error_of(options[k])]
-        worse = [j for j in rivals if j != k and replaces(options[j], options[k])]
-        if not any(j in kept or not replaces(options[k], options[j]) for j in worse):
-            kept.append(k)
-    return sorted(kept)
+    by_size = sorted(range(len(options)), key=lambda k: sum(options[k].chips.values()))
+    return sorted(undominated(by_size, replaces))

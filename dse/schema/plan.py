@@ -4,7 +4,7 @@ must not be exceeded. `dse.schema.plan_reader` adds what the catalog says of its
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -504,6 +504,13 @@ class Plan(Schema, kw_only=True):
 
     def offer(self, label: str) -> Offer:
         return next(offer for offer in self.offers if offer.label == label)
+
+    def with_offers(self, change: Callable[[Offer], Offer | None]) -> Plan:
+        """Each offer as `change` makes it, without those that it makes None."""
+        chips = (
+            replace(one, offers=tuple(filter(None, map(change, one.offers)))) for one in self.chips
+        )
+        return replace(self, chips=tuple(chips))
 
     def check(self) -> None:
         """The lines of a plan against each other."""

@@ -186,10 +186,13 @@ def entry(
             "price": offer.words,
         }
 
+    def other(one: Offer) -> Offer | None:
+        return None if one.group == offer.group else one
+
     without = base
     if base.mix is None or _uses(plan, base.mix, offer):
         nodes = THOROUGH if split else QUICK
-        without = solve(_without(plan, offer), options, nodes=nodes, split=split)
+        without = solve(plan.with_offers(other), options, nodes=nodes, split=split)
     if without.mix is None or without.gap > LOOSE:
         return row(None, None, lack(without, "nothing keeps the plan without it"))
     more = without.usd / base.usd - 1.0 if base.usd > 0.0 else 0.0
@@ -253,14 +256,6 @@ def _uses(plan: Plan, mix: Mix, offer: Offer) -> bool:
     return any(plan.offer(label).group == offer.group for label, _ in mix.orders)
 
 
-def _without(plan: Plan, offer: Offer) -> Plan:
-    chips = tuple(
-        replace(chip, offers=tuple(one for one in chip.offers if one.group != offer.group))
-        for chip in plan.chips
-    )
-    return replace(plan, chips=chips)
-
-
 def offer_price(row: Row, key: str) -> str:
     """`$1.30 per chip-hour`, of a row of `entries`."""
     usd = row[key]
@@ -271,11 +266,8 @@ def offer_price(row: Row, key: str) -> str:
 
 def renting_alone(plan: Plan, options: Sequence[Option]) -> Solved:
     """The cheapest order that buys nothing: what buying is compared with."""
-    rents = tuple(
-        replace(chip, offers=tuple(one for one in chip.offers if one.way != BUY))
-        for chip in plan.chips
-    )
-    return solve(replace(plan, chips=rents), options, nodes=QUICK)
+    rents = plan.with_offers(lambda one: None if one.way == BUY else one)
+    return solve(rents, options, nodes=QUICK)
 
 
 def stock_rows(
