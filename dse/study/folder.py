@@ -21,38 +21,72 @@ from dse.schema.model import layers_in_short
 STUDY, FRONT, FRONT_TABLE, FLEET = "study.json", "front.json", "front.csv", "fleet.json"
 JOURNAL, CHECKPOINT = "journal.log", "checkpoint.npz"
 
-# What the readers of a study lean on, by example: a type, a mapping of needed keys (of ANY: every
-# key that there is), or a list of one example.
+# What the readers of a study lean on, by example: a type, a set of texts, a mapping of needed keys
+# (of ANY: every key that there is), or a list of one example.
 ANY = "*"
 _NUMBER = (int, float)
 _MAYBE = (int, float, type(None))
 _LOAD = {"prompt_tokens": _NUMBER, "output_tokens": _NUMBER, "serving": str, "backend": str}
+_METRIC = {"metric": frozenset(METRICS)}
+_TEXTS = ("space", "fingerprint", "price_basis", "data_digest", "engine")
+_COUNTS = ("evaluations", "size", "seed", "trials")
+
+# front.csv: one row a point, 9 significant digits, no times of the machine in it.
+MODEL = (
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "intermediate_size",
+    "num_experts",
+    "num_experts_per_tok",
+    "moe_intermediate_size",
+    "num_shared_experts",
+    "vocab_size",
+)
+DEPLOYMENT = (
+    "chip",
+    "chips",
+    "tensor_parallel",
+    "pipeline_parallel",
+    "data_parallel",
+    "expert_parallel",
+    "replicas",
+    "weight_dtype",
+    "kv_dtype",
+    "concurrency",
+)
+# Columns of the prefill pool, empty where one pool does both phases.
+PREFILL = tuple(name for name in DEPLOYMENT if name != "concurrency")
+LAYERS = "layers"  # in short, in studies whose layers are not all alike
+# Columns of the studies that vary them: memory tiers, a hypothetical scale-up domain.
+SEARCHED = (
+    "redundant_experts",
+    "draft_tokens",
+    "max_running_requests",
+    "weights_offloaded",
+    "kv_offloaded",
+    "offload_tier",
+    "scale_up_domain",
+)
+
 _SHAPES: dict[str, Any] = {
     STUDY: {
-        "space": str,
-        "fingerprint": str,
-        "price_basis": str,
-        "data_digest": str,
-        "engine": str,
-        "evaluations": int,
+        **dict.fromkeys(_TEXTS, str),
+        **dict.fromkeys(_COUNTS, int),
         "true_hypervolume_share": _MAYBE,
-        "objectives": [{"metric": str, "direction": str, "log": bool}],
-        "constraints": [{"metric": str, "sign": _NUMBER, "limit": _NUMBER, "text": str}],
+        "objectives": [{**_METRIC, "direction": str, "log": bool}],
+        "constraints": [{**_METRIC, "sign": _NUMBER, "limit": _NUMBER, "text": str}],
         "constraint_tallies": [{"constraint": str, "violated": int, "only": int}],
-        "size": int,
-        "seed": int,
-        "trials": int,
         "versions": dict,
         "price": {"rows": [{"chip": str, "usd_per_chip_hour": _NUMBER}]},
         "sources": [{"figure": str}],
         "chosen": {
             ANY: {
+                **dict.fromkeys(("breakdown", "memory"), list),
+                **dict.fromkeys(("capacity_bytes", "floor_s", "decode_step_s"), _NUMBER),
                 "point": int,
-                "breakdown": list,
-                "memory": list,
-                "capacity_bytes": _NUMBER,
-                "floor_s": _NUMBER,
-                "decode_step_s": _NUMBER,
             }
         },
     },
@@ -63,16 +97,9 @@ _SHAPES: dict[str, Any] = {
                 "names": [str],
                 "model": {"blocks": list},
                 "deployment": {
-                    "chip": str,
-                    "chips": _NUMBER,
-                    "tensor_parallel": _NUMBER,
-                    "pipeline_parallel": _NUMBER,
-                    "data_parallel": _NUMBER,
-                    "expert_parallel": _NUMBER,
-                    "replicas": _NUMBER,
-                    "concurrency": _NUMBER,
-                    "weight_dtype": str,
-                    "kv_dtype": str,
+                    **dict.fromkeys(DEPLOYMENT, _NUMBER),
+                    **dict.fromkeys(("chip", "weight_dtype"), str),
+                    "kv_dtype": frozenset(DTYPES),
                 },
                 "metrics": dict,
             }
@@ -84,19 +111,16 @@ _SHAPES: dict[str, Any] = {
         "feasible": bool,
         "price_basis": str,
         "quarters": int,
-        "usd": _MAYBE,
-        "usd_undiscounted": _MAYBE,
-        "usd_per_million_tokens": _MAYBE,
+        **dict.fromkeys(("usd", "usd_undiscounted", "usd_per_million_tokens"), _MAYBE),
         "orders": [{"way": str, "chip": str, "offer": str, "order_quarter": int, "chips": int}],
         "chips": [{"quarter": int, "chip": str, "rented_chips": _NUMBER, "owned_chips": _NUMBER}],
         "prices": [{"offer": str, "price_usd": _NUMBER, "per": str}],
     },
 }
-# The same of keys of study.json that may be absent or null.
-_MAY_HAVE: dict[str, Any] = {
-    "definition": dict,
-    "own_prices": dict,
-}
+# The workloads of study.json: `workload`, or null and several `workloads`.
+_ONE = {"workload": _LOAD}
+_SEVERAL = {"workloads": [{"name": str, "weight": _NUMBER, **_LOAD}]}
+_MAY_HAVE = ("definition", "own_prices")  # objects of study.json that may be absent or null
 # What writes a document, and what a folder of it is called.
 _WRITERS = {FLEET: ("`dse fleet --out`", "fleet")}
 _WRITER = ("`dse run`", "finished study")
@@ -118,10 +142,11 @@ def read_json(folder: Path, name: str) -> dict[str, Any]:
         raise StorageError(f"{error}; {writer} writes it anew") from error
     except (ValueError, RecursionError) as error:
         raise StorageError(f"{path}: cannot be read: {error}; {writer} writes it anew") from error
-    wrong = _misfit(document, _SHAPES[name], "") or _loads_misfit(name, document)
+    wrong = _misfit(document, _SHAPES[name], "")
     if wrong is None and name == STUDY:
-        has = {key: shape for key, shape in _MAY_HAVE.items() if document.get(key) is not None}
-        wrong = _misfit(document, has, "") or _unknown_metric(document)
+        several = document.get("workload", {}) is None and document.get("workloads")
+        has = {key: dict for key in _MAY_HAVE if document.get(key) is not None}
+        wrong = _misfit(document, {**has, **(_SEVERAL if several else _ONE)}, "")
     if wrong:
         raise StorageError(f"{path}: {wrong}; {writer} writes it anew")
     return document
@@ -162,25 +187,14 @@ def _misfit(value: Any, shape: Any, where: str) -> str | None:
         for k, element in enumerate(value):
             if wrong := _misfit(element, shape[0], f"{where}[{k}]"):
                 return wrong
-    elif not isinstance(value, shape):
+    elif not (value in [*shape] if isinstance(shape, frozenset) else isinstance(value, shape)):
         return f"{at} is {value!r:.40}"
     return None
 
 
-def _unknown_metric(document: Mapping[str, Any]) -> str | None:
-    """The same of the metrics that study.json names."""
-    for key in ("objectives", "constraints"):
-        for k, row in enumerate(document[key]):
-            if row["metric"] not in METRICS:
-                return f"{key}[{k}].metric is {row['metric']!r:.40}"
-    return None
-
-
 def _item_misfit(item: Mapping[str, Any], where: str) -> str | None:
-    """The same of a point: the format of its cache, the layers of its model, and its intervals, two
-    numbers above zero, the lower one first."""
-    if (kv := item["deployment"]["kv_dtype"]) not in DTYPES:
-        return f"{where}.deployment.kv_dtype is {kv!r:.40}"
+    """The same of a point: the layers of its model, and its intervals, two numbers above zero, the
+    lower one first."""
     model = item["model"]
     flat = ["hidden_size", "num_hidden_layers"] if "hidden_size" in model else []
     flat += ["moe_intermediate_size", "num_experts_per_tok"] if model.get("num_experts") else []
@@ -201,17 +215,6 @@ def _item_misfit(item: Mapping[str, Any], where: str) -> str | None:
         if len(ends) != 2 or not 0.0 <= ends[0] <= ends[1]:
             return f"{where}.intervals.{name} is {ends!r:.60}"
     return None
-
-
-def _loads_misfit(name: str, document: dict[str, Any]) -> str | None:
-    """The same of the workloads of study.json: `workload`, or null and several `workloads`."""
-    if name != STUDY:
-        return None
-    if document.get("workload", {}) is not None:
-        return _misfit(document, {"workload": _LOAD}, "")
-    if not document.get("workloads"):
-        return "the document lacks 'workloads'"
-    return _misfit(document, {"workloads": [{"name": str, "weight": _NUMBER, **_LOAD}]}, "")
 
 
 def study_folder(study: Any) -> Path | None:
@@ -253,14 +256,9 @@ def refuse_other(
         )
 
 
-def find_item(folder: Path, point: str | int) -> dict[str, Any]:
-    """A point of the front by its number or by a name it was chosen under: start, cheapest,
-    fastest, best, knee. Raises InputError with those that exist."""
-    return item_of(read_study(folder)[1], point, folder)
-
-
 def item_of(items: Sequence[dict[str, Any]], point: str | int, folder: Path) -> dict[str, Any]:
-    """The same of the items of a front that was read already."""
+    """A point of the front of `folder` by its number or by a name it was chosen under: start,
+    cheapest, fastest, best, knee. Raises InputError with those that exist."""
     for item in items:
         if str(point) in (*item["names"], str(item["point"])):
             return item
@@ -270,48 +268,6 @@ def item_of(items: Sequence[dict[str, Any]], point: str | int, folder: Path) -> 
         field="POINT",
         accepted=f"a number from 1 to {len(items)}, or one of {', '.join(names)}",
     )
-
-
-# front.csv: one row a point, 9 significant digits, no times of the machine in it.
-
-MODEL = (
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "head_dim",
-    "intermediate_size",
-    "num_experts",
-    "num_experts_per_tok",
-    "moe_intermediate_size",
-    "num_shared_experts",
-    "vocab_size",
-)
-DEPLOYMENT = (
-    "chip",
-    "chips",
-    "tensor_parallel",
-    "pipeline_parallel",
-    "data_parallel",
-    "expert_parallel",
-    "replicas",
-    "weight_dtype",
-    "kv_dtype",
-    "concurrency",
-)
-# Columns of the prefill pool, empty where one pool does both phases.
-PREFILL = tuple(name for name in DEPLOYMENT if name != "concurrency")
-LAYERS = "layers"  # in short, in studies whose layers are not all alike
-# Columns of the studies that vary them: memory tiers, a hypothetical scale-up domain.
-SEARCHED = (
-    "redundant_experts",
-    "draft_tokens",
-    "max_running_requests",
-    "weights_offloaded",
-    "kv_offloaded",
-    "offload_tier",
-    "scale_up_domain",
-)
 
 
 def front_table(
@@ -351,14 +307,10 @@ def front_table(
         axes = {name: values[i] for name, values in (searched or {}).items()}
         rows.append(row | {k: axes[k] for k in axes if k not in row and k not in told} | told)
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(rows[0])
-    for row in rows:
-        writer.writerow(_cell(value) for value in row.values())
+    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(
+        {key: f"{value:.9g}" if isinstance(value, float) else value for key, value in row.items()}
+        for row in rows
+    )
     return text.getvalue()
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:.9g}" if isinstance(value, float) else str(value)

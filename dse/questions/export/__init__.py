@@ -55,7 +55,7 @@ from dse.schema.reader import Field, Text
 from dse.schema.reader import Table as Fields
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
 from dse.space.candidates import CandidateBatch, Floats
-from dse.study.folder import FRONT, find_item, read_study, study_folder
+from dse.study.folder import FRONT, item_of, read_study, study_folder
 
 CONFIG, ARGUMENTS = "config.json", "megatron.sh"
 
@@ -392,7 +392,8 @@ def export(
     longest = None
     subject: Any = model
     if folder is not None:
-        study, item = read_study(folder)[0], find_item(folder, str(point))
+        study, items = read_study(folder)
+        item = item_of(items, str(point), folder)
         subject = model_of(item["model"], f"{folder / FRONT}")
         loads = loads_of(study)
         longest = int(max(load["prompt_tokens"] + load["output_tokens"] for load in loads))

@@ -79,7 +79,7 @@ from dse.schema.traffic import read_rate
 from dse.schema.workloads import load_words, mix_words
 from dse.space.candidates import CandidateBatch
 from dse.study.choices import Choice, Choices, choices_of
-from dse.study.folder import STUDY, find_item
+from dse.study.folder import STUDY, item_of, read_study
 from dse.study.regret import Uncertain, draw, measure_next, robustness
 
 Json = Mapping[str, Any]
@@ -520,7 +520,7 @@ def _shape_of(source: Any, point: str | None, study: Study) -> Json | None:
             field="--point",
             accepted="the folder of a finished study as STUDY",
         )
-    return find_item(folder, point) if point is not None else None
+    return None if point is None else item_of(read_study(folder)[1], point, folder)
 
 
 def _rate_of(text: str, subject: Subject, choices: Choices) -> tuple[float, float]:
