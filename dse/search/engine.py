@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -28,35 +27,29 @@ class Budget:
     trials: int | None = None
 
 
-class Engine(Protocol):
-    """A way to search. `run` leaves what it found in the evaluator's archive."""
+class Engine:
+    """A way to search. `bulk`: whether it evaluates many more points than it hands to the study of
+    record, so that a sample has to stand there for the space."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def bulk(self) -> bool:
-        """Whether it evaluates many more points than it hands to the study of record, so that a
-        sample has to stand there for the space."""
-        ...
+    name: str
+    bulk: bool
 
     def evaluations(self, size: int) -> int:
-        """Default number of evaluations in a space of `size` points."""
-        ...
+        """Default number of evaluations in a space of `size` points: a tenth of it, at least 1,000
+        points and at most two million."""
+        return min(size, max(LEAST_EVALUATIONS, min(size // 10, MOST_EVALUATIONS)))
 
     def run(
         self, evaluator: Evaluator, budget: Budget, rng: np.random.Generator, progress: Progress
-    ) -> None: ...
-
-
-def tenth(size: int) -> int:
-    """A tenth of the space, at least 1,000 points and at most two million."""
-    return min(size, max(LEAST_EVALUATIONS, min(size // 10, MOST_EVALUATIONS)))
+    ) -> None:
+        """Leaves what it finds in the evaluator's archive."""
+        raise NotImplementedError
 
 
 LARGEST = 1_000_000_000
 
 
-class Exhaustive:
+class Exhaustive(Engine):
     """Streams all ranks in order; memory does not grow with the space. With a checkpoint, a
     killed run goes on where it was.
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dse.errors import InputError
 from dse.pareto import Scale
 from dse.problem.protocol import Evaluation, Objective, Problem, SpaceProtocol
-from dse.search.engine import Budget, Progress, tenth
+from dse.search.engine import Budget, Engine, Progress
 from dse.search.evaluator import SEARCH, Batch, Evaluator
 from dse.search.pareto_local import drawn, refine, sample
 
@@ -94,13 +94,10 @@ def _log_ratio(said: Floats, answered: Floats) -> Floats:
         return np.where((ratio > 0.0) | np.isinf(answered), np.log(np.abs(ratio)), 0.0)
 
 
-class ModelFirst:
+class ModelFirst(Engine):
     """Rounds of answers for a spread of the front that the corrected model proposes."""
 
     name, bulk = "model-first", False
-
-    def evaluations(self, size: int) -> int:
-        return tenth(size)
 
     def run(
         self, evaluator: Evaluator, budget: Budget, rng: np.random.Generator, progress: Progress

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.pareto import Archive, Scale, contributions
-from dse.search.engine import Budget, Progress, tenth
+from dse.search.engine import Budget, Engine, Progress
 from dse.search.evaluator import SEARCH, TOLERATED, Batch, Evaluator, Ids, SeenIds
 from dse.search.record import active_axes
 
@@ -29,13 +29,10 @@ MOST_SHOWN = 500
 RANKED_OBJECTIVES = (2, 3)  # of which contributions to the hypervolume are quick to compute
 
 
-class ParetoLocal:
+class ParetoLocal(Engine):
     """A sample, then rounds of moves until nothing helps or the evaluations are spent."""
 
     name, bulk = "pareto-local", True
-
-    def evaluations(self, size: int) -> int:
-        return tenth(size)
 
     def run(
         self, evaluator: Evaluator, budget: Budget, rng: np.random.Generator, progress: Progress

@@ -49,21 +49,6 @@ def against_truth(problem: Problem, front: Floats, true: Floats) -> dict[str, An
     }
 
 
-def enumerated(
-    problem: Problem,
-    front: Floats,
-    *,
-    executor: Executor,
-    progress: Progress,
-    checkpoint: Checkpoint | None = None,
-) -> tuple[dict[str, Any], Ids]:
-    """The front against every point of the space, and the ids of the true front."""
-    how = {"executor": executor, "progress": progress, "checkpoint": checkpoint}
-    truth = search(problem, "exhaustive", **how)
-    found = against_truth(problem, front, truth.front.F)
-    return {"evaluations": truth.evaluations, **found}, truth.front.ids
-
-
 def local_optimality(
     problem: Problem, result: Result, *, executor: Executor
 ) -> tuple[dict[str, Any], Ids]:
@@ -165,13 +150,13 @@ def prove(
     found: dict[str, Any] = {}
     found["local"], better = local_optimality(problem, result, executor=executor)
     met = [better]
+    how = {"executor": executor, "progress": progress, "checkpoint": checkpoint}
     if problem.space.size <= enumerate_up_to:
-        found["enumerated"], true = enumerated(
-            problem, result.front.F, executor=executor, progress=progress, checkpoint=checkpoint
-        )
-        met.append(true)
+        true = search(problem, "exhaustive", **how)
+        truth = against_truth(problem, result.front.F, true.front.F)
+        found["enumerated"] = {"evaluations": true.evaluations} | truth
+        met.append(true.front.ids)
     else:
-        how = {"executor": executor, "progress": progress, "checkpoint": checkpoint}
         said, others = evidence(problem, result, seed=seed, **how)
         found |= said
         met.append(others)

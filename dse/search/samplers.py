@@ -27,7 +27,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 import moocore
 import numpy as np
@@ -35,13 +36,20 @@ import optuna
 from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 from optuna.exceptions import ExperimentalWarning
-from optuna.samplers import BaseSampler, NSGAIISampler
+from optuna.samplers import (
+    BaseSampler,
+    GPSampler,
+    NSGAIISampler,
+    QMCSampler,
+    RandomSampler,
+    TPESampler,
+)
 from optuna.trial import Trial, TrialState, create_trial
 
 from dse.errors import DseError, InputError
 from dse.problem.protocol import SpaceProtocol
 from dse.search import pareto_local
-from dse.search.engine import Budget, Progress, tenth
+from dse.search.engine import Budget, Engine, Progress
 from dse.search.evaluator import SEARCH, Batch, Evaluator
 
 _ENTRY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
@@ -196,20 +204,18 @@ def positions(space: SpaceProtocol) -> dict[str, BaseDistribution]:
     }
 
 
-class Nsga2:
+class Nsga2(Engine):
     """A large sample, NSGA-II (Deb et al. 2002) from its best points, then neighbours of the
     front until none helps."""
 
     name, bulk = "nsga2", True
     trials = NSGA2_TRIALS
 
-    def evaluations(self, size: int) -> int:
-        return tenth(size)
-
     def run(
         self, evaluator: Evaluator, budget: Budget, rng: np.random.Generator, progress: Progress
     ) -> None:
-        loop = AskTell(evaluator, nsga2_sampler(_seed(rng)), rng)
+        sampler = NSGAIISampler(population_size=POPULATION, seed=_seed(rng))
+        loop = AskTell(evaluator, sampler, rng)
         loop.seed(best(pareto_local.sample(evaluator, rng)))
         trials = _trials(budget, min(self.trials, evaluator.left // 4))
         _ask_all(loop, trials, POPULATION, progress)
@@ -217,24 +223,24 @@ class Nsga2:
 
 
 @dataclass(frozen=True, slots=True)
-class SamplerEngine:
-    """One Optuna sampler on its own, `batch` trials at a time."""
+class SamplerEngine(Engine):
+    """One Optuna sampler on its own, `batch` trials at a time; `sampler` makes it of a `seed`."""
 
     name: str
-    sampler: Callable[[int], BaseSampler]
+    sampler: Callable[..., BaseSampler]
     trials: int
     batch: int
     bulk: bool = False
 
-    def evaluations(self, size: int) -> int:
-        return tenth(size)
-
     def run(
         self, evaluator: Evaluator, budget: Budget, rng: np.random.Generator, progress: Progress
     ) -> None:
-        loop = AskTell(evaluator, self.sampler(_seed(rng)), rng)
         size = 1 if evaluator.one_by_one else self.batch
         with _said(self.name) if is_path(self.name) else nullcontext():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ExperimentalWarning)
+                sampler = self.sampler(seed=_seed(rng))
+            loop = AskTell(evaluator, sampler, rng)
             _ask_all(loop, _trials(budget, self.trials), size, progress)
 
 
@@ -252,15 +258,7 @@ def sampler_engine(path: str) -> SamplerEngine:
         raise InputError(f"{path} is no sampler of Optuna", field=field, accepted=accepted)
     if "seed" not in inspect.signature(cls).parameters:
         raise InputError(f"{path} takes no seed", field=field, accepted="a sampler that takes seed")
-
-    make = cast(Callable[..., BaseSampler], cls)
-
-    def made(seed: int) -> BaseSampler:
-        with _said(path), warnings.catch_warnings():
-            warnings.simplefilter("ignore", ExperimentalWarning)
-            return make(seed=seed)
-
-    return SamplerEngine(path, made, trials=NAMED_TRIALS, batch=1)
+    return SamplerEngine(path, cls, trials=NAMED_TRIALS, batch=1)
 
 
 @contextmanager
@@ -278,24 +276,6 @@ def _said(path: str) -> Iterator[None]:
         ) from error
 
 
-def nsga2_sampler(seed: int) -> BaseSampler:
-    return NSGAIISampler(population_size=POPULATION, seed=seed)
-
-
-def tpe_sampler(seed: int) -> BaseSampler:
-    return optuna.samplers.TPESampler(n_startup_trials=40, constant_liar=True, seed=seed)
-
-
-def random_sampler(seed: int) -> BaseSampler:
-    return optuna.samplers.RandomSampler(seed=seed)
-
-
-def qmc_sampler(seed: int) -> BaseSampler:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)
-        return optuna.samplers.QMCSampler(scramble=True, seed=seed, warn_independent_sampling=False)
-
-
 def gp_sampler(seed: int) -> BaseSampler:
     """Raises InputError when torch is not installed."""
     if importlib.util.find_spec("torch") is None:
@@ -304,17 +284,17 @@ def gp_sampler(seed: int) -> BaseSampler:
             field="--engine gp",
             accepted="pip install torch, or another engine",
         )
-    return optuna.samplers.GPSampler(
-        n_startup_trials=20, seed=seed, warn_independent_sampling=False
-    )
+    return GPSampler(n_startup_trials=20, seed=seed, warn_independent_sampling=False)
 
 
+tpe = partial(TPESampler, n_startup_trials=40, constant_liar=True)
+qmc = partial(QMCSampler, scramble=True, warn_independent_sampling=False)
 ENGINES = (
     Nsga2(),
-    SamplerEngine("tpe", tpe_sampler, trials=300, batch=20),
+    SamplerEngine("tpe", tpe, trials=300, batch=20),
     SamplerEngine("gp", gp_sampler, trials=60, batch=1),
-    SamplerEngine("qmc", qmc_sampler, trials=1_000, batch=100),
-    SamplerEngine("random", random_sampler, trials=1_000, batch=100),
+    SamplerEngine("qmc", qmc, trials=1_000, batch=100),
+    SamplerEngine("random", RandomSampler, trials=1_000, batch=100),
 )
 
 

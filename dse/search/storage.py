@@ -301,12 +301,7 @@ def shown(location: str | Path) -> str:
     location = str(location)
     if not is_url(location) and not _NEARLY.match(location):
         return location
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    try:
-        url = make_url(location)
-    except (ArgumentError, ValueError):
+    if (url := _url(location)) is None:
         return location.split(":", 1)[0] + "://..."
     query = {key: value for key, value in url.query.items() if key.lower() not in _HIDDEN}
     return _without_named(url.set(query=query)._replace(password=None).render_as_string())
@@ -347,12 +342,7 @@ def in_use(location: str | Path) -> Iterator[None]:
 def _secrets(location: str) -> list[str]:
     if not is_url(location):
         return []
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    try:
-        url = make_url(location)
-    except (ArgumentError, ValueError):
+    if (url := _url(location)) is None:
         return [location]
     hidden = [url.password, *(v for k, v in url.query.items() if k.lower() in _HIDDEN)]
     plain = [str(secret) for secret in hidden if secret]
@@ -362,22 +352,24 @@ def _secrets(location: str) -> list[str]:
     return sorted(filter(None, forms), key=len, reverse=True)
 
 
-def _parsed(location: str) -> URL:
+def _url(location: str) -> URL | None:
+    """None where it is no URL of SQLAlchemy."""
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 
     try:
-        url = make_url(location)
+        return make_url(location)
     except (ArgumentError, ValueError):
+        return None
+
+
+def _parsed(location: str) -> URL:
+    url = _url(location)
+    if url is None or url.get_backend_name() not in DIALECTS:
+        wrong = "not the URL of a database" if url is None else "no such database"
         raise StorageError(
-            f"{shown(location)}: cannot be used as storage: not the URL of a database (accepted: "
+            f"{shown(location)}: cannot be used as storage: {wrong} (accepted: "
             "postgresql://user@host/database, mysql://..., sqlite:///file, or a path)"
-        ) from None
-    if url.get_backend_name() not in DIALECTS:
-        raise StorageError(
-            f"{shown(location)}: cannot be used as storage: no such database (accepted: "
-            + ", ".join(f"{name}://..." for name in DIALECTS)
-            + " or a path)"
         )
     return url
 

@@ -120,6 +120,7 @@ class _Axis(CategoricalDistribution):
         return self
 
 
+@many_trials()
 def importances(problem: Problem, batch: Batch) -> dict[str, dict[str, float]]:
     """{metric: {axis: share}} of the feasible designs of `batch`; shares add up to 1, the largest
     first. Empty of fewer than 100 designs.
@@ -128,11 +129,6 @@ def importances(problem: Problem, batch: Batch) -> dict[str, dict[str, float]]:
     each value in the best tenth with how often in all designs; where an axis does not apply, its
     part of the designs is left out (arXiv:2601.20800).
     """
-    with many_trials():
-        return _importances(problem, batch)
-
-
-def _importances(problem: Problem, batch: Batch) -> dict[str, dict[str, float]]:
     space = problem.space
     found = batch.take(np.flatnonzero((batch.violation == 0) & np.isfinite(batch.F).all(axis=1)))
     axes = np.flatnonzero(space.cardinalities > 1)

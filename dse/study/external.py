@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,23 +31,9 @@ FIELD = "--evaluator"
 Function = Callable[[dict[str, Any]], Mapping[str, float | None]]
 
 
-def load_function(entry: str) -> Function:
-    """The function `package.module:function`. Raises InputError when there is none."""
-    accepted = "package.module:function"
-    function = imported(entry, FIELD, accepted)
-    if not callable(function):
-        raise InputError(f"{entry} is no function", field=FIELD, accepted=accepted)
-    return cast(Function, function)
-
-
-def external_problem(physics: PhysicsProblem, entry: str) -> ExternalProblem:
-    """Raises InputError for a function that cannot be had or limits that it cannot be held to."""
-    return ExternalProblem(physics, entry, load_function(entry))
-
-
 class ExternalProblem:
     """Problem of `dse.problem.protocol` over the space of a `PhysicsProblem`, evaluated by
-    `function`.
+    the function `entry`, `package.module:function`.
 
     The rules of `dse.rules` still hold: a point that breaks one is not given to the
     function. Limits and objectives are those of the space file, of the metrics that the function
@@ -55,9 +41,14 @@ class ExternalProblem:
     evaluated again, and each point is stored as soon as it is known.
     """
 
-    def __init__(self, physics: PhysicsProblem, entry: str, function: Function) -> None:
-        """Raises InputError for a limit of one workload of several."""
-        self.physics, self.entry, self._function = physics, entry, function
+    def __init__(self, physics: PhysicsProblem, entry: str) -> None:
+        """Raises InputError where there is no such function, and for a limit of one workload of
+        several."""
+        accepted = "package.module:function"
+        self._function: Function = imported(entry, FIELD, accepted)
+        if not callable(self._function):
+            raise InputError(f"{entry} is no function", field=FIELD, accepted=accepted)
+        self.physics, self.entry = physics, entry
         self.space: Space = physics.space
         self.objectives: tuple[Objective, ...] = physics.objectives
         self._needed = {o.metric for o in self.objectives} | {x.metric for x in physics.limits}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -115,22 +115,13 @@ class Study:
         return f"Study({str(self.folder)!r}: {self.document['space']}, {len(self.front)} points)"
 
 
-class Front:
-    """The points of a front."""
+class Front(list[Point]):
+    """The points of a front; `items` are what front.json says of them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self.items = folder, read_study(folder)[1]
         keys = [field.name for field in fields(Point)]
-        self._points = [Point(**{key: item[key] for key in keys}) for item in self.items]
-
-    def __len__(self) -> int:
-        return len(self._points)
-
-    def __iter__(self) -> Iterator[Point]:
-        return iter(self._points)
-
-    def __getitem__(self, row: int) -> Point:
-        return self._points[row]
+        super().__init__(Point(**{key: item[key] for key in keys}) for item in self.items)
 
     def to_pandas(self) -> pd.DataFrame:
         """front.csv: a row a point; metrics in SI units under their names."""

@@ -38,7 +38,7 @@ from dse.search.storage import in_use, is_url, shown, sole_writer
 from dse.search.survey import METHOD, importances
 from dse.study.definition import posed_study
 from dse.study.document import describe, searched_axes
-from dse.study.external import ExternalProblem, external_problem, say_external
+from dse.study.external import ExternalProblem, say_external
 from dse.study.folder import (
     CHECKPOINT,
     FRONT,
@@ -107,7 +107,7 @@ def run(
     problem, given, identity = posed.problem, posed.catalog, posed.identity
     # refuses one that is none before anything is written
     chosen, _ = choose_engine(engine, problem.space.size, expensive=evaluator is not None)
-    own = None if evaluator is None else external_problem(problem, evaluator)
+    own = None if evaluator is None else ExternalProblem(problem, evaluator)
     if own is None:
         refuse_views(problem)
     else:
