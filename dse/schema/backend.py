@@ -52,10 +52,10 @@ class Overlap(Schema):
     `prefill_tokens`; messages take a share of the chip's arithmetic, `decode_taken` or
     `prefill_taken`, from what runs beside them."""
 
-    decode_taken: float = field(Number(0, 1), meaning="share of the arithmetic that messages take")
-    prefill_taken: float = field(Number(0, 1), meaning="the same in steps of prompts")
-    decode_tokens: float = field(_COUNT, meaning="of a rank, from which it is on")
-    prefill_tokens: float = field(_COUNT, meaning="the same of prompts")
+    decode_taken: float = field(Number(0, 1))
+    prefill_taken: float = field(Number(0, 1))
+    decode_tokens: float = field(_COUNT)
+    prefill_tokens: float = field(_COUNT)
     kind: str = field(Text())
     source: str = field(Text())
 
@@ -65,8 +65,8 @@ class EarlyLaunch(Schema):
     launch): of its fixed cost, measured kernel by kernel, the share `remaining`, on chips of
     `families`."""
 
-    remaining: float = field(Number(0, 1), meaning="share of a kernel's fixed cost that is left")
-    families: tuple[str, ...] = field(Listed(Text(), 1), meaning="of chips with such kernels")
+    remaining: float = field(Number(0, 1))
+    families: tuple[str, ...] = field(Listed(Text(), 1))
     kind: str = field(Text())
     source: str = field(Text())
 
@@ -95,76 +95,33 @@ class Backend(Schema, kw_only=True):
     the device time of a tuned one. The fitted factors are those of `calibrated_as`, else its own.
     """
 
-    id: str = field(Text(), meaning="what commands call it")
+    id: str = field(Text())
     title: str = field(Text())
-    host_s_per_step: float = field(
-        Quantity("s"), written="host_per_step", meaning="beside the device"
-    )
-    gap_s_per_step: float = field(
-        Quantity("s"), written="gap_per_step", meaning="between two steps"
-    )
-    host_s_per_request: float = field(
-        Quantity("s"),
-        written="host_per_request",
-        meaning="for each running request, between two steps",
-    )
-    launch_s: float = field(
-        Quantity("s"),
-        default=0.0,
-        written="launch",
-        meaning="of one operator by the host, in steps that no CUDA graph replays",
-    )
-    first_token_s: float = field(
-        Quantity("s"), written="first_token", meaning="added once to the time to first token"
-    )
-    prompt_token_s: float = field(
-        Quantity("s"),
-        default=0.0,
-        written="prompt_token",
-        meaning="of the host for each token of a prompt, added to it",
-    )
-    first_token_steps: float = field(Number(0), default=0.0, meaning="decode steps added to it")
-    cold_s: float = field(
-        Quantity("s"), default=0.0, written="cold", meaning="added to a first burst without warm-up"
-    )
-    poll_steps: float = field(
-        _COUNT, default=1.0, meaning="decode steps between two looks for new requests"
-    )
-    handover_steps: float = field(
-        Number(0),
-        default=0.0,
-        meaning="decode steps from a cache that a pool sent to its request's first",
-    )
-    overlapped: bool = field(
-        Flag(), default=False, meaning="work on requests runs beside the device too"
-    )
-    chunk_tokens: float = field(_COUNT, meaning="most prompt tokens of a step")
-    memory_fraction: float = field(Number(0.1, 1), meaning="what the backend takes")
-    memory_rule: str = field(Word(("capacity", "free", "static")), meaning="of what it takes that")
-    reserved_output: float = field(Number(0, 1), meaning="share of the output that is reserved")
-    window_cache: bool = field(
-        Flag(), default=True, meaning="layers with a window keep the window alone"
-    )
-    max_running_requests: float = field(_COUNT, meaning="per attention rank")
+    host_s_per_step: float = field(Quantity("s"), written="host_per_step")
+    gap_s_per_step: float = field(Quantity("s"), written="gap_per_step")
+    host_s_per_request: float = field(Quantity("s"), written="host_per_request")
+    launch_s: float = field(Quantity("s"), default=0.0, written="launch")
+    first_token_s: float = field(Quantity("s"), written="first_token")
+    prompt_token_s: float = field(Quantity("s"), default=0.0, written="prompt_token")
+    first_token_steps: float = field(Number(0), default=0.0)
+    cold_s: float = field(Quantity("s"), default=0.0, written="cold")
+    poll_steps: float = field(_COUNT, default=1.0)
+    handover_steps: float = field(Number(0), default=0.0)
+    overlapped: bool = field(Flag(), default=False)
+    chunk_tokens: float = field(_COUNT)
+    memory_fraction: float = field(Number(0.1, 1))
+    memory_rule: str = field(Word(("capacity", "free", "static")))
+    reserved_output: float = field(Number(0, 1))
+    window_cache: bool = field(Flag(), default=True)
+    max_running_requests: float = field(_COUNT)
     communication_bytes: float = field(
-        Quantity("bytes"),
-        default=COMMUNICATION_BUFFERS,
-        written="communication_buffers",
-        meaning="that collectives keep of a chip with peers",
+        Quantity("bytes"), default=COMMUNICATION_BUFFERS, written="communication_buffers"
     )
     scheduler: str = field(Word(("mixed", PREFILL_FIRST)), default="mixed")
-    overlap: Overlap | None = field(
-        Overlap, default=None, meaning="of network and arithmetic, where experts lie outside"
-    )
-    early_launch: EarlyLaunch | None = field(
-        EarlyLaunch, default=None, meaning="of kernels before the last has ended"
-    )
-    stock_steps: float = field(
-        Number(1), default=STOCK_STEPS, meaning="device time of a stock launch over a tuned one"
-    )
-    calibrated_as: str = field(
-        Text(), default="", meaning="the backend whose fitted factors hold for it"
-    )
+    overlap: Overlap | None = field(Overlap, default=None)
+    early_launch: EarlyLaunch | None = field(EarlyLaunch, default=None)
+    stock_steps: float = field(Number(1), default=STOCK_STEPS)
+    calibrated_as: str = field(Text(), default="")
     kind: str = field(Text())
     source: str = field(Text())
     date: str = field(Date())
@@ -217,12 +174,8 @@ class Calibration(Schema):
     spread: Mapping[str, Mapping[str, tuple[float, float]]] = field(
         ByName(ByName(Then(Listed(Number(above=0), 2, 2), _about_one))), default={}
     )
-    shared: float = field(
-        Number(0, 1), default=0.5, meaning="variance that the rows of a group share"
-    )
-    stock_wider: float = field(
-        Number(1), default=1.0, meaning="power of the ends of a stock launch"
-    )
+    shared: float = field(Number(0, 1), default=0.5)
+    stock_wider: float = field(Number(1), default=1.0)
     title: str = field(Text(), default="", left_out=REQUIRED)
     kind: str = field(Text(), default="", left_out=REQUIRED)
     source: str = field(Text(), default="", left_out=REQUIRED)

@@ -135,21 +135,17 @@ class Chip(Schema, kw_only=True):
     published. A hypothetical chip was made from the chip `derived_from` by the `changes`.
     """
 
-    id: str = field(ID, meaning="what commands call the chip")
-    vendor: str = field(Text(), meaning="who makes it")
-    name: str = field(Text(), meaning="what people call it")
-    family: str = field(Text(), meaning="the architecture")
-    year: int | None = field(Whole(1990, 2100), default=None, meaning="of the first shipments")
-    availability: str = field(Word(get_args(Availability)), meaning="who can get it")
-    memory_kind: str = field(Text(), meaning="technology of the device memory", example="HBM3e")
-    system: str = field(Text(), meaning="id of a file of hardware/systems")
-    efficiency: str = field(Text(), meaning="id of a file of hardware/efficiency: whose kernels")
-    backend: str = field(
-        Text(), default=GENERIC, meaning="serving software, where a command names none"
-    )
-    given: Mapping[str, Figure | None] = field(
-        FIGURES, written="figures", meaning="figures with their sources"
-    )
+    id: str = field(ID)
+    vendor: str = field(Text())
+    name: str = field(Text())
+    family: str = field(Text())
+    year: int | None = field(Whole(1990, 2100), default=None)
+    availability: str = field(Word(get_args(Availability)))
+    memory_kind: str = field(Text())
+    system: str = field(Text())
+    efficiency: str = field(Text())
+    backend: str = field(Text(), default=GENERIC)
+    given: Mapping[str, Figure | None] = field(FIGURES, written="figures")
     extra_memories: tuple[tuple[Memory, tuple[Figure, ...]], ...] = field(
         Listed(
             Table(
@@ -160,24 +156,14 @@ class Chip(Schema, kw_only=True):
             )
         ),
         default=(),
-        meaning="memories behind the device memory",
     )
     without_peak: tuple[UnratedFormat, ...] = field(
-        Listed(UnratedFormat),
-        default=(),
-        written="formats_without_peak",
-        meaning="formats of the matrix units of which no dense peak was published",
+        Listed(UnratedFormat), default=(), written="formats_without_peak"
     )
-    not_chosen: tuple[Figure, ...] = field(
-        _NOT_CHOSEN, default=(), meaning="published values that could not be believed, by figure"
-    )
-    prices: tuple[PriceRow, ...] = field(
-        PRICES, default=(), meaning="per hour, in place of rows of hardware/prices.csv"
-    )
-    purchases: tuple[PurchaseRow, ...] = field(
-        PURCHASES, default=(), meaning="in place of rows of hardware/purchases.csv"
-    )
-    notes: tuple[str, ...] = field(Listed(Text()), default=(), meaning="remarks")
+    not_chosen: tuple[Figure, ...] = field(_NOT_CHOSEN, default=())
+    prices: tuple[PriceRow, ...] = field(PRICES, default=())
+    purchases: tuple[PurchaseRow, ...] = field(PURCHASES, default=())
+    notes: tuple[str, ...] = field(Listed(Text()), default=())
     peak_flops_per_s: Mapping[str, float] = made_anew(default_factory=dict)
     memories: tuple[Memory, ...] = ()
     capacity_bytes: float = math.nan

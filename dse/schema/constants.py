@@ -236,7 +236,6 @@ class TierDefaults(Schema):
         default=None,
         left_out=REQUIRED,
         written="reached",
-        meaning="share of a tier's bandwidth that copies reach",
     )
     figures: Mapping[str, Mapping[str, Figure]] = gathered(
         Field("host", _tier("host")), Field("flash", _tier("flash")), default={}

@@ -66,17 +66,13 @@ class Law(Schema):
     """Constants of the law; `compute` and `memory` are fractions, `error` the median absolute
     error of the fit as a fraction. Of a law without a source, that of the file is meant."""
 
-    compute: float = field(Number(above=0, most=1, usual=_COMPUTE), meaning="fraction of the peak")
-    memory: float = field(
-        Number(above=0, most=1, usual=_FRACTION), meaning="fraction of the bandwidth"
-    )
-    fixed_s: float = field(_TIME, written="fixed", meaning="time of an empty operation")
-    p: float = field(Number(1, 100), meaning="how sharply arithmetic and memory time overlap")
-    kind: str = field(_KIND, meaning="how far the law can be trusted")
-    error: float | None = field(
-        _ERROR, default=None, meaning="median absolute error of the fit, a fraction"
-    )
-    source: str = field(Text(), default="", meaning="of this law, where not that of the file")
+    compute: float = field(Number(above=0, most=1, usual=_COMPUTE))
+    memory: float = field(Number(above=0, most=1, usual=_FRACTION))
+    fixed_s: float = field(_TIME, written="fixed")
+    p: float = field(Number(1, 100))
+    kind: str = field(_KIND)
+    error: float | None = field(_ERROR, default=None)
+    source: str = field(Text(), default="")
     note: str | None = field(Text(), default=None)
 
 
@@ -88,23 +84,15 @@ class Collective(Schema, kw_only=True):
     `ramp` is what messages cost that are too long for the latency alone and too short for the full
     bandwidth; 2 is a p-norm of the two with p = 1/2."""
 
-    chips: tuple[int, ...] = field(
-        Listed(Whole(1, 10**6), 1), meaning="numbers of chips that were measured"
-    )
-    latency_s: Mapping[int, float] = field(
-        Listed(_TIME), written="latency", meaning="for each of them"
-    )
+    chips: tuple[int, ...] = field(Listed(Whole(1, 10**6), 1))
+    latency_s: Mapping[int, float] = field(Listed(_TIME), written="latency")
     bandwidth_fraction: Mapping[int, float] = field(
-        Listed(Number(above=0, most=2, usual=_FRACTION)), meaning="of the link, for each"
+        Listed(Number(above=0, most=2, usual=_FRACTION))
     )
-    ramp: Mapping[int, float] = field(
-        Listed(Number(0, 100)), default=None, meaning="cost between the two, for each"
-    )
-    kind: str = field(_KIND, meaning="how far the law can be trusted")
-    error: float | None = field(
-        _ERROR, default=None, meaning="median absolute error of the fit, a fraction"
-    )
-    source: str = field(Text(), default="", meaning="of this law, where not that of the file")
+    ramp: Mapping[int, float] = field(Listed(Number(0, 100)), default=None)
+    kind: str = field(_KIND)
+    error: float | None = field(_ERROR, default=None)
+    source: str = field(Text(), default="")
     note: str | None = field(Text(), default=None)
 
     def check(self) -> Collective:
@@ -160,16 +148,12 @@ class Efficiency(Schema, kw_only=True):
     id: str = field(ID)
     title: str = field(Text())
     divided_by: Mapping[str, float] = field(
-        Table(*_PEAKS, Field("memory_bandwidth", Quantity("bytes/s"))),
-        default=None,
-        meaning="peaks and bandwidth that the fractions refer to; a class of chips has none",
+        Table(*_PEAKS, Field("memory_bandwidth", Quantity("bytes/s"))), default=None
     )
     source: str = field(Text(1))
     date: str = field(Date())
     note: str | None = field(Text(), default=None)
-    provenance: Mapping[str, str] = field(
-        ByName(Text()), default={}, meaning="what `dse calibrate` says of the run"
-    )
+    provenance: Mapping[str, str] = field(ByName(Text()), default={})
     operators: Mapping[str, Mapping[str, Law]] = field(
         Table(*(Field(name, _LAWS) for name in OPERATORS))
     )
@@ -178,12 +162,7 @@ class Efficiency(Schema, kw_only=True):
         _TIME, default=ELEMENTWISE_FIXED, written="elementwise_fixed"
     )
     links: Mapping[str, Collective] = gathered(*_COLLECTIVES, default={})
-    through_host: Mapping[str, Collective] = field(
-        Table(*_COLLECTIVES),
-        default={},
-        null=True,
-        meaning="collectives of chips without peer-to-peer, whose bytes pass through the host",
-    )
+    through_host: Mapping[str, Collective] = field(Table(*_COLLECTIVES), default={}, null=True)
     peak_flops_per_s: Mapping[str, float] = made_anew(default_factory=dict)
     hbm_bytes_per_s: float = math.nan
     file: str = ""

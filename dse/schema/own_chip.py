@@ -294,17 +294,12 @@ class OwnChip:
 class _FullForm(Chip, kw_only=True):
     """A chip file whose `system` is an id, or the content of a file of `hardware/systems/`."""
 
-    system: Any = field(_Named(System), meaning="id of a system, or its content")
-    prices: tuple[PriceRow, ...] = field(
-        OwnPrices(),
-        default=(),
-        meaning="price per hour by basis, or one with its source; or rows",
-    )
+    system: Any = field(_Named(System))
+    prices: tuple[PriceRow, ...] = field(OwnPrices(), default=())
     origin: Mapping[str, Any] | None = field(
         Table(Field("chip", Text(1)), Field("changes", Listed(Text(), 1))),
         default=None,
         written="derived_from",
-        meaning="what a hypothetical chip was made from",
     )
 
     def check(self) -> _FullForm:

@@ -72,13 +72,8 @@ class _TokensADay:
 
 _TIME = Quantity("s", "a time above 0")
 _PRICE = Quantity("usd/h", "a price above 0; what is owned already is `stock`", usual=USD_PER_HOUR)
-# Axes of a deployment that a plan chooses on, and what holds where it says nothing of one.
-CHOICES = {
-    "weight_dtype": "the checkpoint's own",
-    "kv_dtype": "the checkpoint's own",
-    "draft_tokens": "none",
-    "redundant_experts": "the fewest that divide, and one more a rank",
-}
+# Axes of a deployment that a plan chooses on.
+CHOICES = ("weight_dtype", "kv_dtype", "draft_tokens", "redundant_experts")
 
 
 def _choice(axis: str) -> Kind:
@@ -90,8 +85,7 @@ def _choice(axis: str) -> Kind:
 
 
 def _chosen(axis: str) -> Any:
-    meaning = f"to choose from; {CHOICES[axis]}"
-    return field(_choice(axis), default=(), null=True, written=axis, meaning=meaning)
+    return field(_choice(axis), default=(), null=True, written=axis)
 
 
 _FOLLOWS = "is no field of a plan: it follows from the demand"
@@ -159,23 +153,13 @@ class DemandClass(Schema, kw_only=True):
         Field("lengths", Whole(1, 32), None, meaning="groups of prompt lengths of a trace"),
         default={},
     )
-    ttft_s: float = field(
-        replace(_TIME, usual=TTFT), written="ttft", meaning="time to first token at most"
-    )
-    tpot_s: float = field(
-        replace(_TIME, usual=TPOT), written="tpot", meaning="time per output token at most"
-    )
-    percentile: int | None = field(
-        Then(Whole(), _percentile), default=None, meaning="of requests within ttft"
-    )
+    ttft_s: float = field(replace(_TIME, usual=TTFT), written="ttft")
+    tpot_s: float = field(replace(_TIME, usual=TPOT), written="tpot")
+    percentile: int | None = field(Then(Whole(), _percentile), default=None)
     peak_over_average: float = field(Number(1.0, 1000.0), default=1.0)
     growth_per_quarter: float = field(Percent(-0.9), default=0.0)
     most_loss: float = field(
-        Number(above=0.0),
-        default=math.inf,
-        null=True,
-        written="predicted_loss_at_most",
-        meaning="the quality floor",
+        Number(above=0.0), default=math.inf, null=True, written="predicted_loss_at_most"
     )
     weight_dtypes: tuple[str, ...] = _chosen("weight_dtype")
     kv_dtypes: tuple[str, ...] = _chosen("kv_dtype")
@@ -296,33 +280,27 @@ class Offer:
 class Ordered(Schema):
     """What a plan says of rents and purchases alike."""
 
-    lead_quarters: int = field(Whole(0, 100), default=0, meaning="from the order to the first use")
-    chips_per_quarter: float = field(
-        Then(Whole(0, 10**9), float), default=math.inf, null=True, meaning="that can be had"
-    )
+    lead_quarters: int = field(Whole(0, 100), default=0)
+    chips_per_quarter: float = field(Then(Whole(0, 10**9), float), default=math.inf, null=True)
     price_change: float = field(Percent(-0.5, 0.5), default=0.0, written="price_change_per_quarter")
 
 
 class Break(Schema):
     """On what a rent may be given back before its term."""
 
-    after_quarters: int = field(Whole(1, 100), meaning="from which on it may be given back")
-    fee_quarters: float = field(Number(0.0, 100.0), meaning="of rent that this costs")
+    after_quarters: int = field(Whole(1, 100))
+    fee_quarters: float = field(Number(0.0, 100.0))
 
 
 class Rent(Ordered):
     """A rent as it is written: on a basis, or at a price of its own."""
 
-    basis: str | None = field(Basis(computed=True), default=None, meaning="of hardware/prices.csv")
-    price: tuple[float, str] | None = field(
-        WithText(_PRICE), default=None, meaning="of your own, in place of the basis"
-    )
-    source: str | None = field(Text(), default=None, meaning="of that price")
+    basis: str | None = field(Basis(computed=True), default=None)
+    price: tuple[float, str] | None = field(WithText(_PRICE), default=None)
+    source: str | None = field(Text(), default=None)
     term_quarters: int | None = field(Whole(1, 100), default=None)
     back: Break | None = field(Break, default=None, written="break")
-    site: str = field(
-        Word(("own", "provider")), default="own", meaning="whose power and racks it takes"
-    )
+    site: str = field(Word(("own", "provider")), default="own")
 
 
 class Buy(Ordered):
@@ -342,12 +320,10 @@ class FleetChip(Schema, kw_only=True):
     chip: str = field(Text())
     rent: tuple[Rent, ...] | None = field(Listed(Rent, one=True), default=None)
     buy: Buy | None = field(Buy, default=None)
-    power: Any = field(Raw(), default=None, meaning="refused: it is one of the costs")
-    server: int = field(Whole(1, 10_000), default=None, meaning="chips that are had at once")
+    power: Any = field(Raw(), default=None)
+    server: int = field(Whole(1, 10_000), default=None)
     chips_per_rack: int = field(Whole(1, 10_000), default=None)
-    classes: tuple[str, ...] = field(
-        Listed(Text()), default=(), meaning="that it may serve; all where left out"
-    )
+    classes: tuple[str, ...] = field(Listed(Text()), default=())
     watts: float = math.nan
     power_words: str = ""
     rack_words: str = ""
@@ -372,14 +348,12 @@ class Stock(Schema):
     """Chips that are owned already."""
 
     chip: str = field(Text())
-    chips: int = field(Whole(1, 10**7), meaning="owned already")
-    sale: float | None = field(
-        Quantity("usd"), default=None, meaning="what a buyer pays today, a chip in its server"
-    )
+    chips: int = field(Whole(1, 10**7))
+    sale: float | None = field(Quantity("usd"), default=None)
 
 
-def _limit(written: str, kind: Kind, meaning: str = "") -> Any:
-    return field(kind, default=math.inf, null=True, written=written, meaning=meaning)
+def _limit(written: str, kind: Kind) -> Any:
+    return field(kind, default=math.inf, null=True, written=written)
 
 
 class Limits(Schema):
@@ -390,7 +364,7 @@ class Limits(Schema):
     usd_per_hour: float = _limit("budget_per_hour", Quantity("usd/h", usual=(0.05, 1e8)))
     usd_per_quarter: float = _limit("budget_per_quarter", Quantity("usd", usual=(100.0, 2e11)))
     usd_total: float = _limit("budget_total", Quantity("usd", usual=(100.0, 5e12)))
-    watts: float = _limit("power", Quantity("W", usual=(5.0, 2e10)), "at the meter")
+    watts: float = _limit("power", Quantity("W", usual=(5.0, 2e10)))
     racks: float = _limit("racks", Then(Whole(1, 10**7), float))
     chips: float = _limit("chips", Then(Whole(1, 10**7), float))
 
@@ -404,25 +378,17 @@ class Uncertainty(Schema):
     comes a quarter late; `prices` the 80% interval of prices, a share either way, None for what
     published rows say. The throughput of `measured` chips is known."""
 
-    demand: float = field(
-        Percent(0.0, 2.0), default=0.2, meaning="80% interval of a quarter's change, assumed"
-    )
-    late: float = field(
-        Percent(0.0, 1.0), default=0.2, meaning="chance of a delivery a quarter late, assumed"
-    )
-    prices: float | None = field(
-        Percent(0.0, 2.0), default=None, meaning="80% interval; else of published rows"
-    )
-    measured: tuple[str, ...] = field(
-        Listed(Text()), default=(), meaning="chips whose throughput is known"
-    )
+    demand: float = field(Percent(0.0, 2.0), default=0.2)
+    late: float = field(Percent(0.0, 1.0), default=0.2)
+    prices: float | None = field(Percent(0.0, 2.0), default=None)
+    measured: tuple[str, ...] = field(Listed(Text()), default=())
 
 
 class ExchangeRate(Schema):
     """Dollars of one of a currency."""
 
-    usd: float = field(Number(above=0.0), meaning="of one of it")
-    date: str = field(Date(), meaning="of that rate")
+    usd: float = field(Number(above=0.0))
+    date: str = field(Date())
     source: str = field(Text(), default="")
 
 
@@ -442,24 +408,17 @@ class Plan(Schema, kw_only=True):
     title: str = field(Text())
     description: str = field(Text(), default="")
     quarters: int = field(Whole(1, 20), default=4)
-    price_basis: str = field(Text(), meaning="of what is rented")
+    price_basis: str = field(Text())
     backend: str = field(Text(), default="current")
-    discount_rate: float = field(
-        Percent(0.0, 1.0), default=None, meaning="a year; the cost of capital where left out"
-    )
-    used_after_end: float = field(
-        Percent(0.0, 1.0), default=0.0, meaning="of rents and purchases; else lost"
-    )
+    discount_rate: float = field(Percent(0.0, 1.0), default=None)
+    used_after_end: float = field(Percent(0.0, 1.0), default=0.0)
     currency: Mapping[str, ExchangeRate] = field(
         ByName(ExchangeRate, says="such as EUR: {usd: 1.16, date: 2026-11-20, source: ECB}"),
         default={},
-        meaning="of prices that are not in dollars, with its rate",
     )
-    costs: Costs = field(Raw(), default=None, meaning="in place of lines of hardware/costs.yaml")
-    disaggregated: bool = field(
-        Flag(), default=False, meaning="pools of their own for prefill and decode"
-    )
-    largest_instance: int = field(Whole(1, 1024), default=16, meaning="chips")
+    costs: Costs = field(Raw(), default=None)
+    disaggregated: bool = field(Flag(), default=False)
+    largest_instance: int = field(Whole(1, 1024), default=16)
     demand: tuple[DemandClass, ...] = field(Listed(DemandClass, 1, 20))
     chips: tuple[FleetChip, ...] = field(Listed(FleetChip, 1, 200))
     stock: tuple[Stock, ...] = field(Listed(Stock), default=())
@@ -470,11 +429,9 @@ class Plan(Schema, kw_only=True):
         ),
         default={},
     )
-    limits: Limits = field(Limits, default=Limits(), meaning="what no quarter may exceed")
-    service_level: float | None = field(
-        SERVICE_LEVEL, default=None, meaning="share of futures that are to be served"
-    )
-    uncertainty: Uncertainty = field(Uncertainty, default=Uncertainty(), meaning="of these futures")
+    limits: Limits = field(Limits, default=Limits())
+    service_level: float | None = field(SERVICE_LEVEL, default=None)
+    uncertainty: Uncertainty = field(Uncertainty, default=Uncertainty())
     spare_servers: int = 0
     spare_share: float = 0.0
     file: str = ""

@@ -104,26 +104,26 @@ class _Row(Schema, kw_only=True):
     """What is said of any price; `line` is where the file says it."""
 
     chip: str = field(Text(1))
-    provider: str = field(Text(), default="", meaning="who asks it")
-    date: str = field(Date(priced=True), meaning="when", example="2026-11")
-    source: str = field(Text(1), meaning="where it is published")
-    note: str = field(Text(), default="", meaning="what else is to know")
+    provider: str = field(Text(), default="")
+    date: str = field(Date(priced=True))
+    source: str = field(Text(1))
+    note: str = field(Text(), default="")
     line: int = 0
 
 
 class PriceRow(_Row, kw_only=True):
     """One published price of a chip for an hour."""
 
-    basis: str = field(Basis(), meaning="on_demand, rental_3yr, ...")
-    usd_per_chip_hour: float = field(_usd(USD_PER_HOUR), meaning="dollars")
+    basis: str = field(Basis())
+    usd_per_chip_hour: float = field(_usd(USD_PER_HOUR))
 
 
 class PurchaseRow(_Row, kw_only=True):
     """One published price of a chip, bought or built; `kind` says which: a list price, a street
     price, the share of a system, an estimate of what it costs to make."""
 
-    kind: str = field(Text(1), meaning="purchase_street, msrp, purchase_system, ...")
-    usd_per_chip: float = field(_usd(USD_PER_CHIP), meaning="dollars")
+    kind: str = field(Text(1))
+    usd_per_chip: float = field(_usd(USD_PER_CHIP))
 
 
 class Rows(Listed):

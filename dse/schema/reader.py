@@ -4,11 +4,12 @@ A kind reads one value: text, a number in a range, a quantity with its unit, a w
 list, further fields. A file, or a part of one, is a class whose fields say what may stand in it:
 
     class Overlap(Schema):
-        tokens: int = field(Whole(above=0), default=2048, meaning="of a rank, from which it is on")
-        wait_s: float = field(Quantity("s"), written="wait", meaning="for the network")
+        tokens: int = field(Whole(above=0), default=2048)
+        wait_s: float = field(Quantity("s"), written="wait")
 
     Overlap.load("overlap.yaml").wait_s
 
+What the fields of a class mean, and examples of their values, are rows of fields.csv.
 Where fields follow from other data, a `Table` of them reads a mapping. Every mistake is noted with
 its file, line and field, what was read, and what is accepted.
 """
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, dataclass_transform
 
 from dse import units
-from dse.data import is_shipped
+from dse.data import is_shipped, rows_beside
 from dse.errors import Doubt, InputError, InputErrors
 from dse.record import record
 from dse.schema.loader import Document, KeyPath, csv_rows, did_you_mean, load_yaml, nearest
@@ -124,6 +125,7 @@ class Kind(Protocol):
     def read(self, written: Any, at: Place) -> Any: ...
 
 
+_MEANINGS = {(row.pop("of"), row.pop("field")): row for row in rows_beside(__file__, "fields.csv")}
 REQUIRED: Any = object()
 OPTIONAL: Any = object()  # no value where the field is left out
 ALIKE: Any = object()
@@ -208,14 +210,12 @@ def field(
     left_out: Any = ALIKE,
     null: bool = False,
     written: str = "",
-    meaning: str = "",
-    example: str = "",
 ) -> Any:
     """A field of a `Schema`; `written` is its name in the file, where that is not its own. The
     `default` is that of a program and of a file; a file that leaves it out has `left_out`, where
     that is given. One that is `null` may be null, as one whose default is None."""
     in_file = default if left_out is ALIKE else left_out
-    return Given(Field(written, kind, in_file, "", meaning, example, null=null), default)
+    return Given(Field(written, kind, in_file, null=null), default)
 
 
 @record
@@ -259,7 +259,8 @@ class Schema:
                 setattr(cls, name, made_anew(default_factory=partial(dict, given.default)))
             elif isinstance(given, Given):
                 written, default = given.field.name or name, given.default
-                fields[written] = replace(given.field, name=written, to=name)
+                said = _MEANINGS.get((cls.__name__, written), {})
+                fields[written] = replace(given.field, name=written, to=name, **said)
                 if default is REQUIRED:
                     delattr(cls, name)
                 elif isinstance(default, dict):

@@ -256,15 +256,11 @@ class LifetimeTerms(Schema):
     in the workload). Or, `tokens` None, `tokens_per_year` in the first of `years`, 1 + `growth`
     times as many in each further one."""
 
-    tokens: float | None = field(_TOKENS, default=None, meaning="served in all, prompt and output")
-    tokens_per_year: float | None = field(_TOKENS, default=None, meaning="served in the first year")
-    years: float = field(Share(1e-3, 100.0), default=1.0, left_out=None, meaning="of service")
-    growth: float = field(
-        Share(-1.0, 100.0), default=0.0, left_out=None, meaning="of tokens_per_year, a year"
-    )
-    input_share: float | None = field(
-        Share(0.0, 1.0), default=None, meaning="prompt tokens; as in the workload"
-    )
+    tokens: float | None = field(_TOKENS, default=None)
+    tokens_per_year: float | None = field(_TOKENS, default=None)
+    years: float = field(Share(1e-3, 100.0), default=1.0, left_out=None)
+    growth: float = field(Share(-1.0, 100.0), default=0.0, left_out=None)
+    input_share: float | None = field(Share(0.0, 1.0), default=None)
 
     def check(self) -> LifetimeTerms:
         """Refuses a forecast that is given twice or in part."""
@@ -306,13 +302,11 @@ class View(Schema):
 
     says = f"`{_VIEW_EXAMPLE}`, and map where it is wanted"
 
-    by: str = field(Raw(), meaning="the axis whose values are compared", example="sparse")
+    by: str = field(Raw())
     map: tuple[str, ...] = field(
-        Listed(Raw(), 2, 2, says="two axes: map: [hidden_size, num_experts]"),
-        default=(),
-        meaning="two axes over which each value is drawn",
+        Listed(Raw(), 2, 2, says="two axes: map: [hidden_size, num_experts]"), default=()
     )
-    every_law: bool = field(Flag(), default=False, meaning="under all quality laws")
+    every_law: bool = field(Flag(), default=False)
 
 
 def read_views(

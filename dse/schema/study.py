@@ -122,52 +122,27 @@ class Study(Schema, kw_only=True):
     name: str = field(Text(1, 100))
     title: str = field(Text(), default="")
     description: str = field(Text(), default="")
-    workload: WorkloadSpec | None = field(WorkloadSpec, default=None, meaning="what is served")
-    workloads: tuple[WorkloadSpec, ...] = field(
-        Listed(WeightedWorkload), default=None, meaning="several, with weights"
-    )
-    price_basis: str = field(Text(), meaning="what a chip-hour costs: rental_3yr, on_demand, ...")
-    costs: Costs | None = field(
-        Raw(), default=None, meaning="in place of lines of hardware/costs.yaml"
-    )
-    demand: Demand | None = field(
-        DEMAND, default=None, meaning="average and peak that points are priced for"
-    )
-    training_compute: float | None = field(
-        Quantity("flop", "more than zero"), default=OPTIONAL, example="1e24 FLOP"
-    )
-    training_tokens: float | None = field(
-        TRAINING_TOKENS, default=OPTIONAL, meaning="in place of the compute", example="15T"
-    )
-    quality_law: str = field(Raw(), default=DEFAULT, meaning="the law that predicts the loss")
-    loss_runs: LossRuns | None = field(
-        Text(), default=None, meaning="a file of your own training runs, which move the law"
-    )
-    unique_tokens: float = field(
-        TRAINING_TOKENS,
-        default=UNIQUE_TOKENS,
-        meaning="the text there is: a search trains on no more, and repeats teach less",
-        example="40T",
-    )
-    allow_extrapolation: bool = field(
-        Flag(), default=False, meaning="search shapes outside what published models measure"
-    )
-    rack: Rack | None = field(Text(), default=None, meaning="of a hypothetical scale-up domain")
-    training: TrainingTerms | None = field(
-        TrainingTerms, default=None, meaning="how every shape is trained"
-    )
-    lifetime: LifetimeTerms | None = field(
-        LifetimeTerms, default=None, meaning="how much it then serves"
-    )
-    model: str | None = field(Raw(), meaning="a model, or axes of its shape")
-    deployment: Any = field(Raw(), meaning="axes of its deployment")
-    objectives: tuple[ObjectiveSpec, ...] = field(Raw(), meaning="metric: minimize or maximize")
-    resolution: Any = field(
-        Raw(), default=None, meaning="what counts for nothing; 0: the exact front"
-    )
-    wish: Wish = field(Raw(), default=None, meaning="what the design to start from is chosen by")
-    constraints: tuple[Limit, ...] = field(Raw(), default=(), meaning="limits on metrics")
-    views: tuple[View, ...] = field(Raw(), default=(), meaning="questions beside the front")
+    workload: WorkloadSpec | None = field(WorkloadSpec, default=None)
+    workloads: tuple[WorkloadSpec, ...] = field(Listed(WeightedWorkload), default=None)
+    price_basis: str = field(Text())
+    costs: Costs | None = field(Raw(), default=None)
+    demand: Demand | None = field(DEMAND, default=None)
+    training_compute: float | None = field(Quantity("flop", "more than zero"), default=OPTIONAL)
+    training_tokens: float | None = field(TRAINING_TOKENS, default=OPTIONAL)
+    quality_law: str = field(Raw(), default=DEFAULT)
+    loss_runs: LossRuns | None = field(Text(), default=None)
+    unique_tokens: float = field(TRAINING_TOKENS, default=UNIQUE_TOKENS)
+    allow_extrapolation: bool = field(Flag(), default=False)
+    rack: Rack | None = field(Text(), default=None)
+    training: TrainingTerms | None = field(TrainingTerms, default=None)
+    lifetime: LifetimeTerms | None = field(LifetimeTerms, default=None)
+    model: str | None = field(Raw())
+    deployment: Any = field(Raw())
+    objectives: tuple[ObjectiveSpec, ...] = field(Raw())
+    resolution: Any = field(Raw(), default=None)
+    wish: Wish = field(Raw(), default=None)
+    constraints: tuple[Limit, ...] = field(Raw(), default=())
+    views: tuple[View, ...] = field(Raw(), default=())
     model_axes: tuple[Axis, ...] = ()
     deployment_axes: tuple[Axis, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -541,17 +516,10 @@ class Case(Schema, kw_only=True):
 
     name: str = field(Text(1, 100))
     title: str = field(Text())
-    space: str = field(
-        Text(), default="", left_out=REQUIRED, meaning="path of a space file, as seen from here"
-    )
-    expert: Model = field(Text(), meaning="the published design")
-    known: tuple[Known, ...] = field(
-        Listed(Known),
-        default=(),
-        left_out=REQUIRED,
-        meaning="what was given before the shape was chosen",
-    )
-    hold: Held | None = field(Held, default=None, meaning="axes that the designers had settled on")
+    space: str = field(Text(), default="", left_out=REQUIRED)
+    expert: Model = field(Text())
+    known: tuple[Known, ...] = field(Listed(Known), default=(), left_out=REQUIRED)
+    hold: Held | None = field(Held, default=None)
     study: Study = None  # pyright: ignore[reportAssignmentType]: read after the rest
     held: Mapping[str, tuple[float, ...]] = made_anew(default_factory=dict)
     path: Path = Path()

@@ -140,8 +140,7 @@ class System(Schema, kw_only=True):
     id: str = field(ID)
     name: str = field(Text())
     levels: tuple[FabricLevel, ...] = field(
-        Then(Listed(Table(Field("name", Text()), *_figures("level"), make=_level), 1), _grow),
-        meaning="innermost first",
+        Then(Listed(Table(Field("name", Text()), *_figures("level"), make=_level), 1), _grow)
     )
     figures: tuple[Figure, ...] = ()
     assumed: tuple[str, ...] = ()

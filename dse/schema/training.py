@@ -51,12 +51,12 @@ NAMES = {
 }
 
 
-def _word(name: str, default: str | None, meaning: str) -> Any:
-    return field(Word(NAMES[name]), default=default, meaning=meaning)
+def _word(name: str, default: str | None) -> Any:
+    return field(Word(NAMES[name]), default=default)
 
 
-def _whole(default: int | None, least: int, most: int, meaning: str) -> Any:
-    return field(Whole(least, most), default=default, meaning=meaning)
+def _whole(default: int | None, least: int, most: int) -> Any:
+    return field(Whole(least, most), default=default)
 
 
 def _rate(tokens_per_s: float) -> float:
@@ -69,28 +69,20 @@ class TrainingTerms(Schema):
     """One way to train. None: searched (a degree, `recompute`, `zero`), the default batch, the
     price basis of the study, or the catalog's figure for the chip."""
 
-    chip: str = field(Text(), meaning="id of a chip")
-    chips: int = field(Whole(1, MOST_CHIPS), meaning="chips of the run")
-    price_basis: str | None = field(
-        Text(), default=None, meaning="that of the study where left out"
-    )
-    stack: str = field(Text(), default="generic", meaning="id of a file of hardware/training")
-    sequence_length: int = _whole(8192, 1, 10**8, "tokens")
-    global_batch_tokens: int | None = field(
-        Then(Quantity("tokens"), int), default=None, meaning="of one step"
-    )
-    precision: str = _word("precision", "bf16", "format of the matrix products")
-    task: str = _word("task", "pretrain", "what is trained")
-    optimizer: str = _word("optimizer", "adam_fp32", "and the format of its states")
-    schedule: str | None = _word("schedule", None, "of the pipeline")
-    recompute: str | None = _word(
-        "recompute", None, "what is computed again in the backward pass; searched if left out"
-    )
-    zero: int | None = _whole(None, 0, 3, "stage of ZeRO; searched if left out")
-    lora_rank: int = _whole(16, 1, 1_000_000, "rank of LoRA")
-    offload: float = field(
-        Share(0.0, 1.0), default=0.0, meaning="share of the optimizer states on the host"
-    )
+    chip: str = field(Text())
+    chips: int = field(Whole(1, MOST_CHIPS))
+    price_basis: str | None = field(Text(), default=None)
+    stack: str = field(Text(), default="generic")
+    sequence_length: int = _whole(8192, 1, 10**8)
+    global_batch_tokens: int | None = field(Then(Quantity("tokens"), int), default=None)
+    precision: str = _word("precision", "bf16")
+    task: str = _word("task", "pretrain")
+    optimizer: str = _word("optimizer", "adam_fp32")
+    schedule: str | None = _word("schedule", None)
+    recompute: str | None = _word("recompute", None)
+    zero: int | None = _whole(None, 0, 3)
+    lora_rank: int = _whole(16, 1, 1_000_000)
+    offload: float = field(Share(0.0, 1.0), default=0.0)
     degrees: Mapping[str, int] = gathered(
         *(
             Field(name, Whole(1, MOST_CHIPS), None, meaning="searched if left out")
@@ -102,38 +94,23 @@ class TrainingTerms(Schema):
         Then(Share(1e-3, 1e12), lambda hours: hours * 3600.0),
         default=None,
         written="mtbf_chip_hours",
-        meaning="chip-hours between two interruptions",
     )
-    restart_s: float | None = field(
-        Quantity("s"), default=None, written="restart", meaning="to the first step after it"
-    )
+    restart_s: float | None = field(Quantity("s"), default=None, written="restart")
     checkpoint_bytes_per_s: float | None = field(
-        Quantity("bytes/s", "more than 0"),
-        default=None,
-        written="checkpoint_bandwidth",
-        meaning="of the whole storage",
+        Quantity("bytes/s", "more than 0"), default=None, written="checkpoint_bandwidth"
     )
     checkpoint_interval_s: float | None = field(
         Quantity("s", "more than 0"), default=None, written="checkpoint_interval"
     )
-    straggler: float | None = field(
-        Share(0.0, 10.0), default=None, meaning="spread of step times between chips"
-    )
-    input_tokens_per_s: float | None = field(
-        Then(Quantity("tokens"), _rate), default=None, meaning="of the whole input pipeline"
-    )
-    sites: int = _whole(1, 1, 1000, "places that train together")
-    site_split: str = _word("site_split", "data", "what is divided over them")
+    straggler: float | None = field(Share(0.0, 10.0), default=None)
+    input_tokens_per_s: float | None = field(Then(Quantity("tokens"), _rate), default=None)
+    sites: int = _whole(1, 1, 1000)
+    site_split: str = _word("site_split", "data")
     site_bytes_per_s: float | None = field(
-        Quantity("bytes/s", "more than 0"),
-        default=None,
-        written="site_bandwidth",
-        meaning="of a site to the others",
+        Quantity("bytes/s", "more than 0"), default=None, written="site_bandwidth"
     )
-    site_latency_s: float = field(
-        Quantity("s"), default=0.0, written="site_latency", meaning="between sites"
-    )
-    local_steps: int = _whole(1, 1, 1_000_000, "between two exchanges of sites")
+    site_latency_s: float = field(Quantity("s"), default=0.0, written="site_latency")
+    local_steps: int = _whole(1, 1, 1_000_000)
 
     def check(self) -> None:
         batch, sites = self.global_batch_tokens, f"{self.sites} site{'s' * (self.sites > 1)}"
@@ -169,71 +146,45 @@ CALIBRATION = "efficiency/training/calibration.yaml"  # clocks by chip and held-
 CLOCK = "clock."  # + chip: a factor of it
 
 
-def _constant(lowest: float, highest: float, meaning: str) -> Any:
+def _constant(lowest: float, highest: float) -> Any:
     table = Table(
         Field("value", Number(lowest, highest, says=f"{lowest:g} to {highest:g}")),
         Field("kind", Word(("fitted", "assumed"))),
         Field("source", Text(1), meaning="where it comes from, or why it is assumed"),
     )
-    return field(table, meaning=meaning)
-
-
-def _share(of: str) -> Any:
-    return _constant(0, 1, f"share of {of}")
-
-
-def _seconds(of: str) -> Any:
-    return _constant(0.1, 10, f"seconds of {of}")
-
-
-def _further(on: str) -> Any:
-    return _constant(0.1, 10, f"further factor on {on}")
+    return field(table)
 
 
 class Constants(Schema):
     """What a stack does to the laws of chips and fabrics. In a file each has its source."""
 
-    tensor_overlap: float = _share("tensor-parallel communication that arithmetic can hide")
-    context_overlap: float = _share("context-parallel communication that attention can hide")
-    expert_overlap: float = _share("dispatch and combine that arithmetic can hide")
-    data_overlap: float = _share("gradient and weight collectives that arithmetic can hide")
-    pipeline_overlap: float = _share("hops between stages that arithmetic can hide")
-    gemm_bf16: float = _seconds("16-bit matrix products over those of the chip's laws")
-    gemm_fp8: float = _seconds("the same in 8-bit formats")
-    gemm_fp4: float = _seconds("the same in 4-bit formats")
-    weight_gradient: float = _further("the products that give weight gradients")
-    attention: float = _seconds("attention forward over that of the chip's law")
-    states: float = _constant(0.1, 100, "seconds of state-space and linear-attention scans over it")
-    attention_backward: float = _further("attention backward, which has 2.5 x the operations")
-    experts: float = _seconds("grouped expert products over those of the chip's law")
-    elementwise: float = _constant(
-        0, 10, "seconds of element-wise kernels over their bytes at the memory rate"
-    )
-    moe_elementwise: float = _constant(
-        0, 10, "further factor on element-wise kernels around routed experts"
-    )
-    dispatch: float = _constant(0, 10, "seconds of all-to-alls over those of the fabric's law")
-    slots_sent: float = _constant(
-        0, 1, "0: a token goes once to each rank of its experts; 1: to each"
-    )
-    collectives: float = _constant(
-        0, 10, "seconds of all other collectives over those of the fabric's law"
-    )
-    expert_bias_bytes: float = _constant(
-        0, 1000, "further bytes of an output of a routed expert with a bias, both passes"
-    )
-    fp8_gather_bytes: float = _constant(
-        1, 2, "bytes of a linear weight when gathered, in FP8 with one scale a tensor"
-    )
-    routing_skew: float = _constant(
-        0, 3, "coefficient of variation of how often experts are chosen"
-    )
-    straggler: float = _constant(0, 1, "waiting for the slowest chip, as a share of the step")
-    host_s_per_step: float = _constant(0, 60, "seconds of host work between steps")
-    host_s_per_micro_batch: float = _constant(0, 1, "seconds of host work between micro-batches")
+    tensor_overlap: float = _constant(0, 1)
+    context_overlap: float = _constant(0, 1)
+    expert_overlap: float = _constant(0, 1)
+    data_overlap: float = _constant(0, 1)
+    pipeline_overlap: float = _constant(0, 1)
+    gemm_bf16: float = _constant(0.1, 10)
+    gemm_fp8: float = _constant(0.1, 10)
+    gemm_fp4: float = _constant(0.1, 10)
+    weight_gradient: float = _constant(0.1, 10)
+    attention: float = _constant(0.1, 10)
+    states: float = _constant(0.1, 100)
+    attention_backward: float = _constant(0.1, 10)
+    experts: float = _constant(0.1, 10)
+    elementwise: float = _constant(0, 10)
+    moe_elementwise: float = _constant(0, 10)
+    dispatch: float = _constant(0, 10)
+    slots_sent: float = _constant(0, 1)
+    collectives: float = _constant(0, 10)
+    expert_bias_bytes: float = _constant(0, 1000)
+    fp8_gather_bytes: float = _constant(1, 2)
+    routing_skew: float = _constant(0, 3)
+    straggler: float = _constant(0, 1)
+    host_s_per_step: float = _constant(0, 60)
+    host_s_per_micro_batch: float = _constant(0, 1)
     # What exceeds the device's time shows.
-    host_s_per_layer: float = _constant(0, 0.1, "seconds to launch forward and backward of a layer")
-    runtime_bytes: float = _constant(0, 1e11, "bytes that driver, libraries and allocator keep")
+    host_s_per_layer: float = _constant(0, 0.1)
+    runtime_bytes: float = _constant(0, 1e11)
 
 
 class TrainingStack(Constants, kw_only=True):

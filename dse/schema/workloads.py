@@ -57,10 +57,10 @@ class WorkloadSpec(Schema, kw_only=True):
     holds what was written of DETAILS."""
 
     title: str = field(Text(), default="")
-    prompt_tokens: int = field(Whole(above=0, most=10**8), meaning="of one request")
-    output_tokens: int = field(Whole(above=0, most=10**8), meaning="of one request")
-    serving: Serving = field(Word(get_args(Serving)), meaning="how requests arrive")
-    backend: str = field(Text(), default="current", meaning="id of a file of hardware/backends")
+    prompt_tokens: int = field(Whole(above=0, most=10**8))
+    output_tokens: int = field(Whole(above=0, most=10**8))
+    serving: Serving = field(Word(get_args(Serving)))
+    backend: str = field(Text(), default="current")
     details: Mapping[str, Any] = gathered(*_DETAILS, default={})
     name: str = ""
     weight: float | None = 1.0
@@ -76,10 +76,8 @@ class WeightedWorkload(WorkloadSpec, kw_only=True):
     """One of several. Where requests arrive at a rate, it gives the weight."""
 
     name: str = field(Text(1, 40))
-    weight: float | None = field(
-        Number(1e-9, 1e9), default=None, meaning="its share of the requests"
-    )
-    constraints: Any = field(Raw(), default=(), meaning="limits on this workload alone")
+    weight: float | None = field(Number(1e-9, 1e9), default=None)
+    constraints: Any = field(Raw(), default=())
 
 
 # Metrics of requests that arrive at random.

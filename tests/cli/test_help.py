@@ -16,6 +16,9 @@ import pytest
 
 import dse.cli as verbs
 from dse.cli import VERBS, moved
+from dse.data import rows_beside
+from dse.schema import reader
+from dse.schema.reader import Schema
 from tests import api_docs, command_blocks, schema_docs
 from tests.cli.conftest import dse, fits
 from tests.cli_docs import commands, page
@@ -174,6 +177,17 @@ def test_command_page_is_fresh_and_complete():
 def test_page_of_fields_is_fresh():
     text = (ROOT / "docs" / "fields.md").read_text(encoding="utf-8")
     assert text == schema_docs.page(), "run `python -m tests.schema_docs > docs/fields.md`"
+
+
+def test_every_meaning_is_of_a_field():
+    known, classes = set(), Schema.__subclasses__()
+    for cls in classes:
+        known |= {(cls.__name__, name) for name in cls.table.names}
+        classes += cls.__subclasses__()
+    rows = rows_beside(reader.__file__, "fields.csv")
+    said = [(row["of"], row["field"]) for row in rows]
+    assert len(said) == len(set(said))
+    assert set(said) <= known
 
 
 def test_page_of_the_library_is_fresh():
