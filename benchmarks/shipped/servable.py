@@ -14,13 +14,12 @@ from dse.problem.describe import pools_of
 from dse.problem.mix import loads_of
 from dse.questions.check.subject import subject_of
 from dse.questions.estimate.again import estimate_item
-from dse.questions.estimate.point import axes_of
 from dse.questions.export import STACKS, export_command
 from dse.rules.case import stack_of
 from dse.rules.registry import judge, row, row_words
 from dse.schema.dtypes import DTYPES
 from dse.schema.model import Model, model_of
-from dse.space.batches import batch_of
+from dse.space.batches import axes_of, batch_of
 from dse.study.result import Study
 
 Row = dict[str, Any]

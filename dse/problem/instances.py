@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Generic
 
 import numpy as np
@@ -29,7 +30,7 @@ from dse.rules.registry import MEANINGS, names
 from dse.schema.backend import KINDS
 from dse.schema.metrics import Limit
 from dse.schema.model import Model
-from dse.space.batches import DEPLOYMENT_AXES, DRAFT_AXIS, batch_of
+from dse.space.batches import DRAFT_AXIS, one_of
 from dse.space.candidates import CandidateBatch, Floats, Rows, concatenated
 from dse.space.deployments import (
     Deployments,
@@ -85,24 +86,22 @@ def subject_of(
     price_basis: str = "rental_3yr",
     routing_skew: float | None = None,
     capped: bool = False,
-    axes: Mapping[str, Any] | None = None,
+    deployment: Mapping[str, Any] = MappingProxyType({}),
     draft_tokens: int | None = None,
     redundant_experts: Sequence[int] = (),
 ) -> Subject:
-    """Formats are the checkpoint's own where they are not given; `axes` (1,) each, as `batch_of`
-    takes them, hold what no table of deployments changes. Drafts are accepted as the workload says,
+    """Formats are the checkpoint's own where they are not given; `deployment` is
+    what no table of deployments changes. Drafts are accepted as the workload says,
     else as published of the model. The backend's cap on running requests of
     one instance is a setting that larger instances would raise, so it is lifted unless `capped`.
     Raises InputError for an unknown chip or price basis, and for a chip without a figure that every
     estimate needs."""
     catalog.require(chip)
-    axes = axes or {axis: np.ones(1) for axis in DEPLOYMENT_AXES}
     if draft_tokens is not None:
-        axes = {**axes, DRAFT_AXIS: np.array([float(draft_tokens)])}
+        deployment = {**deployment, DRAFT_AXIS: draft_tokens}
     if not capped:
         backend = replace(workload.backend, max_running_requests=UNCAPPED)
         workload = replace(workload, backend=backend)
-    kv = kv_dtype or model.kv_dtype or "bf16"
     subject = Subject(
         catalog=catalog,
         model=model,
@@ -111,7 +110,7 @@ def subject_of(
         machines=compile_machines(catalog, [chip], price_basis),
         price_basis=price_basis,
         domain=catalog.systems[catalog.chip(chip).system].levels[0].size or 1,
-        one=batch_of([model], np.zeros(1, dtype=np.intp), [weight_dtype], [kv], axes),
+        one=one_of(model, deployment, weight_dtype, kv_dtype),
         copies=tuple(redundant_experts),
     )
     return subject if routing_skew is None else with_routing_skew(subject, routing_skew)

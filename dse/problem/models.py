@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -46,8 +46,7 @@ from dse.quality.quantisation import (
 from dse.record import record
 from dse.schema.dtypes import BITS, CODE, DTYPES
 from dse.schema.loss_runs import LossRuns
-from dse.schema.model import Model
-from dse.space.batches import DEPLOYMENT_AXES, batch_of
+from dse.space.batches import batch_of_models
 from dse.space.candidates import BYTES, Block, CandidateBatch, Floats
 
 # Metrics that `Models.values` has, and those of a shape that are worked out for who names them.
@@ -322,13 +321,6 @@ def own_law(name: str, runs: LossRuns) -> OwnLaw:
     moved = quality_of_models(batch, tokens, law)
     flops = training_flops(parameters(batch).active, tokens)
     return OwnLaw(law, posterior, runs, flops, found.predicted_loss, moved.predicted_loss)
-
-
-def batch_of_models(models: Sequence[Model]) -> CandidateBatch:
-    """n models as they are, each on one chip."""
-    n = len(models)
-    axes = {axis: np.ones(n) for axis in DEPLOYMENT_AXES}
-    return batch_of(models, np.zeros(n, dtype=np.intp), [None] * n, ["bf16"] * n, axes)
 
 
 def quality_of_models(batch: CandidateBatch, tokens: Floats, law: str | Law) -> Quality:

@@ -48,7 +48,7 @@ from dse.schema.model import Model
 from dse.schema.space_sections import LifetimeTerms
 from dse.schema.study import Study
 from dse.schema.training import TrainingStack, TrainingTerms, training_stack
-from dse.space.batches import DEPLOYMENT_AXES, batch_of
+from dse.space.batches import DEPLOYMENT_AXES, one_of
 from dse.space.candidates import CandidateBatch, Floats
 from dse.space.deployments import Deployments, stacked
 
@@ -236,8 +236,7 @@ def _or(given: float | None, default: float) -> float:
 
 def shape_of(model: Model) -> CandidateBatch:
     """The model as a batch of one, on chip 0, its deployment not said."""
-    ones: Mapping[str, np.ndarray] = {axis: np.ones(1) for axis in DEPLOYMENT_AXES}
-    return batch_of([model], np.zeros(1, dtype=np.intp), ["bf16"], ["bf16"], ones)
+    return one_of(model, {}, "bf16", "bf16")
 
 
 def assumptions(

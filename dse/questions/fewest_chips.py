@@ -42,7 +42,6 @@ from dse.schema.model_catalog import load_model
 from dse.schema.reader import Field
 from dse.schema.reader import Table as Fields
 from dse.schema.workloads import DEGREE
-from dse.space.batches import axes_of
 from dse.space.candidates import Codes, Floats
 from dse.space.deployments import Deployments, divisors, powers_of_two
 
@@ -100,7 +99,7 @@ def fewest_chips(
         chip,
         workload,
         capped=True,
-        axes=axes_of({**offload, "concurrency": concurrency}),
+        deployment={**offload, "concurrency": concurrency},
         **dtypes,
     )
     domain = catalog.systems[catalog.chip(chip).system].levels[0].size or math.inf

@@ -230,10 +230,9 @@ def batch_of(
     kv_dtypes: Sequence[str],
     deployment: Mapping[str, Floats],
 ) -> CandidateBatch:
-    """n models on n deployments: `models[i]` on chip code `chip[i]`; `deployment` holds the axes
-    DEPLOYMENT_AXES, (n,) each, and any of EXPERT_AXES, OFFLOAD_AXES, DOMAIN_AXIS, DRAFT_AXIS
-    and CAP_AXIS. Block lists
-    are aligned by kind and padded with empty blocks."""
+    """n models on n deployments: `models[i]` on chip code `chip[i]`; `deployment` holds any of the
+    axes DEPLOYMENT_AXES (1 where it lacks them), EXPERT_AXES, OFFLOAD_AXES, DOMAIN_AXIS, DRAFT_AXIS
+    and CAP_AXIS, (n,) each. Block lists are aligned by kind and padded with empty blocks."""
     n = len(models)
 
     def column(values: Sequence[float] | Floats) -> Floats:
@@ -261,7 +260,7 @@ def batch_of(
         trained_whole=trained[0],
         trained_in=trained[1],
         **{
-            axis: np.broadcast_to(column(deployment[axis]), n).copy()
+            axis: np.broadcast_to(column(deployment.get(axis, 1.0)), n).copy()
             for axis in (*DEPLOYMENT_AXES, *EXPERT_AXES, *OFFLOAD_AXES[:2], CAP_AXIS)
             if axis in DEPLOYMENT_AXES or axis in deployment
         },
@@ -273,6 +272,25 @@ def batch_of(
         backend=None,
         **drafts_of(models, deployment.get(DRAFT_AXIS), n),
     )
+
+
+def batch_of_models(models: Sequence[Model]) -> CandidateBatch:
+    """n models as they are, each on one chip."""
+    n = len(models)
+    return batch_of(models, np.zeros(n, dtype=np.intp), [None] * n, ["bf16"] * n, {})
+
+
+def one_of(
+    model: Model,
+    deployment: Mapping[str, Any],
+    weight_dtype: str | None = None,
+    kv_dtype: str | None = None,
+) -> CandidateBatch:
+    """A batch of one on chip 0; formats are the checkpoint's own where they are not given, the axes
+    of the `deployment` (numbers, a tier by its name) 1 where it lacks them."""
+    kv = kv_dtype or model.kv_dtype or "bf16"
+    chip = np.zeros(1, dtype=np.intp)
+    return batch_of([model], chip, [weight_dtype], [kv], axes_of(deployment))
 
 
 def drafts_of(models: Sequence[Model], drafted: Floats | None, n: int) -> dict[str, Floats]:
@@ -456,11 +474,8 @@ def _fixed(model: Model, n: int, weight: Codes, deployment: dict[str, Any]) -> C
 def axes_of(deployment: Mapping[str, Any]) -> dict[str, Any]:
     """The axes of one deployment for `batch_of`, (1,) each."""
     axes: dict[str, Any] = {
-        axis: np.array([float(deployment.get(axis, 1.0))]) for axis in DEPLOYMENT_AXES
-    }
-    axes |= {
         axis: np.array([float(deployment[axis])])
-        for axis in (*OPTIONAL_AXES, DOMAIN_AXIS)
+        for axis in (*DEPLOYMENT_AXES, *OPTIONAL_AXES, DOMAIN_AXIS)
         if axis in deployment
     }
     if deployment.get("offload_tier") is None:

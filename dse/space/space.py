@@ -39,9 +39,8 @@ from dse.schema.dtypes import CODE
 from dse.schema.model import Model
 from dse.schema.study import Study
 from dse.space.batches import (
-    DEPLOYMENT_AXES,
     DRAFT_AXIS,
-    batch_of,
+    batch_of_models,
     deployed_fields,
     drafts_of,
     weight_formats,
@@ -456,14 +455,11 @@ def _active(
 
 def _batch(models: Sequence[Model], row: Ints, values: Mapping[str, Values]) -> CandidateBatch:
     """Shape `models[row[i]]` on the deployment of values[...][i]."""
-    k, n = len(models), len(row)
-    ones: dict[str, Floats] = {axis: np.ones(k) for axis in DEPLOYMENT_AXES}
-    shapes = batch_of(models, np.zeros(k, dtype=np.intp), [None] * k, ["bf16"] * k, ones)
     weight = values["weight_dtype"].astype(np.intp)
     return replace(
-        shapes[row],
+        batch_of_models(models)[row],
         weight_dtype={part: of[row, weight] for part, of in weight_formats(models).items()},
-        **(deployed_fields(values, n) | _drafts(models, row, values.get(DRAFT_AXIS))),
+        **(deployed_fields(values, len(row)) | _drafts(models, row, values.get(DRAFT_AXIS))),
     )
 
 

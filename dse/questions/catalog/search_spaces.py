@@ -9,8 +9,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-
 from dse import units
 from dse.answer.answer import Answer
 from dse.answer.frames import of_rows
@@ -33,7 +31,7 @@ from dse.schema.model import Model, config_of
 from dse.schema.model_catalog import load_models, resolve_model
 from dse.schema.study import load_study, shipped_spaces
 from dse.schema.workloads import mix_words
-from dse.space.batches import DEPLOYMENT_AXES, batch_of
+from dse.space.batches import batch_of_models
 
 Json = Mapping[str, Any]
 LAYERS = (*MIXERS, *FEED_FORWARD)
@@ -111,9 +109,7 @@ def show_model(model: Annotated[str, Opt(positional=True)]) -> Answer:
 def _models(models: Sequence[Model]) -> list[dict[str, Any]]:
     """What is said of each model: its loss under the default quality law and how far it is
     over-trained are null where its training tokens are not known."""
-    n = len(models)
-    deployment = {axis: np.ones(n) for axis in DEPLOYMENT_AXES}
-    batch = batch_of(models, np.zeros(n, dtype=np.intp), [None] * n, ["bf16"] * n, deployment)
+    batch = batch_of_models(models)
     counted, tokens = parameters(batch), batch.training_tokens
     kv, index = kv_elements_per_token(batch), index_bytes_per_token(batch)
     states, quality = state_bytes_per_request(batch), shape_quality_of(batch, counted, tokens)

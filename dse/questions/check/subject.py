@@ -24,7 +24,7 @@ from dse.rules.waste import Filling, Steps, judge_products
 from dse.schema.backend import Backend
 from dse.schema.chip import Chip
 from dse.schema.model import Model
-from dse.space.batches import axes_of, batch_of
+from dse.space.batches import one_of
 from dse.space.candidates import CandidateBatch
 from dse.space.deployments import Deployments, Ints
 
@@ -104,9 +104,8 @@ def subject_of(
     family = family_of(chip.family)
     unit = columns_of(chip) if family.grain.is_unit else None
     units = None if chip.compute_units is None or unit is not None else float(chip.compute_units)
-    axes = axes_of({**deployment, "concurrency": concurrency})
-    kv = kv_dtype or model.kv_dtype or "bf16"
-    batch = batch_of([model], np.zeros(1, dtype=np.intp), [weight_dtype], [kv], axes)
+    held = {**deployment, "concurrency": concurrency}
+    batch = one_of(model, held, weight_dtype, kv_dtype)
     refusal = catalog.refusal(chip_id, float(batch.chips_per_instance[0]))
     system, figure = catalog.systems[chip.system], chip.figure("compute_units")
     known = "measured" if chip.id in family.grain.measured else "assumed"

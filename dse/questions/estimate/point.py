@@ -42,11 +42,7 @@ from dse.schema.efficiency import NOISY, Efficiency
 from dse.schema.metrics import Limit
 from dse.schema.model import Model, config_of, layers_in_words
 from dse.schema.traffic import Demand, check_idle_once
-from dse.space.batches import (
-    DOMAIN_AXIS,
-    axes_of,
-    batch_of,
-)
+from dse.space.batches import DOMAIN_AXIS, one_of
 from dse.space.candidates import CandidateBatch
 from dse.units import format as written
 
@@ -163,9 +159,7 @@ def estimate(
         from dse.physics.machines import with_jitter
 
         machines = with_jitter(machines, jitter)
-    axes = axes_of(deployment)
-    kv = kv_dtype or model.kv_dtype or "bf16"
-    batch = batch_of([model], np.zeros(1, dtype=np.intp), [weight_dtype], [kv], axes)
+    batch = one_of(model, deployment, weight_dtype, kv_dtype)
     mix = alone(workload) if isinstance(workload, Workload) else workload
     if isinstance(software := deployment.get("backend"), str):
         mix = served_by(mix, find_backend(catalog.backends, software))

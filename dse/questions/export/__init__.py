@@ -8,7 +8,6 @@ from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import yaml
 
 from dse import __version__
@@ -53,8 +52,7 @@ from dse.schema.model import Model, model_of
 from dse.schema.model_catalog import load_model
 from dse.schema.reader import Field, Text
 from dse.schema.reader import Table as Fields
-from dse.space.batches import DEPLOYMENT_AXES, batch_of
-from dse.space.candidates import CandidateBatch, Floats
+from dse.space.batches import batch_of_models, one_of
 from dse.study.folder import FRONT, item_of, read_study, study_folder
 
 CONFIG, ARGUMENTS = "config.json", "megatron.sh"
@@ -133,8 +131,8 @@ def export_arguments(
 ) -> Export:
     """The shape as Megatron-LM arguments; `degrees` as in `dse.questions.export.megatron`, those of
     a deployment where it is `served`. Raises InputError for what Megatron-LM refuses."""
-    axes = {f"{name}_parallel": np.array([float(degree)]) for name, degree in degrees.items()}
-    batch = _batch(model, axes)
+    axes = {f"{name}_parallel": degree for name, degree in degrees.items()}
+    batch = one_of(model, axes, kv_dtype="bf16")
     case = Case(batch, named=MEGATRON)
     refuse_illegal(broken_rows(case, judge(case), 0), batch, MEGATRON, megatron.MEGATRON)
     flags, unsaid = megatron.arguments(as_published(model), degrees, sequence)
@@ -295,13 +293,7 @@ def _class_words(model: Model, written: Written) -> dict[str, Any]:
 
 def counted_parameters(model: Model) -> int:
     """The project's count of all parameters."""
-    return int(parameters(_batch(model, {})).total[0])
-
-
-def _batch(model: Model, axes: Mapping[str, Floats]) -> CandidateBatch:
-    """The shape with degrees, those that are not given 1."""
-    deployment = {**{axis: np.ones(1) for axis in DEPLOYMENT_AXES}, **axes}
-    return batch_of([model], np.zeros(1, dtype=np.intp), [None], ["bf16"], deployment)
+    return int(parameters(batch_of_models([model])).total[0])
 
 
 # `dse.export`: a shape or a point in the words of another tool.
