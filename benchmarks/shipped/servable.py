@@ -99,7 +99,8 @@ def _checked_on(
     first = subject_of(catalog, models[0], chip, {}, prompt, output, 1)
     named: str = backend or load["backend"]
     if stack_of(named) is not None:
-        first = replace(first, backend=catalog.backends[named])
+        served = replace(first.workload, backend=catalog.backends[named])
+        first = replace(first, workload=served)
     case = replace(first, batch=_batch(models, items)).case
     for name, amounts in judge(case).items():
         for i in map(int, np.flatnonzero(amounts > 0.0)):

@@ -166,13 +166,14 @@ class Steps:
     decode_gemms: list[Judged]
 
     @property
-    def prefill_s(self) -> Floats:
-        """(n,) seconds as predicted, with the fullest stage's layers."""
-        return self.prefill.seconds * layer_imbalance(self.batch)
+    def phases(self) -> tuple[tuple[NotedStep, list[Judged]], ...]:
+        """(step, its products) of prefill and of decode."""
+        return (self.prefill, self.prefill_gemms), (self.decode, self.decode_gemms)
 
     @property
-    def decode_s(self) -> Floats:
-        return self.decode.seconds * layer_imbalance(self.batch)
+    def seconds(self) -> list[Floats]:
+        """(n,) seconds of each phase as predicted, with the fullest stage's layers."""
+        return [step.seconds * layer_imbalance(self.batch) for step, _ in self.phases]
 
 
 def _share(seconds: Iterable[Floats], step: NotedStep) -> Floats:
@@ -184,10 +185,8 @@ def _share(seconds: Iterable[Floats], step: NotedStep) -> Floats:
 
 def _shares(steps: Steps, seconds: Callable[[Judged], Floats]) -> tuple[Floats, Floats]:
     """(prefill, decode): `seconds` of all products as a share of each step, (n,)."""
-    return (
-        _share(map(seconds, steps.prefill_gemms), steps.prefill),
-        _share(map(seconds, steps.decode_gemms), steps.decode),
-    )
+    prefill, decode = (_share(map(seconds, products), step) for step, products in steps.phases)
+    return prefill, decode
 
 
 def _entry_s(step: NotedStep, role: Role) -> Floats:
@@ -358,15 +357,12 @@ def _predicted(steps: Steps) -> Iterator[Finding]:
     )
     held = steps.prefill.deployed.vocabulary * batch.tensor_parallel
     over = 1.0 - batch.vocab_size / held
-    shares = [
-        _entry_s(step, Role.HEAD) / step.seconds * over for step in (steps.prefill, steps.decode)
-    ]
+    shares = [_entry_s(step, Role.HEAD) / step.seconds * over for step, _ in steps.phases]
     yield Finding(
         PADDING,
         batch.vocab_size % VOCABULARY_MULTIPLE > 0.0,
         said("vocabulary of {} held as {}", batch.vocab_size, held),
-        shares[0],
-        shares[1],
+        *shares,
         predicted=True,
     )
 

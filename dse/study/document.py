@@ -307,7 +307,7 @@ def _at_average_load(
     price = None
     if study.costs is not None:
         price = price_by_parts(catalog, chip, study.price_basis, study.costs)
-    return {"at_average_load": average_load(study.demand, metrics, row, price).as_json()}
+    return {"at_average_load": average_load(study.demand, metrics, row, price)}
 
 
 def _law_use(metrics: Metrics) -> dict[str, Any]:

@@ -135,7 +135,8 @@ def _of_study(folder: Path, point: str | int, catalog: Catalog) -> Subject:
 def checked(subject: Subject, catalog: Catalog) -> Answer:
     """The answer of `dse.check` for a subject."""
     batch, steps, case = subject.batch, subject.steps(subject.batch), subject.case
-    model, chip, family = subject.model.name, subject.chip.id, subject.filling.family
+    model, chip, load = subject.model.name, subject.chip.id, subject.workload
+    family = subject.filling.family
     bound = {name for name, amount in judge(case).items() if amount[0] > 0.0}
     broken = [
         one
@@ -219,8 +220,9 @@ def checked(subject: Subject, catalog: Catalog) -> Answer:
     return Answer(
         question="check",
         title=f"{model} on {chip}: what refuses the shape, what it wastes",
-        asked=f"{model} on {chip}: {subject.prompt_tokens:,} prompt and "
-        f"{subject.output_tokens:,} output tokens, {subject.concurrency:,} requests in flight",
+        asked=f"{model} on {chip}: {load.prompt_tokens[0]:,.0f} prompt and "
+        f"{load.output_tokens[0]:,.0f} output tokens, {batch.concurrency[0]:,.0f} requests in "
+        "flight",
         headline=headline,
         sentences=[NOTHING_NEAR] if bound and not near else [],
         blocks=[one for one in frames if one.rows],
@@ -290,15 +292,13 @@ def _order(finding: Finding) -> tuple[int, int, float]:
 
 def _steps(steps: Steps) -> dict[str, Any]:
     """What either step takes, and what the shape wastes of it."""
-    seconds = [float(steps.prefill_s[0]), float(steps.decode_s[0])]
-    judged = (steps.prefill_gemms, steps.decode_gemms)
     return {
         "phase": PHASES,
-        "step_rows": [float(step.rows[0]) for step in (steps.prefill, steps.decode)],
-        "seconds": seconds,
+        "step_rows": [float(step.rows[0]) for step, _ in steps.phases],
+        "seconds": [float(seconds[0]) for seconds in steps.seconds],
         "gemm_share": [
-            sum(float(one.gemm.seconds[0]) for one in all_) / float(step.seconds[0])
-            for step, all_ in zip((steps.prefill, steps.decode), judged, strict=True)
+            sum(float(one.gemm.seconds[0]) for one in products) / float(step.seconds[0])
+            for step, products in steps.phases
         ],
         "added_share": [float(share[0]) for share in added_share(steps)],
         "misaligned_share": [float(share[0]) for share in misaligned_share(steps)],
@@ -327,11 +327,8 @@ def _products(steps: Steps) -> dict[str, list[Any]]:
     """The products of the prefill and of the decode step; those of one name and one shape are one
     row."""
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
-    sides = (
-        ("prefill", steps.prefill, steps.prefill_gemms),
-        ("decode", steps.decode, steps.decode_gemms),
-    )
-    for phase, step, one in ((phase, step, one) for phase, step, all_ in sides for one in all_):
+    phases = zip(PHASES, steps.phases, strict=True)
+    for phase, step, one in ((phase, step, one) for phase, (step, all_) in phases for one in all_):
         gemm, step_s = one.gemm, float(step.seconds[0])
         if not (gemm.count[0] > 0.0 and gemm.out[0] > 0.0 and gemm.inner[0] > 0.0):
             continue

@@ -203,7 +203,7 @@ def nearest(subject: Subject) -> dict[str, Any]:
         step = added = None
         if steps is not None:
             added = added_share(steps)[k]
-            seconds = (steps.prefill_s, steps.decode_s)[k] * (1.0 + added)
+            seconds = steps.seconds[k] * (1.0 + added)
             step, added = seconds[rows] / seconds[0] - 1.0, added[rows]
         columns |= {f"{phase}_step_share": step, f"{phase}_added_share": added}
     return columns

@@ -44,37 +44,33 @@ class Subject:
     batch: CandidateBatch
     machines: Machines | None
     refusal: str | None
-    prompt_tokens: int
-    output_tokens: int
-    concurrency: int
-    backend: Backend
+    workload: Workload
     domain: float
 
     def metrics(self, batch: CandidateBatch) -> Metrics | None:
         """What n shapes do under the load; None where the chip lacks a figure."""
         if self.machines is None:
             return None
-        lengths = float(self.prompt_tokens), float(self.output_tokens)
-        return evaluate(batch, Workload.of(*lengths, "continuous", self.backend), self.machines)
+        return evaluate(batch, self.workload, self.machines)
 
     @property
     def case(self) -> Case:
         """What rules see of the shape: with its memory, where the chip has every figure."""
         if metrics := self.metrics(self.batch):
             return metrics.case
-        return Case(self.batch, (self.chip.family,), stack_of(self.backend.id))
+        return Case(self.batch, (self.chip.family,), stack_of(self.workload.backend.id))
 
     def steps(self, batch: CandidateBatch) -> Steps | None:
         """A prefill and a decode step of n shapes on the chip, and their products judged."""
         if self.machines is None:
             return None
-        deployed = Deployed(batch, self.machines)
-        chunks = np.ceil(self.prompt_tokens / self.backend.chunk_tokens)
-        requests = np.ceil(self.concurrency / batch.data_parallel)
-        context = self.prompt_tokens + self.output_tokens / 2.0
+        deployed, load = Deployed(batch, self.machines), self.workload
+        prompt, output = float(load.prompt_tokens[0]), float(load.output_tokens[0])
+        chunks = np.ceil(prompt / load.backend.chunk_tokens)
+        requests = np.ceil(self.batch.concurrency[0] / batch.data_parallel)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            first = gemms.prefill(deployed, self.prompt_tokens / chunks, self.prompt_tokens)
-            then = gemms.decode(deployed, requests, context)
+            first = gemms.prefill(deployed, prompt / chunks, prompt)
+            then = gemms.decode(deployed, requests, prompt + output / 2.0)
             return Steps(
                 batch,
                 self.filling,
@@ -106,6 +102,7 @@ def subject_of(
     units = None if chip.compute_units is None or unit is not None else float(chip.compute_units)
     held = {**deployment, "concurrency": concurrency}
     batch = one_of(model, held, weight_dtype, kv_dtype)
+    served = backend or catalog.backends[chip.backend]
     refusal = catalog.refusal(chip_id, float(batch.chips_per_instance[0]))
     system, figure = catalog.systems[chip.system], chip.figure("compute_units")
     known = "measured" if chip.id in family.grain.measured else "assumed"
@@ -117,10 +114,7 @@ def subject_of(
         batch=batch,
         machines=None if refusal else compile_machines(catalog, [chip_id]),
         refusal=refusal,
-        prompt_tokens=prompt_tokens,
-        output_tokens=output_tokens,
-        concurrency=concurrency,
-        backend=backend or catalog.backends[chip.backend],
+        workload=Workload.of(prompt_tokens, output_tokens, "continuous", served),
         domain=float(system.levels[0].size or batch.chips_per_instance[0]),
     )
 

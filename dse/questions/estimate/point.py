@@ -15,7 +15,7 @@ from dse.blocks.moe import ROUTING_SKEW
 from dse.catalog import Catalog
 from dse.economics.prices import evidence_rows, price_assumptions
 from dse.economics.tco import load_share, price_by_parts
-from dse.economics.tokens import Load, at_load, total_tokens_per_s
+from dse.economics.tokens import at_load, total_tokens_per_s
 from dse.errors import InputError
 from dse.physics.disaggregated import Disaggregated
 from dse.physics.ledger import Ledger
@@ -69,28 +69,13 @@ class Estimate:
     price_basis: str
     limits: tuple[Limit, ...]
     assumed: tuple[str, ...]
-    power_cap_w: float | None = None
-    jitter: float | None = None
-    price: Mapping[str, Any] | None = None
-    load: Load | None = None
+    conditions: Mapping[str, Any]  # what the chips were held to, where something was asked
     prefill: Estimate | None = None  # the prefill pool, where this is the decode pool alone
     held: float | None = None  # requests that a worker of it decodes at once, of a point of a study
     own_law: Mapping[str, Any] | None = None  # `dse.problem.models.describe_own_law`
     running: tuple[str, ...] = ()  # how the requests of one pool run
     priced: tuple[Mapping[str, Any], ...] = ()  # `dse.economics.prices.evidence_rows`
     names: Mapping[str, str] = field(default_factory=dict)  # the makers' names of chips
-
-    @property
-    def conditions(self) -> dict[str, Any]:
-        """What the chips were held to, where something was asked."""
-        cap: dict[str, Any] = {} if self.price is None else {"price": self.price}
-        if self.load is not None:
-            cap["at_average_load"] = self.load.as_json()
-        if self.power_cap_w is not None:
-            cap["power_cap_w"] = self.power_cap_w
-        if self.jitter is None:
-            return cap
-        return cap | {"jitter_s": self.jitter}
 
     def as_json(self, objectives: tuple[str, ...] = ()) -> dict[str, Any]:
         """The document of `dse estimate --json`: the metrics, the `objectives` of a study among
@@ -181,7 +166,12 @@ def estimate(
     assumed += () if trained is None else trained.assumed
     priced = chip in catalog.prices.select(price_basis)
     price = price_by_parts(catalog, chip, price_basis) if price_basis == OWNED and priced else None
-    load = None if demand is None else average_load(demand, metrics, 0, price)
+    conditions = {
+        "price": price,
+        "at_average_load": None if demand is None else average_load(demand, metrics, 0, price),
+        "power_cap_w": power_cap_w,
+        "jitter_s": jitter,
+    }
     return Estimate(
         model,
         batch,
@@ -191,10 +181,7 @@ def estimate(
         price_basis,
         tuple(limits),
         tuple(assumed),
-        power_cap_w,
-        jitter,
-        price,
-        load,
+        {name: value for name, value in conditions.items() if value is not None},
         running=tuple(running),
         priced=tuple(evidence_rows(catalog, [(chip, price_basis)])),
         names=catalog.names,
@@ -203,7 +190,7 @@ def estimate(
 
 def average_load(
     demand: Demand, metrics: Metrics, row: int, price: Mapping[str, Any] | None
-) -> Load:
+) -> dict[str, Any]:
     """The prices of candidate `row` at the average of a demand; `price` is its chip's by parts,
     None where the chip is rented. Raises InputError for a chip without a price, and where the
     deployment serves nothing."""
@@ -227,7 +214,7 @@ def average_load(
         usd_per_chip_hour=usd,
         load_share=0.0 if price is None else load_share(price),
         usd_per_million=(each[0], each[1], each[2]),
-    )
+    ).as_json()
 
 
 def assumptions(
@@ -358,38 +345,39 @@ def _drafting(texts: Sequence[str]) -> list[str]:
 def _unmeasured(mix: Mix, modules: int | None) -> list[str]:
     """What of the workloads no measured row has, so that no interval was tested on it; `modules`
     are those that the model predicts more tokens with, None where that is not said."""
+    has = ", whether or not it has one" if modules is None else ""
+    drafts = (
+        "drafts are those of a multi-token-prediction module of one mean layer of the model, "
+        f"a projection and the model's own output head{has} (assumed)"
+    )
+    if modules == 0:
+        drafts = "the model has no multi-token-prediction module: nothing is drafted"
     loads = [share.workload for share in mix]
-    sentences, parts = [], []
-    if any(load.serving == POISSON for load in loads):
-        parts.append("Poisson arrivals")
-        sentences.append(
-            "below capacity the arrivals set output rate and cost: these have no interval"
-        )
-    if any(load.speculation is not None for load in loads):
-        parts.append("speculative decoding")
-        sentences.append("the acceptance of drafted tokens is as given: nothing predicts it")
-    drafted = any(load.speculation is not None for load in loads)
-    if drafted and modules == 0:
-        sentences.append("the model has no multi-token-prediction module: nothing is drafted")
-    elif drafted:
-        has = ", whether or not it has one" if modules is None else ""
-        sentences.append(
-            "drafts are those of a multi-token-prediction module of one mean layer of the model, "
-            f"a projection and the model's own output head{has} (assumed)"
-        )
-    if any(load.prefix_hit_rate for load in loads):
-        parts.append("cached prefixes")
-        sentences.append(
-            "the share of cached prefixes is as given; memory that requests share is not credited"
-        )
-    if any(load.network_overlap for load in loads):
-        parts.append("an overlap of network and compute")
-        sentences.append(
+    asked = {
+        "Poisson arrivals": any(load.serving == POISSON for load in loads),
+        "speculative decoding": any(load.speculation is not None for load in loads),
+        "cached prefixes": any(load.prefix_hit_rate for load in loads),
+        "an overlap of network and compute": any(load.network_overlap for load in loads),
+        "a mix of workloads": len(loads) > 1,
+    }
+    said = {
+        "Poisson arrivals": (
+            "below capacity the arrivals set output rate and cost: these have no interval",
+        ),
+        "speculative decoding": (
+            "the acceptance of drafted tokens is as given: nothing predicts it",
+            drafts,
+        ),
+        "cached prefixes": (
+            "the share of cached prefixes is as given; memory that requests share is not credited",
+        ),
+        "an overlap of network and compute": (
             "the overlap of network and compute is as given; that each micro-batch reads the "
-            "weights is not charged"
-        )
-    if len(loads) > 1:
-        parts.append("a mix of workloads")
+            "weights is not charged",
+        ),
+    }
+    parts = [part for part, holds in asked.items() if holds]
+    sentences = [text for part in parts for text in said.get(part, ())]
     if parts:
         sentences.append(
             f"no measured row has {', '.join(parts)}: intervals are those of closed loops without"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from dse.answer.answer import Block, Figure, Notes, Table
-from dse.answer.frames import frame, memory_parts, share_bars
+from dse.answer.frames import memory_parts, of_rows, share_bars
 from dse.answer.numbers import bytes_, plain, power, share, show, time
 from dse.physics.intervals import interval
 from dse.physics.ledger import Ledger
@@ -23,14 +23,6 @@ NO_WORK: Mapping[str, Any] = {
     **{"s": 0.0, "bound": "fixed", "flops": 0.0, "bytes": 0.0, "peak_s": 0.0},
     "peak_flops_per_s": None,
 }
-OPERATOR_KEYS = (
-    "operator",
-    "operator_prefill_s",
-    "operator_prefill_share",
-    "operator_decode_s",
-    "operator_decode_share",
-    "bound",
-)
 # Level -> what it is, in the order of a table: from the multiplier outwards.
 LEVELS = {
     "arithmetic": "multiplying and adding, at most",
@@ -60,16 +52,7 @@ def detail_blocks(
 
 def operator_table(where: Mapping[str, Any]) -> Table:
     """Seconds of each operator, and its share of either phase; their sums in the last row."""
-    rows = where["breakdown"]
-    columns = {key: [row[key] for row in rows] for key in ("operator", "bound")}
-    for phase in ("prefill", "decode"):
-        seconds = [row[f"{phase}_s"] for row in rows]
-        whole = sum(seconds)
-        columns[f"operator_{phase}_s"] = [*seconds, whole]
-        shares = [one / whole if whole else None for one in seconds]
-        columns[f"operator_{phase}_share"] = [*shares, 1.0 if whole else None]
-    columns["operator"].append("total")
-    columns["bound"].append("")
+    rows = with_total(where["breakdown"], ("prefill_s", "decode_s"), operator="total", bound="")
     notes = []
     if "breakdown_of" in where:
         notes.append(f"Under {where['breakdown_of']}, which takes most of the deployment's time.")
@@ -78,8 +61,26 @@ def operator_table(where: Mapping[str, Any]) -> Table:
         f"A decode step takes {show('tpot_s', step)}, {plain(step / floor)} times its floor on "
         f"these chips ({show('tpot_s', floor)})."
     )
-    caption = "Where the time goes, operator by operator"
-    return frame("operators", caption, {key: columns[key] for key in OPERATOR_KEYS}, *notes)
+    return of_rows(
+        "operators",
+        "Where the time goes, operator by operator",
+        rows,
+        "operator operator_prefill_s=prefill_s operator_prefill_share=prefill_s_share "
+        "operator_decode_s=decode_s operator_decode_share=decode_s_share bound",
+        *notes,
+    )
+
+
+def with_total(
+    rows: Sequence[Mapping[str, Any]], keys: Sequence[str], **last: str
+) -> list[Mapping[str, Any]]:
+    """The rows and the sums of their `keys`, in the `last` row; each with its `KEY_share` of a sum,
+    None of nothing."""
+    sums = {key: sum(row[key] for row in rows) for key in keys}
+    return [
+        row | {f"{key}_share": row[key] / whole if whole else None for key, whole in sums.items()}
+        for row in (*rows, {**last, **sums})
+    ]
 
 
 def memory_table(where: Mapping[str, Any]) -> Table:
@@ -92,19 +93,11 @@ def memory_table(where: Mapping[str, Any]) -> Table:
 
 def energy_table(found: Mapping[str, Any]) -> Table:
     """Joules per output token by level and phase; what moves data, and watts, in its notes."""
-    rows = [row for row in found["joules_per_output_token"] if row["joules"]]
-    columns = {
-        "energy_level": [row["level"].replace("_", " ") for row in rows],
-        "prefill_j": [row["prefill"] for row in rows],
-        "decode_j": [row["decode"] for row in rows],
-        "joules": [row["joules"] for row in rows],
-    }
-    whole = sum(columns["joules"])
-    for key in ("prefill_j", "decode_j", "joules"):
-        columns[key].append(sum(columns[key]))
-    columns["energy_level"].append("total")
-    columns["energy_share"] = [joules / whole for joules in columns["joules"]]
-    columns["energy_meaning"] = [*(row["meaning"] for row in rows), ""]
+    rows = [
+        row | {"level": row["level"].replace("_", " ")}
+        for row in found["joules_per_output_token"]
+        if row["joules"]
+    ]
     watts, clock = found["watts_per_chip"], found["clock"]
     notes = [
         f"{share(found['data_movement_share'])} of it moves data. A chip draws "
@@ -121,7 +114,14 @@ def energy_table(found: Mapping[str, Any]) -> Table:
             f"The model finds {share(found['beyond_the_power'])} more power than that in a step. "
             "This is its own error, and it is cut off."
         )
-    return frame("energy", "Where the energy of an output token goes", columns, *notes)
+    return of_rows(
+        "energy",
+        "Where the energy of an output token goes",
+        with_total(rows, ("prefill", "decode", "joules"), level="total", meaning=""),
+        "energy_level=level prefill_j=prefill decode_j=decode joules energy_share=joules_share "
+        "energy_meaning=meaning",
+        *notes,
+    )
 
 
 def _by_operator(ledger: Ledger, i: int) -> dict[str, dict[str, Any]]:

@@ -295,8 +295,8 @@ def _notes(loads: list[Workload], stack: Stack, answer: Estimate) -> tuple[str, 
             load.network_overlap for load in loads
         ),
         cached: any(load.prefix_hit_rate for load in loads),
-        "the power cap is a setting of the chips, not of the server": answer.power_cap_w
-        is not None,
+        "the power cap is a setting of the chips, not of the server": "power_cap_w"
+        in answer.conditions,
     }
     return tuple(text for text, holds in said.items() if holds)
 
