@@ -94,6 +94,11 @@ def _listed(values: Any) -> Any:
     return values.tolist() if hasattr(values, "tolist") else values
 
 
+def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """The columns of rows that have the same keys."""
+    return {key: [row[key] for row in rows] for key in rows[0]} if rows else {}
+
+
 def stacked(by: str, parts: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, list[Any]]:
     """Columns of several subjects under each other, under `by` the subject of each row; NaN where
     one has no such column."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Annotated, Any
@@ -12,7 +12,7 @@ import numpy as np
 
 from dse import units
 from dse.answer.answer import Answer
-from dse.answer.frames import document, frame
+from dse.answer.frames import columns_of, document, frame
 from dse.answer.numbers import time
 from dse.blocks.moe import FEW_ROWS, leaving_share
 from dse.catalog import Catalog, load_catalog
@@ -108,11 +108,11 @@ def collectives(
     shown = ("chip", "message_bytes", "collective", "seconds", "bus_bytes_per_s", "known")
     shown = (*shown, "algorithm", *(("seconds.ratio",) if against else ()))
     frames = [
-        frame("times", f"Collectives of {chips} chips", _columns(rows), shown=shown),
+        frame("times", f"Collectives of {chips} chips", columns_of(rows), shown=shown),
         frame(
             "measured",
             "Measured all-reduce: bus bandwidth over few chips over that over many",
-            _columns(ratios),
+            columns_of(ratios),
             shown=("chip", "message_bytes", "few_chips", "many_chips", "measured", "predicted")
             if ratios
             else (),
@@ -136,10 +136,6 @@ def collectives(
     )
 
 
-def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    return {key: [row[key] for row in rows] for key in rows[0]} if rows else {}
-
-
 def _measured(catalog: Catalog, chip: str, system: str) -> Answer:
     """The model beside every all-reduce that was measured on a chip."""
     rows = against_measured(catalog, chip, system)
@@ -150,8 +146,8 @@ def _measured(catalog: Catalog, chip: str, system: str) -> Answer:
         f"The model adds {', '.join(launch)}: the benchmark launches each message from Python."
     ]
     shown = ("chips", "message_bytes", "seconds", "predicted_s", "predicted_s.ratio", "note")
-    columns = _columns([{**r, "predicted_s.ratio": r["predicted_s"] / r["seconds"]} for r in rows])
-    table = frame("measured", "All-reduce", columns, *notes, shown=shown)
+    ratios = [{**r, "predicted_s.ratio": r["predicted_s"] / r["seconds"]} for r in rows]
+    table = frame("measured", "All-reduce", columns_of(ratios), *notes, shown=shown)
     return Answer(
         question="collectives",
         title=f"All-reduce, measured on {chip}",

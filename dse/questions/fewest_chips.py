@@ -26,6 +26,7 @@ from dse.problem.evaluate import evaluate
 from dse.problem.instances import Evaluated, Subject, evaluated, subject_of
 from dse.problem.mix import alone as mix_alone
 from dse.questions.estimate.estimate import (
+    DEGREES,
     OFFLOAD_FIELDS,
     SUBJECT,
     Backend,
@@ -48,12 +49,6 @@ from dse.space.deployments import Deployments, divisors, powers_of_two
 ROWS = 8  # of the table from fewest chips to fastest
 HEADS = ("heads", "key_heads", "value_heads")
 MOST_DATA_PARALLEL = 64
-DEGREES = {
-    "tp": "tensor_parallel",
-    "pp": "pipeline_parallel",
-    "dp": "data_parallel",
-    "ep": "expert_parallel",
-}
 MOST_CHIPS = 16_384  # of the largest instance that is tried
 # What `--set` takes.
 SETTINGS = Fields(*OFFLOAD_FIELDS, Field("most_chips", DEGREE, MOST_CHIPS))

@@ -20,7 +20,7 @@ import numpy as np
 
 from dse import units
 from dse.answer.answer import Answer, Figure, Table
-from dse.answer.frames import document, frame, lines, stacked
+from dse.answer.frames import columns_of, document, frame, lines, stacked
 from dse.answer.numbers import dollars, plain, share, time
 from dse.blocks.operators import Role
 from dse.catalog import Catalog, load_catalog
@@ -49,7 +49,12 @@ from dse.problem.instances import (
     with_degrees,
 )
 from dse.problem.mix import Share, alone, load_row, one_load, served
-from dse.questions.estimate.estimate import published_drafts
+from dse.questions.estimate.estimate import (
+    check_needed,
+    expert_axes,
+    published_drafts,
+    read_jitter,
+)
 from dse.questions.estimate.point import assumptions
 from dse.schema.backend import KINDS, find_backend
 from dse.schema.dtypes import known_dtypes
@@ -59,7 +64,6 @@ from dse.schema.model_catalog import load_model
 from dse.schema.reader import Field, Number, Text, Whole
 from dse.schema.reader import Table as Fields
 from dse.schema.workloads import FIELDS, PREFILL_FIELDS, ServedOrPooled, full, prefill_of
-from dse.space.batches import EXPERT_AXES
 from dse.space.candidates import Floats
 from dse.space.deployments import (
     Deployments,
@@ -120,10 +124,7 @@ def scale(
     SETTINGS. Raises InputError for what cannot be read, NothingFeasible where the model fits no
     size.
     """
-    for value, needed, listed in ((model, "model", "models"), (chip, "chip", "chips")):
-        if not value:
-            accepted = f"an id that `dse catalog {listed} list` prints"
-            raise InputError(f"--{needed} is missing", accepted=accepted)
+    check_needed(model, chip)
     assert model is not None
     extra = {name: fields.pop(name, None) for name in ("routing_skew", "requests_per_chip")}
     basis = fields.pop("price_basis", None) or "rental_3yr"
@@ -132,7 +133,7 @@ def scale(
     found = load_model(model)
     degrees = prefill_of(flags, bool(found.experts))
     limits = {"tpot_s": _limit(tpot_limit, "tpot"), "ttft_s": _limit(ttft_limit, "ttft")}
-    delay_s = _jitter(jitter)
+    delay_s = 0.0 if jitter is None else read_jitter(jitter, "--jitter")
     catalog, chips = (catalog or load_catalog()).with_chips(filter(None, (chip, against)))
     if len(set(chips)) < len(chips):
         raise InputError(f"read {chips[1]!r} twice", field="--against", accepted="another chip")
@@ -140,10 +141,7 @@ def scale(
     if "chip" in degrees:
         catalog, prefill_chip = catalog.with_chip(degrees["chip"], "--set prefill_chip")
     catalog = with_basis(catalog, basis)
-    for name in EXPERT_AXES:
-        if (flags | extra).get(name) is not None and not found.experts:
-            message = f"{found.name} has no experts"
-            raise InputError(message, field=f"--set {name}", accepted="no such field")
+    expert_axes(found, flags | extra)
     if flags["draft_tokens"] and flags["acceptance"] is None:
         published_drafts(found, flags["draft_tokens"])
 
@@ -234,13 +232,6 @@ def _limit(written: str, name: str) -> float:
     return seconds
 
 
-def _jitter(written: str | None) -> float:
-    seconds = units.parse(written, "s", field="--jitter") if written is not None else 0.0
-    if seconds > 1.0:
-        raise InputError(f"read {written!r}", field="--jitter", accepted="at most 1 s")
-    return seconds
-
-
 class _OneChip:
     """Every question for one chip: tables of `dse.space.deployments` under keys of the vocabulary.
     `at` is the ceiling, or the fastest size where none shows, and `best` the size past which
@@ -275,7 +266,7 @@ class _OneChip:
             machines = with_jitter(subject.machines, jitter_s)
             limit = ceiling(instances(machines, single_only=True).alone)
             rows.append({"jitter_s": jitter_s, **limit})
-        self.jitter = {key: [row[key] for row in rows] for key in rows[0]}
+        self.jitter = columns_of(rows)
         self.pools: Mapping[str, Any] = {}
 
     @property
@@ -534,7 +525,7 @@ def _pools(first: Subject, one: _OneChip, degrees: Mapping[str, Any]) -> Mapping
             f"no prefill worker on {first.chip} and decode worker on {second.chip} keep the limits "
             f"together on {chips[-1]} chips or fewer; other degrees, limits or --chips-up-to may"
         )
-    return {key: [row[key] for row in rows] for key in rows[0]}
+    return columns_of(rows)
 
 
 def _stacked(
@@ -556,20 +547,13 @@ def _stacked(
 
 def _of_chips(answers: Sequence[_OneChip]) -> Table:
     """How far to scale up each chip."""
-    columns = stacked(
-        "chip",
-        [
-            (
-                one.subject.chip,
-                {key: [value] for key, value in one.ceiling.items()}
-                | {"scale_up_chips": [one.subject.domain], "replica_chips": [one.best]}
-                | {USD: [one.row(one.best or 0).get(USD)]},
-            )
-            for one in answers
-        ],
-    )
+    rows = [
+        {"chip": one.subject.chip, **one.ceiling, "scale_up_chips": one.subject.domain}
+        | {"replica_chips": one.best, USD: one.row(one.best or 0).get(USD)}
+        for one in answers
+    ]
     shown = ("chip", "ceiling_chips", "tpot_s", "replica_chips", USD)
-    return frame("chips", "How far to scale up", columns, shown=shown, first=shown)
+    return frame("chips", "How far to scale up", columns_of(rows), shown=shown, first=shown)
 
 
 def _pictures(sizes: Table, answers: Sequence[_OneChip]) -> list[Figure]:

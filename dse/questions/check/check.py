@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from dse.answer.answer import Answer
-from dse.answer.frames import document, frame
+from dse.answer.frames import columns_of, document, frame
 from dse.answer.numbers import tenths
 from dse.answer.sentences import listed, spans
 from dse.blocks import WEIGHT_PARTS
@@ -354,7 +354,7 @@ def _products(steps: Steps) -> dict[str, list[Any]]:
         key = tuple(row[name] for name in ("phase", "product", "m", "n", "k"))
         row |= {name: row[name] + rows[key][name] for name in SUMMED if key in rows}
         rows[key] = row
-    return {name: [row[name] for row in rows.values()] for name in next(iter(rows.values()), ())}
+    return columns_of(list(rows.values()))
 
 
 def _assumed(subject: Subject, steps: Steps | None) -> list[str]:

@@ -19,13 +19,12 @@ from dse.physics.ledger import Ledger
 from dse.physics.serving import BOTTLENECKS
 from dse.problem.describe import HELD, describe_deployment, limits_of, number, pools_of, violations
 from dse.problem.mix import held, load_row, loads_of, mix_of, one_load, whole
-from dse.problem.models import describe_own_law, own_law
 from dse.problem.objective import KNOWN, PhysicsProblem
 from dse.problem.pools import RULES, pool_dollars, pool_joules
 from dse.problem.shapes import model_at
 from dse.problem.training import trained_again
 from dse.problem.words import SHAPE_KEY, deployment_words, short_shape, violation_words
-from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, find_law
+from dse.quality.laws import DEFAULT, UNIQUE_TOKENS
 from dse.questions.estimate.point import Estimate, estimate, pool_words
 from dse.rules.registry import MEANINGS
 from dse.schema.backend import KINDS
@@ -91,8 +90,6 @@ def estimate_item(
     model = model_of(item["model"], source)
     limits = limits_of(study)
     runs = study.get("loss_runs")
-    name = law or study.get("quality_law", DEFAULT)
-    own = None if runs is None else own_law(find_law(name).name, runs_again(runs))
 
     def one(deployment: Mapping[str, Any], limits: tuple[Limit, ...]) -> Estimate:
         dtype = deployment["weight_dtype"]
@@ -108,7 +105,8 @@ def estimate_item(
             limits=limits,
             keep=keep,
             rack=rack and load_rack(resolve_rack(rack["named"])),
-            law=name if own is None else own.law,
+            law=law or study.get("quality_law", DEFAULT),
+            runs=runs and runs_again(runs),
             unique_tokens=study.get("unique_tokens", UNIQUE_TOKENS),
             trained=trained_again(study, catalog),
             demand=Demand(**demand) if (demand := study.get("demand")) else None,
@@ -120,8 +118,6 @@ def estimate_item(
     else:  # limits are on both together
         held = item["deployment"].get(HELD)
         answer = replace(one(pools[1], ()), prefill=one(pools[0], ()), held=held, limits=limits)
-    if own is not None:
-        answer = replace(answer, own_law=describe_own_law(own))
     return replace(answer, assumed=(*answer.assumed, f"from {source}, point {item['point']}"))
 
 

@@ -27,7 +27,7 @@ from dse.files import full_path
 from dse.options import CHIP, Opt, Tokens
 from dse.problem.describe import limits_of, quality_words, violations
 from dse.problem.mix import held, loads_of, mix_of
-from dse.problem.models import describe_own_law, own_law, own_law_words
+from dse.problem.models import own_law_words
 from dse.problem.words import (
     MIX,
     average_load_words,
@@ -36,7 +36,7 @@ from dse.problem.words import (
     known_words,
     violation_words,
 )
-from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, find_law
+from dse.quality.laws import DEFAULT, UNIQUE_TOKENS
 from dse.questions.estimate.again import estimate_again, pools
 from dse.questions.estimate.point import Estimate
 from dse.questions.estimate.point import estimate as estimate_point
@@ -64,6 +64,12 @@ MOST_JITTER_S = 1.0
 MOST_TOKENS = 100_000_000
 SHOWN_POINTS = 5  # that beat one, in words
 TOKENS = ("prompt_tokens", "output_tokens")
+DEGREES = {
+    "tp": "tensor_parallel",
+    "pp": "pipeline_parallel",
+    "dp": "data_parallel",
+    "ep": "expert_parallel",
+}
 WEIGHTED = re.compile(r"([^=]{1,40})=([0-9]{1,9}(?:\.[0-9]{1,17})?):([0-9]{1,9})/([0-9]{1,9})")
 
 
@@ -395,20 +401,10 @@ def point_of(
     model = load_model(flags["model"])
     if flags["training_tokens"]:
         model = trained_on(model, flags["training_tokens"], option("training_tokens"))
-    deployment = {
-        "tensor_parallel": flags["tp"],
-        "pipeline_parallel": flags["pp"],
-        "data_parallel": flags["dp"],
-        "expert_parallel": flags["ep"],
-        "replicas": flags["replicas"],
-        "concurrency": 1 if flags["serving"] == "poisson" else flags["concurrency"],
-    }
-    for name in EXPERT_AXES:
-        if flags[name] is not None:
-            if not model.experts:
-                message = f"{model.name} has no experts"
-                raise InputError(message, field=option(name), accepted="no such field")
-            deployment[name] = flags[name]
+    deployment = {name: flags[flag] for flag, name in DEGREES.items()}
+    deployment["replicas"] = flags["replicas"]
+    deployment["concurrency"] = 1 if flags["serving"] == "poisson" else flags["concurrency"]
+    deployment |= expert_axes(model, flags)
     if by_published(flags):
         deployment[DRAFT_AXIS] = published_drafts(model, flags[DRAFT_AXIS])
     deployment |= offload_of(flags, catalog, chip)
@@ -422,11 +418,10 @@ def point_of(
             field=option("redundant_experts"),
             accepted="--ep above 1 (of two pools, both)",
         )
-    law, own = flags["law"] or DEFAULT, None
-    if (runs := flags["loss_runs"]) is not None:
-        runs = runs if isinstance(runs, LossRuns) else load_loss_runs(runs)
-        own = own_law(find_law(law).name, runs)
-    found = estimate_point(
+    if (runs := flags["loss_runs"]) is not None and not isinstance(runs, LossRuns):
+        runs = load_loss_runs(runs)
+    jitter = flags["jitter"]
+    return estimate_point(
         catalog,
         model,
         chip,
@@ -437,14 +432,23 @@ def point_of(
         price_basis=flags["price_basis"],
         power_cap_w=_power_cap_w(flags["power_cap"], catalog, chip),
         keep=keep,
-        jitter=_jitter_s(flags["jitter"]),
+        jitter=None if jitter is None else read_jitter(jitter, option("jitter")),
         backend_default=backend_default,
         rack=_rack(flags),
-        law=law if own is None else own.law,
+        law=flags["law"] or DEFAULT,
+        runs=runs,
         unique_tokens=flags.get("unique_tokens") or UNIQUE_TOKENS,
         demand=_demand(flags["average_load"], flags["peak_over_average"]),
     )
-    return found if own is None else replace(found, own_law=describe_own_law(own))
+
+
+def expert_axes(model: Model, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The axes of experts that are given. Raises InputError for a model without experts."""
+    given = {name: flags[name] for name in EXPERT_AXES if flags[name] is not None}
+    if given and not model.experts:
+        field = option(next(iter(given)))
+        raise InputError(f"{model.name} has no experts", field=field, accepted="no such field")
+    return given
 
 
 def _refuse_unused(catalog: Catalog, chip: str) -> None:
@@ -461,14 +465,11 @@ def _refuse_unused(catalog: Catalog, chip: str) -> None:
         )
 
 
-def _jitter_s(jitter: str | None) -> float | None:
-    """Mean seconds, None where it is not given."""
-    if jitter is None:
-        return None
-    mean_s = units.parse(jitter, "s", field=option("jitter"))
+def read_jitter(written: str, field: str) -> float:
+    """Mean seconds of delay of a member of a collective. Raises InputError."""
+    mean_s = units.parse(written, "s", field=field)
     if mean_s > MOST_JITTER_S:
-        accepted = "at most 1 s, such as 10 us"
-        raise InputError(f"read {jitter!r}", field=option("jitter"), accepted=accepted)
+        raise InputError(f"read {written!r}", field=field, accepted="at most 1 s, such as 10 us")
     return mean_s
 
 

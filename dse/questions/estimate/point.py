@@ -31,7 +31,7 @@ from dse.problem.describe import (
 )
 from dse.problem.evaluate import Metrics
 from dse.problem.mix import Mix, alone, evaluate_mix, load_row, one_load, served_by
-from dse.quality.law import Law
+from dse.problem.models import describe_own_law, own_law
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, find_law
 from dse.record import record
 from dse.schema.backend import KINDS, find_backend
@@ -48,6 +48,7 @@ from dse.units import format as written
 
 if TYPE_CHECKING:
     from dse.problem.training import Trained
+    from dse.schema.loss_runs import LossRuns
     from dse.schema.system import Rack
 
 OVERLAP = (
@@ -117,7 +118,8 @@ def estimate(
     jitter: float | None = None,
     backend_default: bool = False,
     rack: Rack | None = None,
-    law: str | Law = DEFAULT,
+    law: str = DEFAULT,
+    runs: LossRuns | None = None,
     unique_tokens: float = UNIQUE_TOKENS,
     trained: Trained | None = None,
     demand: Demand | None = None,
@@ -126,13 +128,14 @@ def estimate(
     of delay, takes the place of what the chip's system states. `backend_default`: nobody asked
     for the backend, the chip's own was taken. A hypothetical scale-up domain is held to the bounds
     of `rack` where one is given, and chips to `power_cap_w` watts (None: their rated power);
-    `law` names the quality law, or is one that was moved to runs (`dse.problem.models`); of its
+    `law` names the quality law, which `runs` of one's own move (`dse.problem.models`); of its
     text `unique_tokens` are not read twice; with
     `trained` the metrics are also those of training and life;
     `demand` asks for the prices at its average load. Raises InputError for an unknown chip, dtype,
     price basis or law, and for a chip without a figure that the point needs."""
-    if isinstance(law, str):
-        find_law(law)
+    named = find_law(law).name
+    own = None if runs is None else own_law(named, runs)
+    used = law if own is None else own.law
     if demand is not None and price_basis == OWNED:
         check_idle_once(catalog.costs.value("utilisation"))
     degrees = ("tensor_parallel", "pipeline_parallel", "data_parallel")
@@ -148,7 +151,7 @@ def estimate(
     mix = alone(workload) if isinstance(workload, Workload) else workload
     if isinstance(software := deployment.get("backend"), str):
         mix = served_by(mix, find_backend(catalog.backends, software))
-    metrics = evaluate_mix(batch, mix, machines, keep=keep, law=law, unique_tokens=unique_tokens)
+    metrics = evaluate_mix(batch, mix, machines, keep=keep, law=used, unique_tokens=unique_tokens)
     if trained is not None:
         metrics = trained.complete(metrics, batch)
     described = describe_deployment(batch, 0, machines)
@@ -159,7 +162,7 @@ def estimate(
     if jitter is not None:
         assumed.insert(0, f"exponential delays of {jitter * 1e6:g} us in collectives, as given")
     running = running_words(
-        batch, mix, metrics, lambda other, load: evaluate_mix(other, load, machines, law=law)
+        batch, mix, metrics, lambda other, load: evaluate_mix(other, load, machines, law=used)
     )
     known = int(metrics.provenance[0])
     assumed += assumptions(catalog, model, described, mix, known, price_basis, rack, power_cap_w)
@@ -182,6 +185,7 @@ def estimate(
         tuple(limits),
         tuple(assumed),
         {name: value for name, value in conditions.items() if value is not None},
+        own_law=None if own is None else describe_own_law(own),
         running=tuple(running),
         priced=tuple(evidence_rows(catalog, [(chip, price_basis)])),
         names=catalog.names,
