@@ -31,6 +31,7 @@ straight lines in T cross.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -188,19 +189,35 @@ def at_load(
     )
 
 
+def load_at(
+    demand: Demand,
+    values: Mapping[str, Floats],
+    load_share: Numbers,
+    server: Numbers = 1.0,
+    slower: Numbers = 1.0,
+) -> Load:
+    """`at_load` of deployments by their busy metrics, (n,) each, at their rate over `slower`."""
+    usd, chips = values["chip_usd_per_hour"], values["chips"]
+    first, second, total = (values[name] for name in PRICES[:3])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return at_load(
+            demand,
+            # Input and output tokens a second follow from the busy price.
+            tokens_per_s=chips * usd / 3600.0 / (total / 1e6) / slower,
+            chips=chips,
+            usd_per_chip_hour=usd,
+            load_share=load_share,
+            server=server,
+            usd_per_million=(first * slower, second * slower, total * slower),
+        )
+
+
 def _whole(held: Numbers, chips: Numbers, server: Numbers) -> Numbers:
     """(n,) chips of the whole servers that hold `held` deployments of `chips`."""
     each = np.floor(server / chips * (1.0 + 1e-12))
     with np.errstate(divide="ignore"):
         servers = np.where(each >= 1.0, np.ceil(held / each), np.ceil(held * chips / server))
     return servers * server
-
-
-def total_tokens_per_s(
-    chips: Numbers, usd_per_chip_hour: Numbers, usd_per_million_total_tokens: Numbers
-) -> Numbers:
-    """(n,) input and output tokens a second that a deployment serves, from its busy price."""
-    return chips * usd_per_chip_hour / 3600.0 / (usd_per_million_total_tokens / 1e6)
 
 
 def _at(value: Numbers | None, row: int) -> float | None:

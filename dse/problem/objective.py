@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dse.answer.numbers import number
 from dse.catalog import Catalog
 from dse.economics.tco import YEAR_HOURS, load_share, price_by_parts, with_basis
-from dse.economics.tokens import Load, at_load, total_tokens_per_s
+from dse.economics.tokens import Load, load_at
 from dse.errors import InputError
 from dse.physics.machines import Machines, compile_machines
 from dse.problem.describe import describe_deployment, describe_pools
@@ -380,21 +380,8 @@ class Demanded(PhysicsProblem):
         slower: Floats | float = 1.0,
     ) -> Load:
         """What the demand makes of busy metrics, (n,) each, at their rate over `slower`."""
-        usd, chips = values["chip_usd_per_hour"], values["chips"]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return at_load(
-                demand,
-                tokens_per_s=total_tokens_per_s(chips, usd, values[TOTAL]) / slower,
-                chips=chips,
-                usd_per_chip_hour=usd,
-                load_share=kinds.a_dollar(self.load_share),
-                server=kinds.a_chip(self.server),
-                usd_per_million=(
-                    values[PRICES[0]] * slower,
-                    values[PRICES[1]] * slower,
-                    values[TOTAL] * slower,
-                ),
-            )
+        idle_saves, server = kinds.a_dollar(self.load_share), kinds.a_chip(self.server)
+        return load_at(demand, values, idle_saves, server, slower)
 
 
 def tokens_per_request(problem: PhysicsProblem) -> float:

@@ -15,7 +15,7 @@ from dse.blocks.moe import ROUTING_SKEW
 from dse.catalog import Catalog
 from dse.economics.prices import evidence_rows, price_assumptions
 from dse.economics.tco import load_share, price_by_parts
-from dse.economics.tokens import at_load, total_tokens_per_s
+from dse.economics.tokens import PRICES, load_at
 from dse.errors import InputError
 from dse.physics.disaggregated import Disaggregated
 from dse.physics.ledger import Ledger
@@ -198,27 +198,18 @@ def average_load(
     """The prices of candidate `row` at the average of a demand; `price` is its chip's by parts,
     None where the chip is rented. Raises InputError for a chip without a price, and where the
     deployment serves nothing."""
-    usd = float(metrics.values["chip_usd_per_hour"][row])
-    chips = float(metrics.values["chips"][row])
-    names = ("input", "output", "total")
-    each = [float(metrics.values[f"usd_per_million_{name}_tokens"][row]) for name in names]
-    if math.isnan(usd):
+    names = ("chip_usd_per_hour", "chips", *PRICES)
+    values = {name: metrics.values[name][row : row + 1] for name in names}
+    if np.isnan(values["chip_usd_per_hour"][0]):
         raise InputError(
             "no price at average load: the chip has no price on this basis",
             field="demand",
             accepted="another price basis, or --prices FILE",
         )
-    can = total_tokens_per_s(chips, usd, each[2])
-    if not can > 0.0:
+    found = load_at(demand, values, 0.0 if price is None else load_share(price)).as_json()
+    if found["deployment_tokens_per_s"] is None:
         raise InputError("this deployment serves no tokens", accepted="one that is feasible")
-    return at_load(
-        demand,
-        tokens_per_s=can,
-        chips=chips,
-        usd_per_chip_hour=usd,
-        load_share=0.0 if price is None else load_share(price),
-        usd_per_million=(each[0], each[1], each[2]),
-    ).as_json()
+    return found
 
 
 def assumptions(
