@@ -80,6 +80,12 @@ class Mix:
     instances: Mapping[tuple[int, int], float]
 
 
+def orders_of(plan: Plan, mix: Mix) -> list[tuple[Offer, int, float, float]]:
+    """Offer, quarter, servers and chips of each order."""
+    orders = [(plan.offer(label), q, servers) for (label, q), servers in mix.orders.items()]
+    return [(*one, one[2] * plan.chip(one[0].chip).server) for one in orders]
+
+
 # What `Counted.by_chip` has: servers, chips in use, undiscounted dollars. `bought_usd` is paid when
 # it arrives, `capital_usd` its charge over its life.
 SERVERS = ("rented", "owned", "on")
@@ -207,11 +213,9 @@ def count(plan: Plan, options: Sequence[Option], mix: Mix) -> Counted:
     by["owned"] += [chip.stock // chip.server for chip in plan.chips]
     on_site, capacity = by["on"].copy(), np.zeros((plan.quarters, len(classes)))
     committed = written_off = 0.0
-    for (label, ordered), servers in mix.orders.items():
-        offer = plan.offer(label)
+    for offer, ordered, servers, chips in orders_of(plan, mix):
         k, first = column[offer.chip], ordered + offer.lead_quarters
         there = [q for q in range(plan.quarters) if serves(offer, ordered, q)]
-        chips = servers * server[k]
         written_off += chips * end_usd(plan, offer, ordered)
         if offer.way == BUY:
             by["owned"][there, k] += servers
@@ -264,10 +268,8 @@ def _broken(plan: Plan, counted: Counted) -> list[str]:
                 found.append(f"{words}{where}: {one:.6g} over {most:.6g}")
 
     limits, by = plan.limits, counted.by_chip
-    for (label, ordered), servers in counted.mix.orders.items():
-        offer = plan.offer(label)
-        chips = servers * plan.chip(offer.chip).server
-        at_most(chips, offer.chips_per_quarter, f"supply of {label} in quarter {ordered + 1}")
+    for offer, ordered, _, chips in orders_of(plan, counted.mix):
+        at_most(chips, offer.chips_per_quarter, f"supply of {offer.label} in quarter {ordered + 1}")
     for k, one in enumerate(plan.demand):
         peaks = np.array([one.peak_per_s(q) for q in range(plan.quarters)])
         at_most(peaks, counted.capacity[:, k], f"peak of {one.name}")
@@ -296,17 +298,12 @@ def by_quarter(plan: Plan, counted: Counted) -> dict[str, NDArray[Any]]:
     was bought is worth. `rent_owed_usd` is rent that is signed for and not yet paid at the end of a
     quarter, `book_usd` the books' value of what was bought, `present_usd` today's worth of what is
     paid less `worth_usd`."""
-    orders = [
-        (plan.offer(label), ordered, servers * plan.chip(plan.offer(label).chip).server)
-        for (label, ordered), servers in counted.mix.orders.items()
-    ]
-    end = plan.quarters
-    rents = [one for one in orders if one[0].way == RENT]
-    last = max((at + one.lead_quarters + one.term_quarters for one, at, _ in rents), default=end)
-    last = max(last, end + bool(counted.bought_usd))
+    orders, end = orders_of(plan, counted.mix), plan.quarters
+    rents = [at + o.lead_quarters + o.term_quarters for o, at, *_ in orders if o.way == RENT]
+    last = max([*rents, end + bool(counted.bought_usd)])
     within, quarters = np.arange(last) < end, np.arange(last)
     rent, depreciation, book, left = np.zeros(last), np.zeros(last), np.zeros(last), 0.0
-    for offer, at, chips in orders:
+    for offer, at, _, chips in orders:
         if offer.way == RENT:
             rent += [chips * rent_usd(offer, at) * serves(offer, at, q) for q in range(last)]
             continue
@@ -326,14 +323,9 @@ def by_quarter(plan: Plan, counted: Counted) -> dict[str, NDArray[Any]]:
     cash = rent + paid["bought_usd"] + paid["upkeep_usd"] + paid["electricity_usd"]
     worth = np.where(within, 0.0, plan.used_after_end * rent)
     worth += np.where(quarters == end, left, 0.0)
-    there = {
-        "capital_usd": paid["capital_usd"],
-        "upkeep_usd": paid["upkeep_usd"],
-        "electricity_usd": paid["electricity_usd"],
-        "usd": padded(counted.usd_by_quarter),
-        "watts": padded(counted.watts),
-        "racks": padded(counted.racks),
-    }
+    there = {name: paid[name] for name in DOLLARS[1:]}
+    there["usd"] = padded(counted.usd_by_quarter)
+    there |= {"watts": padded(counted.watts), "racks": padded(counted.racks)}
     return {
         "quarter": quarters + 1,
         "rent_usd": rent,

@@ -67,15 +67,14 @@ def evidence(catalog: Catalog, chip: str, basis: str, costs: Costs | None = None
     if basis == OWNED:
         assert own is not None
         paid, least, published = known[0], None, capital_rows(catalog, chip)
-        known_usd = [row.usd_per_chip for row in published]
-        rows = [(row.provider or row.source, row.date) for row in published]
-        usd = known_usd
+        rows = [(row.provider or row.source, row.date, row.usd_per_chip) for row in published]
+        known_usd = [usd for *_, usd in rows]
         given = any(own_cost(catalog, costs, chip, name) for name in ("price", "server_price"))
         if given or not rows:
-            rows, usd = [("", own.price.date)], [own.price.value]
+            rows = [("", own.price.date, own.price.value)]
         far = any(
-            not min(known_usd) / FAR_CAPITAL <= one <= max(known_usd) * FAR_CAPITAL
-            for one in (usd if known_usd else ())
+            not min(known_usd) / FAR_CAPITAL <= usd <= max(known_usd) * FAR_CAPITAL
+            for *_, usd in (rows if known_usd else ())
         )
     else:
         price = catalog.prices.select(basis)[chip]
@@ -83,13 +82,12 @@ def evidence(catalog: Catalog, chip: str, basis: str, costs: Costs | None = None
             known.append(by[chip].usd_per_chip_hour)
         paid, least = price.usd_per_chip_hour, min(known, default=None)
         rows = [
-            ("" if row.note.startswith(OWN) else row.provider or row.source, row.date)
-            for row in price.rows
+            ("" if r.note.startswith(OWN) else r.provider or r.source, r.date, r.usd_per_chip_hour)
+            for r in price.rows
         ]
-        usd = [row.usd_per_chip_hour for row in price.rows]
         far = not USD_PER_HOUR[0] <= paid <= USD_PER_HOUR[1]
-    day, providers = catalog_day(catalog), {provider for provider, _ in rows}
-    dates = [when for _, when in rows if first_day(when)]
+    day, providers = catalog_day(catalog), {provider for provider, *_ in rows}
+    dates, usd = [when for _, when, _ in rows if first_day(when)], [usd for *_, usd in rows]
     newest = max(dates, key=first_day, default="")
     since, until = first_day(newest) or day, day
     age = (date.fromisoformat(until) - date.fromisoformat(since)).days

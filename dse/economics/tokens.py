@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -119,17 +120,18 @@ Numbers = Floats | float
 
 @record
 class Load:
-    """What a demand makes of busy prices, (n,) each. `tokens_per_s` are total tokens (input and
-    output) that one deployment serves, `deployments` how many are held (None where the demand is a
-    ratio alone), `chips` those that are paid, `busy` the share of the deployments' capacity that
-    the average uses, `dearer` how many times the busy price a token costs. NaN where a deployment
-    serves nothing, or has no price."""
+    """What a demand makes of busy prices, (n,) each. `deployment_tokens_per_s` are total tokens
+    (input and output) that one deployment serves, `deployments` how many are held (None where the
+    demand is a ratio alone), `chips` those that are paid, `busy_share` that of the deployments'
+    capacity which the average uses, `dearer` how many times the busy price a token costs. NaN where
+    a deployment serves nothing, or has no price."""
 
-    demand: Demand
-    tokens_per_s: Numbers
+    average_tokens_per_s: float | None
+    peak_over_average: float
+    deployment_tokens_per_s: Numbers
     deployments: Numbers | None
     chips: Numbers | None
-    busy: Numbers
+    busy_share: Numbers
     dearer: Numbers
     usd_per_hour: Numbers | None
     usd_per_million_input_tokens: Numbers
@@ -138,19 +140,10 @@ class Load:
 
     def as_json(self, row: int = 0) -> dict[str, Any]:
         """Of candidate `row`; null where a number is not known."""
-        held = _at(self.deployments, row)
-        return {
-            "average_tokens_per_s": self.demand.average_tokens_per_s,
-            "peak_over_average": self.demand.peak_over_average,
-            "deployment_tokens_per_s": _at(self.tokens_per_s, row),
-            "deployments": None if held is None else round(held),
-            "chips": _at(self.chips, row),
-            "busy_share": _at(self.busy, row),
-            "usd_per_hour": _at(self.usd_per_hour, row),
-            "usd_per_million_input_tokens": _at(self.usd_per_million_input_tokens, row),
-            "usd_per_million_output_tokens": _at(self.usd_per_million_output_tokens, row),
-            "usd_per_million_total_tokens": _at(self.usd_per_million_total_tokens, row),
-        }
+        names = [one.name for one in fields(self) if one.name != "dearer"]
+        found = {name: _at(getattr(self, name), row) for name in names}
+        held = found["deployments"]
+        return found | {"deployments": None if held is None else round(held)}
 
 
 def at_load(
@@ -178,7 +171,8 @@ def at_load(
     drawn = 1.0 - load_share + load_share * used
     dearer = drawn / used
     return Load(
-        demand,
+        average,
+        demand.peak_over_average,
         can,
         held,
         in_all,
@@ -223,35 +217,14 @@ def _whole(held: Numbers, chips: Numbers, server: Numbers) -> Numbers:
 def _at(value: Numbers | None, row: int) -> float | None:
     if value is None:
         return None
-    found = float(np.atleast_1d(value)[row])
+    values = np.atleast_1d(value)
+    found = float(values[row if len(values) > 1 else 0])
     return found if math.isfinite(found) else None
 
 
 TRAINING_FLOP_PER_PARAMETER, SERVING_FLOP_PER_PARAMETER = 6.0, 2.0
 BISECTIONS = 100
 SIGNIFICANT = 9
-
-
-@record
-class Lifetime:
-    """(n,) each: dollars in all and those of serving, FLOP and chip-hours of both halves. NaN where
-    a price is not known."""
-
-    usd: Floats
-    serving_usd: Floats
-    training_flops: Floats
-    serving_flops: Floats
-    training_chip_hours: Floats
-    serving_chip_hours: Floats
-
-    @property
-    def serving_share(self) -> Floats:
-        """(n,) of the dollars."""
-        return self.serving_usd / self.usd
-
-    @property
-    def flops(self) -> Floats:
-        return self.training_flops + self.serving_flops
 
 
 def lifetime(
@@ -262,17 +235,20 @@ def lifetime(
     served_tokens: Floats | float,
     usd_per_million: Floats,
     chip_s_per_token: Floats,
-) -> Lifetime:
-    """Of models that serve `served_tokens` at `usd_per_million` tokens and `chip_s_per_token`."""
+) -> dict[str, Floats]:
+    """Of models that serve `served_tokens` at `usd_per_million` tokens and `chip_s_per_token`, (n,)
+    each: dollars in all and the share of serving, FLOP and chip-hours of both halves. NaN where a
+    price is not known."""
     serving_usd = served_tokens * usd_per_million / 1e6
-    return Lifetime(
-        usd=training_usd + serving_usd,
-        serving_usd=serving_usd,
-        training_flops=TRAINING_FLOP_PER_PARAMETER * active_parameters * training_tokens,
-        serving_flops=SERVING_FLOP_PER_PARAMETER * active_parameters * served_tokens,
-        training_chip_hours=training_chip_hours,
-        serving_chip_hours=served_tokens * chip_s_per_token / 3600.0,
-    )
+    usd = training_usd + serving_usd
+    training_flops = TRAINING_FLOP_PER_PARAMETER * active_parameters * training_tokens
+    serving_flops = SERVING_FLOP_PER_PARAMETER * active_parameters * served_tokens
+    return {
+        "lifetime_usd": usd,
+        "lifetime_serving_share": serving_usd / usd,
+        "lifetime_flops": training_flops + serving_flops,
+        "lifetime_chip_hours": training_chip_hours + served_tokens * chip_s_per_token / 3600.0,
+    }
 
 
 def break_even_tokens(

@@ -482,7 +482,7 @@ class Trained:
         if self.life is None:
             return found
         served = serving_price(values, self.life)
-        life = lifetime(
+        return found | lifetime(
             values["active_parameters"],
             tokens,
             found["training_usd"],
@@ -491,13 +491,6 @@ class Trained:
             served,
             served / 1e6 / (values["chip_usd_per_hour"] / HOUR),
         )
-        return {
-            **found,
-            "lifetime_usd": life.usd,
-            "lifetime_serving_share": life.serving_share,
-            "lifetime_flops": life.flops,
-            "lifetime_chip_hours": life.training_chip_hours + life.serving_chip_hours,
-        }
 
 
 def serving_price(values: Mapping[str, Floats], life: LifetimeTerms) -> Floats:

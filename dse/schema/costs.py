@@ -51,7 +51,8 @@ BASIS = "owned_tco"
 _PRICES = ("price", "server_price")
 _YEAR_S = 365 * 86400.0
 _SHARE = {"%": 0.01, "": 1.0}
-_NUMBER = re.compile(r"\s*([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*(.*?)\s*")
+_AMOUNT = r"\s*([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*"
+_NUMBER = re.compile(rf"{_AMOUNT}(.*?)\s*")
 _UNITS: dict[str, dict[str, float]] = {
     "share": _SHARE,
     "usd/kWh": {"USD/kWh": 1.0, "$/kWh": 1.0},
@@ -152,7 +153,9 @@ class Cost:
 # What a line of one's own is paid for: a part of a unit, and of a year how often.
 THINGS = ("chip", "server", "rack", "GB")
 PERIODS = {"year": 1.0, "month": 12.0, "hour": 8760.0}
-_LINE = re.compile(rf"(?:USD|\$)/({'|'.join(THINGS)})(?:-({'|'.join(PERIODS)}))?")
+_LINE = re.compile(
+    rf"{_AMOUNT}(?:%|(?:USD|\$)/({'|'.join(THINGS)})(?:-({'|'.join(PERIODS)}))?)\s*",
+)
 LINES = (
     "USD a chip, server, rack or GB and year, month or hour, such as 4500 USD/chip-year; a sum "
     "once (2000 USD/rack); or a share of the capital a year (0.5 %)"
@@ -203,15 +206,12 @@ class Costs:
     def as_json(self) -> dict[str, Any]:
         """What `costs_of` reads back."""
         return {
-            "inputs": {name: asdict(one) for name, one in self.inputs.items()},
-            "chips": {
-                chip: {name: asdict(one) for name, one in own.items()}
-                for chip, own in self.chips.items()
-            },
+            "inputs": _documents(self.inputs),
+            "chips": {chip: _documents(own) for chip, own in self.chips.items()},
             "all_in_power": sorted(self.all_in_power),
             "whole_machines": sorted(self.whole_machines),
             "files": [Path(file).name for file in self.files],
-            "lines": {name: asdict(one) for name, one in self.counted.items()},
+            "lines": _documents(self.counted),
         }
 
     def values(self) -> dict[str, Any]:
@@ -253,14 +253,19 @@ class Costs:
 NO_COSTS = Costs()
 
 
+def _documents(costs: Mapping[str, Cost]) -> dict[str, dict[str, Any]]:
+    return {name: asdict(one) for name, one in costs.items()}
+
+
 def costs_of(document: Mapping[str, Any]) -> Costs:
     """The costs that a study wrote down."""
+
+    def read(costs: Mapping[str, Mapping[str, Any]]) -> dict[str, Cost]:
+        return {name: Cost(**one) for name, one in costs.items()}
+
     return Costs(
-        {name: Cost(**one) for name, one in document["inputs"].items()},
-        {
-            chip: {name: Cost(**one) for name, one in own.items()}
-            for chip, own in document["chips"].items()
-        },
+        read(document["inputs"]),
+        {chip: read(own) for chip, own in document["chips"].items()},
         frozenset(document["all_in_power"]),
         frozenset(document["whole_machines"]),
         tuple(document["files"]),
@@ -397,29 +402,22 @@ class _OwnLine:
     def _made(
         self, name: str, file: str, value: Any, amount: float | None, **found: str
     ) -> CostLine:
-        written = _NUMBER.fullmatch(str(value))
-        named = written and _LINE.fullmatch(written[2])
-        if written is None or isinstance(value, bool) or not (named or written[2] == "%"):
+        written = _LINE.fullmatch(str(value))
+        if written is None:
             raise Refused(f"read {value!r}", LINES, "value")
-        number, per, often = float(written[1]), "capital", "year"
-        if not 0.0 <= number <= 1e9 or (named is None and number > 100.0):
+        number, per, often = float(written[1]), *written.groups()[1:]
+        if not 0.0 <= number <= (1e9 if per else 100.0):
             raise Refused(f"read {value!r}", "0 or more; of a share at most 100 %", "value")
-        if named is None:
-            number /= 100.0
-        else:
-            per, often = named.groups()
-            number *= PERIODS.get(often, 1.0)
         if per == "GB" and amount is None:
-            raise Refused(
-                f"read {value!r}: of how much?", "amount: 2 TB, that of one chip", "amount"
-            )
+            message, accepted = f"read {value!r}: of how much?", "amount: 2 TB, that of one chip"
+            raise Refused(message, accepted, "amount")
         return CostLine(
             name=name,
-            value=number,
+            value=number * PERIODS.get(often, 1.0) if per else number / 100.0,
             text=str(value),
-            per=per,
-            once=often is None,
-            gb=(amount or 0.0) / _GB if named else 0.0,
+            per=per or "capital",
+            once=bool(per) and often is None,
+            gb=(amount or 0.0) / _GB if per else 0.0,
             counted=self.own,
             **found | {"kind": found["kind"] or "given", "source": found["source"] or file},
         )

@@ -73,10 +73,10 @@ def test_both_halves_add_up():
         np.array([70e9]), np.array([15e12]), np.array([1e7]), np.array([6e6]), 30e12,
         np.array([0.4]), np.array([1e-4]),
     )  # fmt: skip
-    assert life.usd == pytest.approx([1e7 + 12e6])
-    assert life.flops == pytest.approx([6 * 70e9 * 15e12 + 2 * 70e9 * 30e12])
-    assert life.serving_share == pytest.approx([12 / 22])
-    assert life.serving_chip_hours == pytest.approx([30e12 * 1e-4 / 3600])
+    assert life["lifetime_usd"] == pytest.approx([1e7 + 12e6])
+    assert life["lifetime_flops"] == pytest.approx([6 * 70e9 * 15e12 + 2 * 70e9 * 30e12])
+    assert life["lifetime_serving_share"] == pytest.approx([12 / 22])
+    assert life["lifetime_chip_hours"] == pytest.approx([6e6 + 30e12 * 1e-4 / 3600])
 
 
 def test_growth_of_a_forecast():

@@ -450,7 +450,7 @@ def test_hourly_bill_is_the_price_of_the_tokens_served(
     assert load.usd_per_hour is not None
     tokens = average * 3600.0 / 1e6
     assert load.usd_per_million_total_tokens * tokens == pytest.approx(load.usd_per_hour, rel=1e-9)
-    assert 0.0 < load.busy <= 1.0 / peak * (1 + 1e-9)
+    assert 0.0 < load.busy_share <= 1.0 / peak * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from dse.answer.frames import bar_chart, frame, lines, of_rows, stacked_bars
 from dse.answer.numbers import dollars, percent, share, significant, tenths, time
 from dse.answer.sentences import listed
 from dse.economics.fleet import DEMAND, MANY, NOTHING, Solved, settled, solve
-from dse.economics.fleet_cost import DOLLARS, Counted, Mix, Option, count, tokens
+from dse.economics.fleet_cost import DOLLARS, Counted, Mix, Option, count, orders_of, tokens
 from dse.economics.prices import as_of_words, evidence_words, unsold_rests
 from dse.economics.scenarios import Hedged
 from dse.questions.fleet.changes import (
@@ -152,16 +152,15 @@ def mix_columns(
     watts = np.array([chip.watts for chip in plan.chips])
     names = [chip.chip for chip in plan.chips]
     ordered, orders = np.zeros_like(by["rented"]), []
-    for (label, q), servers in mix.orders.items():
-        offer, bought = plan.offer(label), plan.offer(label).way == BUY
+    for offer, q, servers, chips in orders_of(plan, mix):
+        bought, usd = offer.way == BUY, offer.usd_in(q)
         ordered[q, names.index(offer.chip)] += servers
-        chips, usd = servers * plan.chip(offer.chip).server, offer.usd_in(q)
         row = {
             "order_quarter": q + 1,
             "first_quarter": q + 1 + offer.lead_quarters,
             "way": offer.way,
             "chip": offer.chip,
-            "offer": label,
+            "offer": offer.label,
             "servers": servers,
             "chips": chips,
             "term_quarters": None if bought else offer.term_quarters,

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from dse.answer.answer import (
     Answer,
     Cell,
@@ -34,6 +36,7 @@ from dse.economics.fleet_cost import (
     electricity_usd,
     end_usd,
     order_worth_usd,
+    orders_of,
     rent_usd,
     tokens,
     upkeep_usd,
@@ -253,8 +256,7 @@ def _errors(
                 signed = dollars(count(plan, rates, mix).signed_usd)
             mix = None if reason else mix
         chips: dict[str, int] = {}
-        for (label, _), servers in () if mix is None else mix.orders.items():
-            offer = plan.offer(label)
+        for offer, _, servers, _ in () if mix is None else orders_of(plan, mix):
             kind = offer.chip + (", bought" if offer.way == BUY else "")
             held = math.ceil(servers - 1e-6) * plan.chip(offer.chip).server
             chips[kind] = chips.get(kind, 0) + held
@@ -294,17 +296,10 @@ def _proof(
     ]
     times, near = min(rivals, default=(math.inf, ""))
     if times < 2.0 and near not in chips:
-        best: dict[str, Option] = {}
-        for option in options:
-            mine, before = (
-                option.requests_per_s / sum(option.chips.values()),
-                best.get(option.klass),
-            )
-            if set(option.chips) == {near} and (
-                before is None or mine > before.requests_per_s / sum(before.chips.values())
-            ):
-                best[option.klass] = option
-        serving += best.values()
+        alone = [option for option in options if set(option.chips) == {near}]
+        for name in dict.fromkeys(option.klass for option in alone):
+            mine = (option for option in alone if option.klass == name)
+            serving.append(max(mine, key=lambda one: one.requests_per_s / one.chips[near]))
     rented, classes = _rented_alone(plan), {one.name: one for one in plan.demand}
     rows = []
     for option in serving:
@@ -352,41 +347,41 @@ def sheets(plan: Plan, counted: Counted, spend: Mapping[str, Any]) -> list[Table
         )
         for offer in plan.offers
     }
-    running = {"upkeep": upkeep_usd, "electricity": electricity_usd}
-    each = {
-        (what, chip.chip): (add(f"{chip.chip} {what}", usd(plan, chip.chip), unit, "computed"), k)
+    running = {"upkeep_usd": upkeep_usd, "electricity_usd": electricity_usd}
+    unit = "USD a chip that is owned and on, and quarter"
+    each = [
+        (key, k, add(f"{chip.chip} {key[:-4]}", usd(plan, chip.chip), unit, "computed"))
         for k, chip in enumerate(plan.chips)
         if chip.owning is not None
-        for what, usd in running.items()
-        for unit in ("USD a chip that is owned and on, and quarter",)
-    }
+        for key, usd in running.items()
+    ]
     orders: list[dict[str, Cell]] = []
-    for (label, q), servers in sorted(counted.mix.orders.items(), key=lambda one: one[0][::-1]):
-        offer, k = plan.offer(label), len(orders) + 2
-        chips, usd = servers * plan.chip(offer.chip).server, offer.usd_in(q)
-        first = q + offer.lead_quarters + 1
-        lasts = offer.life_quarters if offer.way == BUY else offer.term_quarters
-        quarterly = capital_usd(plan, offer, q) if offer.way == BUY else rent_usd(offer, q)
-        signed = usd if offer.way == BUY else quarterly * offer.term_quarters
-        left = order_worth_usd(plan, offer, q) if offer.way == BUY else 0.0
-
-        def linear(value: float, chips: float = chips, usd: float = usd, k: int = k) -> Formula:
-            """Dollars of the order that are as many times its price."""
-            return Formula(f"D{k}*G{k}*{value / usd!r}", chips * value)
-
+    for offer, q, _, chips in sorted(
+        orders_of(plan, counted.mix), key=lambda one: (one[1], one[0].label)
+    ):
+        k, usd, first = len(orders) + 2, offer.usd_in(q), q + offer.lead_quarters + 1
+        if offer.way == BUY:
+            lasts, quarterly, signed = offer.life_quarters, capital_usd(plan, offer, q), usd
+            left = order_worth_usd(plan, offer, q)
+        else:
+            lasts, quarterly, left = offer.term_quarters, rent_usd(offer, q), 0.0
+            signed = quarterly * lasts
+        # Dollars of a chip of the order, that are as many times its price.
+        linear = {"quarter_usd": quarterly, "commits_usd": signed, "worth_usd": left}
+        linear["written_off_usd"] = end_usd(plan, offer, q)
         orders.append(
             {
-                "offer": label,
+                "offer": offer.label,
                 "way": offer.way,
                 "order_quarter": q + 1,
                 "chips": chips,
                 "first_quarter": first,
                 "last_quarter": first + lasts - 1,
-                "price_usd": Formula(f"{price[label]}*{usd / offer.usd!r}", usd),
-                "quarter_usd": linear(quarterly),
-                "commits_usd": linear(signed),
-                "written_off_usd": linear(end_usd(plan, offer, q)),
-                "worth_usd": linear(left),
+                "price_usd": Formula(f"{price[offer.label]}*{usd / offer.usd!r}", usd),
+                **{
+                    key: Formula(f"D{k}*G{k}*{value / usd!r}", chips * value)
+                    for key, value in linear.items()
+                },
             }
         )
     last = max(len(orders), 1) + 1
@@ -397,37 +392,33 @@ def sheets(plan: Plan, counted: Counted, spend: Mapping[str, Any]) -> list[Table
     cash: list[dict[str, Cell]] = []
     for q, quarter in enumerate(spend["quarter"].tolist()):
         k, within = len(cash) + 2, quarter <= plan.quarters
-        values = {name: float(column[q]) for name, column in spend.items()}
-        values = {name: 0.0 if math.isnan(value) else value for name, value in values.items()}
         there = f"({of('E')}<=A{k})*({of('F')}>A{k}-1)*{of('H')})"
         on = {
-            what: "+".join(
-                f"{float(counted.by_chip['on'][q, at]) * plan.chip(chip).server!r}*{cell}"
-                for (named, chip), (cell, at) in each.items()
-                if named == what and within
+            key: "+".join(
+                f"{float(counted.by_chip['on'][q, at]) * plan.chips[at].server!r}*{cell}"
+                for named, at, cell in each
+                if named == key and within
             )
-            for what in running
+            for key in running
         }
         worth = f"SUM({of('K')})" if quarter == plan.quarters + 1 else "0"
         worth += "" if within else f"+{plan.used_after_end!r}*B{k}"
         factor = (1.0 + plan.discount_rate) ** (-q / 4.0)
         paid = f'SUMPRODUCT(({of("B")}="buy")*({of("E")}=A{k})*{of("I")})'
         capital = f'SUMPRODUCT(({of("B")}="buy")*{there}' if within else "0"
-        cash.append(
-            {
-                "quarter": quarter,
-                "rent_usd": Formula(f'SUMPRODUCT(({of("B")}="rent")*{there}', values["rent_usd"]),
-                "capital_usd": Formula(capital, values["capital_usd"]),
-                "upkeep_usd": Formula(on["upkeep"] or "0", values["upkeep_usd"]),
-                "electricity_usd": Formula(on["electricity"] or "0", values["electricity_usd"]),
-                "usd": Formula(f"B{k}+C{k}+D{k}+E{k}" if within else "0", values["usd"]),
-                "bought_usd": Formula(paid, values["bought_usd"]),
-                "cash_usd": Formula(f"B{k}+D{k}+E{k}+G{k}", values["cash_usd"]),
-                "worth_usd": Formula(worth, values["worth_usd"]),
-                "discount_factor": factor,
-                "present_usd": Formula(f"J{k}*(H{k}-I{k})", values["present_usd"]),
-            }
-        )
+        texts = {
+            "rent_usd": f'SUMPRODUCT(({of("B")}="rent")*{there}',
+            "capital_usd": capital,
+            **{key: text or "0" for key, text in on.items()},
+            "usd": f"B{k}+C{k}+D{k}+E{k}" if within else "0",
+            "bought_usd": paid,
+            "cash_usd": f"B{k}+D{k}+E{k}+G{k}",
+            "worth_usd": worth,
+            "present_usd": f"J{k}*(H{k}-I{k})",
+        }
+        now = {key: float(np.nan_to_num(spend[key][q])) for key in texts}
+        sums = {key: Formula(text, now[key]) for key, text in texts.items()}
+        cash.append({"quarter": quarter, "discount_factor": factor, **sums})
 
     def sum_of(column: str) -> str:
         return f"SUM('cash flow'!${column}$2:${column}${len(cash) + 1})"
