@@ -27,7 +27,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -59,6 +59,7 @@ from dse.schema.loader import did_you_mean, load_yaml
 from dse.schema.metrics import METRICS, Limit, parse_limit
 from dse.schema.model import config_of
 from dse.schema.plausible import OF_METRIC, USD_PER_HOUR, unusual, usual_of
+from dse.schema.reader import ByName, Field, Place, Table, read
 from dse.schema.study import Study
 from dse.schema.traffic import Demand, rate_words, read_rate
 from dse.search.engine import ENUMERATE
@@ -330,29 +331,26 @@ def changes_of(given: Mapping[str, str], known: Mapping[str, Input]) -> tuple[Ch
     )
 
 
+@record
+class Scenario:
+    """Reads `{INPUT: CHANGE}`."""
+
+    known: Mapping[str, Input]
+
+    def read(self, written: Any, at: Place) -> tuple[Change | None, ...] | None:
+        if not isinstance(written, Mapping) or not written:
+            return at.refuse(written, "INPUT: CHANGE lines, such as chip.all.price: 0.8x")
+        lines = [(str(name), str(text)) for name, text in written.items()]
+        return tuple(at.call(partial(change_to, *line, self.known, line[0])) for line in lines)
+
+
 def scenarios_of(path: str, known: Mapping[str, Input]) -> dict[str, tuple[Change, ...]]:
     """The scenarios of a file: `scenarios: {NAME: {INPUT: CHANGE}}`. Raises InputError with file,
     line and field."""
-    document = load_yaml(path)
-    for key in document.data:
-        if key != "scenarios":
-            raise document.error((key,), f"unknown field {key!r}", "scenarios")
-    written = document.data.get("scenarios")
-    if not isinstance(written, Mapping) or not written:
-        accepted = "scenarios: {NAME: {INPUT: CHANGE}}"
-        raise document.error(("scenarios",), "no scenario", accepted)
-    found: dict[str, tuple[Change, ...]] = {}
-    for name, changes in written.items():
-        if not isinstance(changes, Mapping) or not changes:
-            accepted = "INPUT: CHANGE lines, such as chip.all.price: 0.8x"
-            raise document.error(("scenarios", name), f"read {changes!r}", accepted)
-        for one, text in changes.items():
-            try:
-                made = change_to(str(one), str(text), known, str(one))
-            except InputError as error:
-                at = ("scenarios", name, one)
-                raise document.error(at, error.message, str(error.accepted)) from None
-            found[str(name)] = (*found.get(str(name), ()), made)
+    form, document = "scenarios: {NAME: {INPUT: CHANGE}}", load_yaml(path)
+    file = Table(Field("scenarios", ByName(Scenario(known), says=form)))
+    if not (found := read(file, document)["scenarios"]):
+        raise document.error(("scenarios",), "no scenario", form)
     return found
 
 
