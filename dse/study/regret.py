@@ -178,29 +178,30 @@ def judge(price: Floats, own: Floats) -> tuple[NDArray[np.intp], Floats]:
     return np.where(some, np.argmin(price, axis=1), -1), regret
 
 
-def robustness(uncertain: Uncertain, draws: Draws) -> dict[str, Any]:
-    """What N draws say of the choices, by key of the vocabulary, (C,) each: `predicted` price,
-    `chance_first` with its `standard_error`, `expected_regret`, its 95th percentile, prices at the
-    ends of the 80% interval `low` and `high`, and `worst_regret` where every interval is at its end
-    against the choice. `share_without_answer` is the share of draws in which no choice keeps the
-    limits."""
+def robustness(uncertain: Uncertain, draws: Draws) -> tuple[dict[str, Floats], float, float]:
+    """What N draws say of the choices, by key of the vocabulary, (C,) each: the objective as it is
+    predicted and the ends of its 80% interval, the regret where every interval is at its end
+    against the choice, the chances that it keeps no limits and that it is first, its expected
+    regret and the 95th percentile; with the share of draws in which no choice keeps the limits, and
+    the largest standard error of a chance to be first."""
     price, own, _ = outcomes(uncertain, draws)
     first, regret = judge(price, own)
     chance = (first[:, None] == np.arange(len(uncertain.items))).mean(axis=0)
     low, high = np.quantile(price, [0.1, 0.9], axis=0, method="nearest")
     middle = uncertain.demands[1] if uncertain.demand else None
-    return {
-        "predicted": _at_end(uncertain, 0.0, middle)[0],
+    metric = uncertain.choices.objective
+    columns = {
+        metric: _at_end(uncertain, 0.0, middle)[0],
+        f"{metric}.low": low,
+        f"{metric}.high": high,
+        "worst_regret_at_ends": _worst_regret(uncertain),
+        "chance_misses_limits": np.isinf(price).mean(axis=0),
         "chance_first": chance,
-        "standard_error": np.sqrt(chance * (1.0 - chance) / len(draws)),
         "expected_regret": regret.mean(axis=0),
         "regret_95": np.quantile(regret, 0.95, axis=0),
-        "chance_misses_limits": np.isinf(price).mean(axis=0),
-        "low": low,
-        "high": high,
-        "worst_regret": _worst_regret(uncertain),
-        "share_without_answer": float((first < 0).mean()),
     }
+    error = float(np.sqrt(chance * (1.0 - chance) / len(draws)).max())
+    return columns, float((first < 0).mean()), error
 
 
 def _at_end(uncertain: Uncertain, end: float, demand: float | None) -> tuple[Floats, Floats]:
@@ -230,26 +231,27 @@ def _worst_regret(uncertain: Uncertain) -> Floats:
 def measure_next(
     uncertain: Uncertain,
     draws: Draws,
-    robust: Mapping[str, Any],
+    robust: Mapping[str, Floats],
     progress: Progress = lambda text: None,
 ) -> list[dict[str, Any]]:
     """Every measurement that could matter, the one that saves most chance of a wrong choice first;
     ties by regret. Empty where there is one choice. `what` of choice `i`: its price, or its error;
     `changes_choice` is the chance that what is learned makes another choice the likeliest first."""
-    items = uncertain.items
+    items, priced = uncertain.items, uncertain.choices.priced
     most = max(len(item.deployments) for item in items)
     draws = draws.take(slice(max(WORK // most, 1_000)))
     price, own, _ = outcomes(uncertain, draws)
+    likely = robust["chance_first"] >= LIKELY
+    likely[np.argmin(robust[uncertain.choices.objective])] = True
+    asked = []
+    for i in np.flatnonzero(likely).tolist() if len(items) > 1 else ():
+        quoted = priced and uncertain.price_sd[i] != 0.0
+        asked += [(what, i) for what in (("price", "serving") if quoted else ("serving",))]
     found = []
-    for i in range(len(items) if len(items) > 1 else 0):
-        if robust["chance_first"][i] < LIKELY and i != int(np.argmin(robust["predicted"])):
-            continue
-        if uncertain.choices.priced and uncertain.price_sd[i] != 0.0:
-            found.append({"what": "price", "i": i})
-        found.append({"what": "serving", "i": i})
-    for k, one in enumerate(found):
-        progress(f"measurement {k + 1} of {len(found)}")
-        one |= _learned(uncertain, draws, one["what"], one["i"], price, own)
+    for k, (what, i) in enumerate(asked):
+        progress(f"measurement {k + 1} of {len(asked)}")
+        told = _learned(uncertain, draws, what, i, price, own)
+        found.append({"what": what, "i": i} | told)
     return sorted(
         found, key=lambda one: (-round(one["chance_saved"], 9), -one["expected_regret_saved"])
     )

@@ -63,7 +63,6 @@ from dse.questions.whatif.inputs import (
     TPOT,
     Floats,
     Ids,
-    Progress,
     Stand,
     Subject,
     chunks,
@@ -367,59 +366,50 @@ def _amount(kind: str, text: str) -> float:
 # How sure the best one is.
 
 
-def how_sure(
-    subject: Subject,
-    source: Any,
-    point: str | None,
-    objective: str | None,
-    demand: str | None,
-    given: Json,
-    progress: Progress,
-) -> Answer:
+def how_sure(subject: Subject, source: Any, given: Json) -> Answer:
     """`point` of a study that searched shapes names the shape that is served; `demand` is LOW..HIGH
-    in tokens, `given` has draws, seed and price_interval. Raises InputError for shapes without a
-    point, NothingFeasible where no chip keeps the limits."""
-    draws, seed = given.get("draws") or 10_000, given.get("seed") or 0
+    in tokens. Raises InputError for shapes without a point, NothingFeasible where no chip keeps the
+    limits."""
     study, problem = subject.problem.study, subject.problem.busy
+    basis, point, progress = study.price_basis, given["point"], given["progress"]
+    draws, seed = given.get("draws") or 10_000, given.get("seed") or 0
     shape = _shape_of(source, point, study)
-    choices = choices_of(problem, objective, shape and shape["model"], progress)
-    rate = None if demand is None else _rate_of(demand, subject, choices)
+    choices = choices_of(problem, given["objective"], shape and shape["model"], progress)
+    rate = None if given["demand"] is None else _rate_of(given["demand"], subject, choices)
     catalog, metric = on_terms(subject.catalog, study), choices.objective
-    chips, basis = [item.chip for item in choices.items], study.price_basis
+    chips = [item.chip for item in choices.items]
     prices: list[dict[str, Any]] = []
     if choices.priced:
         prices = price_spreads(catalog.prices, basis, chips, given.get("price_interval"))
-    sd = {row["chip"]: row["sd"] for row in prices}
-    kin = dict(zip(problem.machines.ids, problem.machines.kin, strict=True))
-    price_sd = np.array([sd.get(chip, 0.0) for chip in chips])
-    case = Uncertain(choices, price_sd, rate, tuple(kin[chip] for chip in chips))
+    price_sd = np.array([row["sd"] for row in prices] or np.zeros(len(chips)))
+    kin = tuple(problem.machines.kin[problem.machines.code(chip)] for chip in chips)
+    case = Uncertain(choices, price_sd, rate, kin)
     drawn = draw(case, draws, seed)
-    robust = robustness(case, drawn)
+    columns, none, error = robustness(case, drawn)
     loads = [load.row() for load in study.workloads]
-    keys = {metric: "predicted", f"{metric}.low": "low", f"{metric}.high": "high"}
-    keys |= {"worst_regret_at_ends": "worst_regret", "chance_misses_limits": "chance_misses_limits"}
-    keys |= {key: key for key in ("chance_first", "expected_regret", "regret_95")}
-    rows = []
-    for i, item in enumerate(choices.items):
+    rows: list[dict[str, Any]] = []
+    for item, *values in zip(choices.items, *columns.values(), strict=True):
         deployment = dict(item.deployments[item.best])
         row = {"chip": item.chip, "deployed": short_deployment(deployment, held(loads))}
         row |= {"efficiency": item.kind, "deployment": deployment}
-        rows.append(row | {key: number(robust[of][i]) for key, of in keys.items()})
+        rows.append(row | dict(zip(columns, map(number, values), strict=True)))
     take = min(rows, key=lambda row: row["expected_regret"])
     now = min(rows, key=lambda row: row[metric])
     wrong = 1.0 - max(row["chance_first"] for row in rows)
     learned = []
-    for one in measure_next(case, drawn, robust, progress):
+    for one in measure_next(case, drawn, columns, progress):
         row, serving = rows[one["i"]], one["what"] == "serving"
-        learn = f"serving on {row['deployed']}" if serving else f"a quote for {row['chip']}"
-        less = max(take["expected_regret"] - one["expected_regret_saved"], 0.0)
         learned.append(
             {
                 "what": one["what"],
                 "chip": row["chip"],
-                "learn": learn,
+                "learn": f"serving on {row['deployed']}"
+                if serving
+                else f"a quote for {row['chip']}",
                 "chance_wrong_after": max(wrong - one["chance_saved"], 0.0),
-                "expected_regret_after": less,
+                "expected_regret_after": max(
+                    take["expected_regret"] - one["expected_regret_saved"], 0.0
+                ),
                 "changes_choice": one["changes_choice"],
                 "commands": _commands(catalog, choices.items[one["i"]], loads) if serving else [],
             }
@@ -459,7 +449,6 @@ def how_sure(
     blocks += [spreads] if prices else []
     parts = price_documents(catalog, chips, basis)
     blocks += [price_parts(parts)] if parts else []
-    error = float(robust["standard_error"].max())
     limits = "; ".join(limit.text for limit in study.constraints) or "none"
     asked = load_words(loads[0]) if len(loads) == 1 else mix_words(loads)
     asked = f"{choices.points:,} deployments; {asked}; limits: {limits}; prices: {basis}"
@@ -467,7 +456,7 @@ def how_sure(
     asked += f"; shape of point {point}" if shape else ""
     said = _advice(metric, draws, rows, take, now, learned)
     said[1:1] = unsold_sentences(unsold(catalog, chips), [take["chip"]])
-    if none := robust["share_without_answer"]:
+    if none:
         said.append(f"In {percent(none)} of the draws no choice keeps the limits.")
     rests = _drawn_from(study, catalog, case, prices, shape)
     facts = {

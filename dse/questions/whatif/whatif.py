@@ -166,7 +166,7 @@ def whatif(
         limits = ()
     if uncertain:
         subject = subject_of(space, catalog, limits)
-        return how_sure(subject, space, point, objective, demand, fields, progress)
+        return how_sure(subject, space, given)
     whole = bool(fields.get("whole_servers"))
     subject = subject_of(space, catalog, limits, objective, demand, peak_over_average, whole)
     try:
