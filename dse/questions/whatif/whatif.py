@@ -179,22 +179,21 @@ def whatif(
 
 def _refuse(given: Json, study: Any) -> None:
     """Raises InputError for what does not go with the question or with a STUDY."""
-    require, today = given["require"], ("sensitivities", "break_even", "equal")
-    reason, takes = "a question without --require and --uncertain", {*given} - {*DRAWN, "space"}
+    require, uncertain = given["require"], given["uncertain"]
+    question = "--uncertain" if uncertain else "a question without --require and --uncertain"
+    takes = OF_UNCERTAIN if uncertain else {*given} - {*DRAWN, "space"}
     if require:
-        reason, takes = "--require", {"require", "space"}
-    elif given["uncertain"]:
-        reason, takes = "--uncertain", OF_UNCERTAIN
+        question, takes = "--require", {"require", "space"}
     for name, value in given.items():
         if name in PASSED or value is None or value is False or value in ((), {}):
             continue
         flag = f"--{FLAGS.get(name, name.replace('_', '-'))}"
         flag = f"--set {name}" if name in SETTINGS.names else flag
-        if study is not None and name in OF_MODEL:
-            reason, takes = "a STUDY, which says it itself", set()
-        if name not in takes:
-            raise InputError(f"{flag} does not go with {reason}", accepted="one of the two")
-        if name in today and given["changes"]:
+        said = study is not None and name in OF_MODEL
+        if said or name not in takes:
+            other = "a STUDY, which says it itself" if said else question
+            raise InputError(f"{flag} does not go with {other}", accepted="one of the two")
+        if name in ("sensitivities", "break_even", "equal") and given["changes"]:
             raise InputError(
                 f"{flag} is asked of the study as it stands",
                 field="--set",
@@ -231,9 +230,10 @@ def subject_of(
     Raises InputError for what is neither, for a study whose space file has changed since, or one
     that was evaluated by a function of the user, and for whole servers of no demand of tokens.
     """
-    folder = Path() if isinstance(space, Mapping) else Path(str(space))
-    notes, found = [], {}
-    if not isinstance(space, Mapping) and (folder / STUDY).is_file():
+    folder, notes, found = None, [], {}
+    if not isinstance(space, Mapping):
+        folder = Path(str(space))
+    if folder and (folder / STUDY).is_file():
         before = reopened(folder, catalog)
         document, study = before.document, before.study
         if "--evaluator" in document.get("command", ""):
@@ -247,12 +247,12 @@ def subject_of(
             )
         catalog = before.catalog
         found = {"seed": document["seed"], "engine": document["engine"]}
-    elif not isinstance(space, Mapping) and folder.is_dir():
+    elif folder and folder.is_dir():
         accepted = "a folder that `dse run` wrote"
         raise InputError(f"{folder} is no finished study", field="STUDY", accepted=accepted)
     else:
         study = load_study(space, catalog)
-        if isinstance(space, Mapping) and study.description:
+        if not folder and study.description:
             notes.append(study.description)
     more: list[Limit] = []
     for text in limits:
@@ -262,7 +262,7 @@ def subject_of(
             raise InputError(error.message, field="--limit", accepted=error.accepted) from None
         if said := more[-1].unusual:
             warnings.warn(f"--limit: {said}", Doubt, stacklevel=2)
-    study = replace(study, constraints=(*study.constraints, *more)) if more else study
+    study = replace(study, constraints=(*study.constraints, *more))
     catalog = catalog.with_files(study.chip_files)
     problem = demanded(pose(study, catalog), catalog, study.demand)
     names = [one.metric for one in problem.objectives]
@@ -496,6 +496,8 @@ TRAINERS = 1024  # chips that train a model which is asked for
 # Model and the chips that train it where no model is asked for: small and large, dense and sparse.
 MODELS = {"llama-3-8b": 1024, "llama-3.1-405b": 16_384, "gpt-oss-20b": 512, "deepseek-v3": 2048}
 TOKENS, WEIGHTS = "15T", "fp8"
+# A chip of a catalog, and what its power is capped to.
+Device = tuple[Catalog, str, str | None]
 GROUPS = (1, 2, 4, 8, 16, 32, 64)
 LOADS = tuple(round(2 ** (k / 2)) for k in range(0, 23))  # requests in flight a chip
 
@@ -535,16 +537,17 @@ def doubled(given: Json, catalog: Catalog, chips: Sequence[str], models: Mapping
     for chip in chips:
         price = prices[chip].usd_per_chip_hour if chip in prices else math.nan
         changed = {figure: _twice(catalog, chip, figure) for figure in DOUBLED}
-        mine = []
+        by_task: dict[str, dict[str, list[float]]] = {}
         for model, trainers in models.items():
             given["progress"](f"{chip}: {model}")
-            sizes = (n for n in GROUPS if _served(catalog, chip, None, model, load, n, 1))
-            about = (model, trainers, load, next(sizes, 0), limit_s)
-            now = _times(catalog, chip, None, *about)
+            own = (catalog, chip, None)
+            group = next((n for n in GROUPS if _served(own, model, load, n, 1)), 0)
+            about = (model, trainers, load, group, limit_s)
+            now = _times(own, *about)
             for figure, to in changed.items():
-                then = {} if to is None else _times(*to, *about)
+                then = {} if to is None else _times(to, *about)
                 for task, seconds in now.items():
-                    count = trainers if task == TRAINING else about[3]
+                    count = trainers if task == TRAINING else group
                     row = {"chip": chip, "task": task, "model": model, "chips": count}
                     row |= {"figure": figure, "seconds": seconds}
                     after = then.get(task, math.nan)
@@ -552,31 +555,26 @@ def doubled(given: Json, catalog: Catalog, chips: Sequence[str], models: Mapping
                     worth = math.nan if figure == "power" else price * (1.0 / ratio - 1.0)
                     row["change"] = number(ratio - 1.0)
                     row["elasticity"] = number(math.log(ratio) / math.log(2.0) + 0.0)
-                    mine.append(row | {"worth_usd_per_chip_hour": number(worth)})
+                    rows.append(row | {"worth_usd_per_chip_hour": number(worth)})
+                    known = by_task.setdefault(task, {}).setdefault(figure, [])
+                    known += [ratio - 1.0] if math.isfinite(ratio) else []
         gains = []
-        for task in dict.fromkeys(row["task"] for row in mine):
-            each = {}
-            for figure in DOUBLED:
-                of = [row for row in mine if (row["task"], row["figure"]) == (task, figure)]
-                known = [row["change"] for row in of if row["change"] is not None]
-                each[figure] = sum(known) / len(known) if known else None
-                row = {"chip": chip, "task": task, "figure": figure, "change": each[figure]}
-                means.append(row)
-            first = min(each, key=lambda figure: each[figure] or 0.0)
-            gains.append(f"{task} most by {first} ({share(each[first] or 0.0)})")
+        for task, by_figure in by_task.items():
+            mean = {name: sum(of) / len(of) if of else None for name, of in by_figure.items()}
+            for name, change in mean.items():
+                means.append({"chip": chip, "task": task, "figure": name, "change": change})
+            first = min(mean, key=lambda name: mean[name] or 0.0)
+            gains.append(f"{task} most by {first} ({share(mean[first] or 0.0)})")
         gain = f"Twice a figure of {chip} shortens {', '.join(gains)}."
         said.append(gain if gains else f"Nothing fits on {chip}.")
-        rows += mine
     names = list(dict.fromkeys(f"{row['chip']}, {row['task']}: {row['model']}" for row in rows))
-    by_figure = {
-        figure: [row["elasticity"] for row in rows if row["figure"] == figure] for figure in DOUBLED
-    }
+    bars = {name: [row["elasticity"] for row in rows if row["figure"] == name] for name in DOUBLED}
     across = "elasticity of time: -1 halves it with twice the figure"
     shows = "Bars of how far the time of each task falls with each figure of the chip."
     keys = ("chip", "task", "model", "chips", "figure", "change", "worth_usd_per_chip_hour")
     caption = "Change of chip-seconds with twice a figure"
     blocks: list[Block] = [
-        bar_chart("doubled", "What each figure does", names, by_figure, across, shows),
+        bar_chart("doubled", "What each figure does", names, bars, across, shows),
         table("doubled_mean", f"{caption}, mean", means, keys),
         table("doubled", caption, rows, keys, on_console=len(names) < 4),
         _unit_prices(catalog),
@@ -584,9 +582,9 @@ def doubled(given: Json, catalog: Catalog, chips: Sequence[str], models: Mapping
     return said, blocks, []
 
 
-def _twice(catalog: Catalog, chip: str, figure: str) -> tuple[Catalog, str, str | None] | None:
-    """The catalog, chip and power cap with twice the figure; of power, with half of it. None where
-    the chip has no such figure."""
+def _twice(catalog: Catalog, chip: str, figure: str) -> Device | None:
+    """The device with twice the figure; of power, with half of it. None where the chip has no such
+    figure."""
     if figure == "power":
         watts = catalog.chip(chip).tdp_w
         return None if watts is None else (catalog, chip, f"{watts / 2:g} W")
@@ -597,10 +595,9 @@ def _twice(catalog: Catalog, chip: str, figure: str) -> tuple[Catalog, str, str 
     return with_own_chips(catalog, [own]), own.chip.id, None
 
 
-def _served(
-    catalog: Catalog, chip: str, cap: str | None, model: str, load: Json, group: int, flight: int
-) -> Json | None:
+def _served(device: Device, model: str, load: Json, group: int, flight: int) -> Json | None:
     """The estimate of `flight` requests on `group` chips; None where that cannot be."""
+    catalog, chip, cap = device
     own: Any = {"tp": group, "ep": group if load_model(model).experts else 1, "concurrency": flight}
     own |= {**load, "weight_dtype": WEIGHTS, "power_cap": cap}
     try:
@@ -611,37 +608,30 @@ def _served(
 
 
 def _times(
-    catalog: Catalog,
-    chip: str,
-    cap: str | None,
-    model: str,
-    trainers: int,
-    load: Json,
-    group: int,
-    tpot_limit_s: float,
+    device: Device, model: str, trainers: int, load: Json, group: int, tpot_limit_s: float
 ) -> dict[str, float]:
     """Chip-seconds of each task that the chip can do: a token of training on the best plan, a token
     of one user on `group` chips, and an output token at the load that reaches the limit, between
     the last one that keeps it and the next. A power cap is of serving alone."""
     found: dict[str, float] = {}
+    catalog, chip, cap = device
     if cap is None:
         plan = train(model, chip, trainers, tokens=TOKENS, catalog=catalog).document
         if plan["feasible"]:
             found[TRAINING] = trainers / plan["tokens_per_s"]
-    if group and (one := _served(catalog, chip, cap, model, load, group, 1)) is not None:
+    if group and (one := _served(device, model, load, group, 1)) is not None:
         found[ONE_USER] = float(one["tpot_s"])
     last_s = last = 0.0
     for flight in LOADS if group else ():
-        if (one := _served(catalog, chip, cap, model, load, group, flight * group)) is None:
+        if (one := _served(device, model, load, group, flight * group)) is None:
             break
         tpot_s, cost = one["tpot_s"], 1.0 / one["output_tokens_per_s_per_chip"]
         if tpot_s > tpot_limit_s:
-            part = (tpot_limit_s - last_s) / (tpot_s - last_s)
-            cost = last + part * (cost - last)
-        if tpot_s <= tpot_limit_s or last:
-            found[LOAD] = cost
-        if tpot_s > tpot_limit_s:
+            if last:
+                part = (tpot_limit_s - last_s) / (tpot_s - last_s)
+                found[LOAD] = last + part * (cost - last)
             break
+        found[LOAD] = cost
         last_s, last = tpot_s, cost
     return found
 
