@@ -33,7 +33,7 @@ from dse.schema.model import model_of
 from dse.space.batches import DEPLOYMENT_AXES
 from dse.space.candidates import CandidateBatch, Floats
 from dse.space.space import deployments
-from dse.study.drawn import LOSS, configuration, ends
+from dse.study.drawn import LOSS, Moved, configuration, ends
 
 CHUNK = 12_000
 LARGEST = 3_000_000  # points that are enumerated
@@ -41,20 +41,6 @@ IN_FLIGHT = "concurrency"
 MIXED = -1  # in the place of a chip: two kinds
 LOOSE = 4.0  # a deployment beyond a limit by more never comes within it
 Progress = Callable[[str], None]
-
-
-@record
-class Moved:
-    """A metric and how errors move it: value exp(z up) where z > 0, value exp(z down) else; all
-    (k,), with z = 1 and -1 the slow and the fast end of the 80% interval."""
-
-    value: Floats
-    up: Floats
-    down: Floats
-
-    def at(self, z: Floats) -> Floats:
-        """(N, k) for errors z (N, 1)."""
-        return self.value * np.exp(z * np.where(z > 0.0, self.up, self.down))
 
 
 @record
@@ -147,9 +133,8 @@ def choices_of(
     table = {name: np.concatenate([part[name] for part in parts], axis=-1) for name in parts[0]}
     items, left_out = [], {}
     if (table["excess"][table["chip"] == MIXED] <= 1.0).any():
-        left_out["prefill and decode on two kinds of chip"] = (
-            "prices are drawn of one chip a choice"
-        )
+        mixed = "prefill and decode on two kinds of chip"
+        left_out[mixed] = "prices are drawn of one chip a choice"
     for code, chip in enumerate(problem.machines.ids):
         rows = np.flatnonzero(table["chip"] == code)
         if not (table["excess"][rows] <= 1.0).any():
@@ -285,23 +270,17 @@ def _choice(
         loss = LossHeld(values, limit, Doubt(tuple(own), leverage, law.posterior))
     places = table["place"][rows]
     if by_chip is None:
-        described = problem.deployments(problem.space.unrank(places))
+        described = tuple(problem.deployments(problem.space.unrank(places)))
     else:
         batch = by_chip[problem.machines.code(chip)]
-        described = [describe_deployment(batch, row, problem.machines) for row in places.tolist()]
-    return Choice(
-        chip,
-        Moved(*table["cost"][:, rows]),
-        tuple(
-            Held(Moved(*table[f"held {k}"][:, rows]), one.sign, one.limit)
-            for k, one in enumerate(limits)
-        ),
-        table["requests_per_s"][rows],
-        best,
-        KINDS[table["kind"][rows[best]]],
-        tuple(described),
-        loss=loss,
+        rows_of = places.tolist()
+        described = tuple(describe_deployment(batch, k, problem.machines) for k in rows_of)
+    held = tuple(
+        Held(Moved(*table[f"held {k}"][:, rows]), one.sign, one.limit)
+        for k, one in enumerate(limits)
     )
+    cost, rates = Moved(*table["cost"][:, rows]), table["requests_per_s"][rows]
+    return Choice(chip, cost, held, rates, best, KINDS[table["kind"][rows[best]]], described, loss)
 
 
 def _loss_limit(problem: PhysicsProblem) -> float | None:
@@ -325,22 +304,24 @@ class Tried:
     enters: np.ndarray
 
 
+@dataclass(slots=True)
 class Trials:
     """Candidates of one chip against a front of F (k, m)."""
 
-    def __init__(
-        self,
-        problem: PhysicsProblem,
-        catalog: Catalog,
-        chip: str,
-        batch: CandidateBatch,
-        front: Floats,
-    ) -> None:
-        without_pools(problem)
-        self.problem, self.catalog, self.chip = problem, catalog, chip
-        self.batch, self.front = batch, front
-        self.basis = problem.study.price_basis
+    problem: PhysicsProblem
+    catalog: Catalog
+    chip: str
+    batch: CandidateBatch
+    front: Floats
 
+    def __post_init__(self) -> None:
+        without_pools(self.problem)
+
+    @property
+    def basis(self) -> str:
+        return self.problem.study.price_basis
+
+    @property
     def price(self) -> float | None:
         found = self.catalog.prices.select(self.basis).get(self.chip)
         return found.usd_per_chip_hour if found else None
@@ -357,17 +338,14 @@ class Trials:
 
     def try_(self, machines: Machines, rows: np.ndarray | None = None) -> Tried:
         """The candidates at `rows` (all by default) on `machines`."""
-        batch = self.batch if rows is None else self.batch[rows]
-        F, G, bottleneck = [], [], []
+        batch, parts = self.batch if rows is None else self.batch[rows], []
         for start in range(0, len(batch), CHUNK):
             metrics = self.problem.metrics_of(batch[start : start + CHUNK], machines)
             found = self.problem.judge(metrics)
-            F.append(found.F)
-            G.append(found.G)
-            bottleneck.append(metrics.performance.detail.bottleneck)
-        found = Evaluation(np.concatenate(F), np.concatenate(G))
-        enters = entering(self.front, found)
-        return Tried(machines, found, np.concatenate(bottleneck), enters)
+            parts.append((found.F, found.G, metrics.performance.detail.bottleneck))
+        F, G, bottleneck = map(np.concatenate, zip(*parts, strict=True))
+        found = Evaluation(F, G)
+        return Tried(machines, found, bottleneck, entering(self.front, found))
 
 
 def entering(front: Floats, found: Evaluation) -> np.ndarray:

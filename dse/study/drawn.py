@@ -27,6 +27,7 @@ from dse.physics.intervals import CLASS, THROUGHPUT_METRICS, alike, eldest, inte
 from dse.problem.evaluate import Metrics
 from dse.problem.objective import PhysicsProblem
 from dse.quality.own_runs import P90
+from dse.record import record
 from dse.schema.metrics import METRICS, Limit
 from dse.space.batches import DEPLOYMENT_AXES, OFFLOAD_AXES, OPTIONAL_AXES
 from dse.space.candidates import CandidateBatch, Floats
@@ -40,7 +41,7 @@ QUALITY = (LOSS, "dense_equivalent_parameters")
 DOLLARS = "usd_per_million"  # a metric that begins so is proportional to the price
 
 Intervals = Mapping[str, Sequence[float]]  # (low, high) by metric
-Moved = Callable[[Floats, Floats, Floats], Floats]  # of (n,) machine, log of the price, quality
+Column = Callable[[Floats, Floats, Floats], Floats]  # of (n,) machine, log of the price, quality
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,8 @@ class Errors:
     index: NDArray[np.int64]
     batch: CandidateBatch
     price_sd: Floats
-    objectives: Sequence[Moved]
-    limits: Sequence[tuple[Limit, Moved]]
+    objectives: Sequence[Column]
+    limits: Sequence[tuple[Limit, Column]]
 
     @classmethod
     def of(
@@ -169,19 +170,19 @@ class Errors:
         return found
 
 
-def _moved(metric: str, value: Floats, metrics: Metrics, intervals: Sequence[Intervals]) -> Moved:
+def _moved(metric: str, value: Floats, metrics: Metrics, intervals: Sequence[Intervals]) -> Column:
     """`value` (n,) of a metric, of either sign, in a draw."""
     if metric in QUALITY:
         here = metrics.values[metric]
-        ends = [own.get(metric, (at, at)) for own, at in zip(intervals, here, strict=True)]
-        low, high = np.array(ends, dtype=float).reshape(-1, 2).T
+        own = [one.get(metric, (at, at)) for one, at in zip(intervals, here, strict=True)]
+        low, high = np.array(own, dtype=float).reshape(-1, 2).T
         less, more = value * (low / here), value * (high / here)
         better, worse = (less, more) if metric == LOSS else (more, less)
         return lambda _, __, q: value + np.abs(q) * (np.where(q > 0.0, worse, better) - value)
-    slower = slowed(metric, value, metrics)
+    moved = Moved(value, *ends(metric, metrics))
     if metric.startswith(DOLLARS):
-        return lambda z, price, _: slower(z) * np.exp(price)
-    return lambda z, _, __: slower(z)
+        return lambda z, price, _: moved.at(z) * np.exp(price)
+    return lambda z, _, __: moved.at(z)
 
 
 def _kinds(batch: CandidateBatch) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -232,16 +233,17 @@ def draws(
 ) -> Iterator[Floats]:
     """F (n, m) of the points `index` (n, d), FRONT_DRAWS times, with errors drawn as said above."""
     metrics = problem.metrics(index)
-    slower = [
-        slowed(o.metric, o.sign * metrics.values[o.metric], metrics) for o in problem.objectives
+    moved = [
+        Moved(o.sign * metrics.values[o.metric], *ends(o.metric, metrics))
+        for o in problem.objectives
     ]
     losses = [(j, o.sign) for j, o in enumerate(problem.objectives) if o.metric == LOSS]
     nats = _nats(metrics, rng)
     for z in islice(deviates(problem, index, rng), FRONT_DRAWS):
-        F = np.stack([column(z) for column in slower], axis=1)
-        moved = next(nats)
+        F = np.stack([column.at(z) for column in moved], axis=1)
+        more = next(nats)
         for j, sign in losses:
-            F[:, j] += sign * moved
+            F[:, j] += sign * more
         yield F
 
 
@@ -320,19 +322,27 @@ def _closest(problem: PhysicsProblem, index: NDArray[np.int64]) -> NDArray[np.in
 GROW = frozenset(metric for metric in CLASS if METRICS[metric].direction == "maximize")
 
 
-def slowed(metric: str, value: Floats, metrics: Metrics) -> Callable[[Floats], Floats]:
-    """`value` (n,) of a metric of candidates, of either sign, as a function of deviates z (n,);
-    z = 1 is the end of the 80% interval on the slow side."""
-    if metric not in CLASS:
-        return lambda _: value
-    up, down = ends(metric, metrics)
-    return lambda z: value * np.exp(z * np.where(z > 0.0, up, down))
+@record
+class Moved:
+    """A metric, of either sign, and how errors move it: value exp(z up) where z > 0, value
+    exp(z down) else; all (k,), with z = 1 and -1 the slow and the fast end of the 80% interval."""
+
+    value: Floats
+    up: Floats
+    down: Floats
+
+    def at(self, z: Floats) -> Floats:
+        """(N, k) for errors z (N, 1), (k,) for errors (k,)."""
+        return self.value * np.exp(z * np.where(z > 0.0, self.up, self.down))
 
 
 def ends(metric: str, metrics: Metrics) -> tuple[Floats, Floats]:
-    """(up, down), (n,) each, of a metric in CLASS: its logarithm moves by up z on a machine slower
-    than predicted (z > 0), by down z on a faster one; z = 1 and -1 are the ends of the interval."""
+    """(up, down), (n,) each, of a metric: its logarithm moves by up z on a machine slower than
+    predicted (z > 0), by down z on a faster one; z = 1 and -1 are the ends of the interval. 0 of a
+    metric that no machine moves."""
     ones = np.ones(len(metrics.provenance))
+    if metric not in CLASS:
+        return 0.0 * ones, 0.0 * ones
     low, high = interval(metric, ones, metrics.provenance, metrics.spread)
     slow, fast = (low, high) if metric in GROW else (high, low)
     up, down = np.log(slow), -np.log(fast)

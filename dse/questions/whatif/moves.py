@@ -520,7 +520,7 @@ def required(
         "study": name,
         "chip": chip,
         "price_basis": basis,
-        "usd_per_chip_hour": trials.price(),
+        "usd_per_chip_hour": trials.price,
         "front_size": len(items),
         "shapes": len(kept),
         "shapes_of_front": len(shapes),
@@ -586,7 +586,7 @@ def _requirement(
 ) -> dict[str, Any]:
     """The least change of a figure with which a deployment of the chip enters, and that deployment;
     or why no change helps. Raises InputError for a figure that the chip lacks."""
-    price, own = trials.price(), trials.machines(None)
+    price, own = trials.price, trials.machines(None)
     if figure != "price" and price is None:
         message = f"{trials.chip} has no price on basis {trials.basis}: see the price it needs"
         raise InputError(message)
