@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
 import pytest
 
 from dse.errors import InputError
 from dse.questions.export import export_arguments
-from dse.questions.export.megatron import end_stages, padded_vocabulary
+from dse.schema.model import Model
 from dse.schema.model_catalog import resolve_model
 from tests.helpers_export import DEGREES
 
 
-def arguments(model: str, sequence: int = 4096, **degrees: int) -> dict[str, str | None]:
-    made = export_arguments(resolve_model(model), {**DEGREES, **degrees}, sequence)
+def arguments(model: str | Model, sequence: int = 4096, **degrees: int) -> dict[str, str | None]:
+    shape = resolve_model(model) if isinstance(model, str) else model
+    made = export_arguments(shape, {**DEGREES, **degrees}, sequence)
     text = made.files["megatron.sh"]
     words = shlex.split(text[text.index("=(") + 2 : text.rindex(")")])
     assert words == made.document["arguments"]
@@ -115,11 +117,14 @@ def test_megatron_arguments_of_windows_and_hybrids():
 
 
 def test_the_vocabulary_is_padded_for_tensor_parallelism():
-    model = resolve_model("qwen2.5-7b")  # 152,064 rows
-    assert padded_vocabulary(model, 1) == 152_064
-    assert padded_vocabulary(model, 8) == 152_576
-    gpt2 = resolve_model("gpt-2-xl")
-    assert padded_vocabulary(gpt2, 1) == 50_304  # 50,257, as Megatron-LM pads it
+    for model, tensor, rows in (
+        ("qwen2.5-7b", 1, 152_064),
+        ("qwen2.5-7b", 4, 152_064),
+        ("llama-3-70b", 8, 129_024),
+        ("gpt-2-xl", 1, 50_304),  # 50,257, as Megatron-LM pads it
+    ):
+        made = export_arguments(resolve_model(model), {**DEGREES, "tensor": tensor}, 1024)
+        assert made.document["padded_vocab_size"] == rows
     assert arguments("gpt-2-xl", 1024)["--position-embedding-type"] == "learned_absolute"
 
 
@@ -142,11 +147,19 @@ def test_what_megatron_has_no_argument_for(model: str, degrees: dict[str, int], 
 
 @pytest.mark.parametrize(("layers", "stages"), [(61, 8), (61, 2), (80, 3), (9, 8), (91, 32)])
 def test_stages_that_differ_hold_all_layers(layers: int, stages: int):
-    first, last = end_stages(layers, stages) or (0, 0)
+    base = resolve_model("llama-3-8b")
+
+    def ends(layers: int) -> list[int]:
+        blocks = tuple(replace(block, count=layers) for block in base.blocks)
+        written = arguments(replace(base, blocks=blocks), pipeline=stages)
+        flags = [f"--decoder-{end}-pipeline-num-layers" for end in ("first", "last")]
+        return [int(written[flag] or 0) for flag in flags if flag in written]
+
+    first, last = ends(layers)
     between = layers - first - last
     assert first >= last >= 1
     assert between == 0 if stages == 2 else between % (stages - 2) == 0 < between
-    assert end_stages(8 * stages, stages) is None
+    assert ends(8 * stages) == []
 
 
 def test_deepseek_v3_in_eight_stages_gives_the_ends_sizes_of_their_own():

@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 
 import dse
-from dse.problem.objective import PhysicsProblem
+from dse.problem.objective import PhysicsProblem, pose
 from dse.study.decide import KNOWN, MULTIPLES, QUALITY, compute_multiples, landmarks
-from dse.study.definition import posed_study
 
 
 def problem_of(space: str) -> PhysicsProblem:
-    catalog = dse.load_catalog()
-    return posed_study(space, catalog, "auto", 0, "0", "model", None, None).problem
+    return pose(dse.load_space(space), dse.load_catalog())
 
 
 @pytest.fixture(scope="module")

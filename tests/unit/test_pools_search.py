@@ -250,7 +250,7 @@ def test_a_study_of_pools_is_told_and_estimated_again(tmp_path) -> None:
     separate = [p for p in study.front if "prefill" in p.deployment]
     assert separate
     assert len(separate) < len(study.front)
-    for point in separate:
+    for point in separate[:: max(len(separate) // 8, 1)]:
         again = dse.estimate(study, point.point)
         assert again.feasible
         told = {**again.document, **{

@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import dse
 from benchmarks import synthetic
 from benchmarks.synthetic import CHIPS, SMALL_AXES, Axis, GridSpace, SyntheticProblem
-from dse.catalog import load_catalog
 from dse.pareto import non_dominated
+from dse.problem.objective import pose
 from dse.problem.protocol import Evaluation
 from dse.search.engine import Budget
 from dse.search.evaluator import Batch
 from dse.search.record import Record
 from dse.search.run import ENGINES, search
 from dse.search.survey import BLOCK, LEAST, Survey, blocks, importances, take
-from dse.study.definition import posed_study
 
 WIDE: tuple[Axis, ...] = tuple((f"x{k}", tuple(range(3 + 2 * k)), True, False) for k in range(9))
 
@@ -65,7 +65,7 @@ def test_what_is_drawn_depends_on_the_axes_and_the_seed_alone(monkeypatch):
 
 @pytest.mark.parametrize("space", ["tiny", "quickstart", "deploy-deepseek-v3", "shape-for-nvl72"])
 def test_of_a_shipped_space_every_value_of_every_axis_is_stored(space):
-    problem = posed_study(space, load_catalog(), "auto", 0).problem
+    problem = pose(dse.load_space(space), dse.load_catalog())
     engine = ENGINES["exhaustive" if problem.space.size < 3e6 else "pareto-local"]
     found = take(problem, engine, 0, engine.evaluations(problem.space.size))
     assert found is not None

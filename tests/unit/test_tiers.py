@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.catalog import Catalog, load_catalog
+from dse.catalog import Catalog
 from dse.data import hardware_dir
 from dse.errors import InputError
 from dse.physics.machines import Machines, compile_machines
@@ -87,9 +87,10 @@ def test_nothing_offloaded_changes_no_bit(
     model=st.sampled_from(MODELS),
     stages=st.sampled_from([1.0, 4.0]),
 )
-def test_bytes_add_up(weights: float, kv: float, model: str, stages: float) -> None:
-    catalog = load_catalog()
-    on, work = compile_machines(catalog, CHIPS), load(catalog)
+def test_bytes_add_up(
+    catalog: Catalog, on: Machines, weights: float, kv: float, model: str, stages: float
+) -> None:
+    work = load(catalog)
     degrees = {"tensor_parallel": 8.0, "pipeline_parallel": stages, "concurrency": 16.0}
     plain = run(batch(model, "h100_sxm", **degrees), work, on).performance.memory
     split = run(

@@ -16,7 +16,6 @@ from dse.problem.objective import PhysicsProblem, demanded, pose
 from dse.problem.training import OF_TRAINING
 from dse.questions.whatif.inputs import Subject, apply, changes_of, inputs_of
 from dse.schema.study import Study, load_study
-from dse.study.demand import FACTORS, training_document
 from tests.cli.conftest import dse
 from tests.helpers_files import refusal, write
 
@@ -149,10 +148,18 @@ def test_a_forecast_by_year_and_by_share(tmp_path: Path):
     assert values["lifetime_usd"] - values["training_usd"] == pytest.approx(served)
 
 
-def test_demand_moves_the_cheapest_design(tmp_path: Path):
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished study."""
+    folder = tmp_path_factory.mktemp("life")
+    said = dse("run", written(folder), "--out", folder / "study")
+    assert said.code == 0, said.err
+    return folder / "study"
+
+
+def test_demand_moves_the_cheapest_design(tmp_path: Path, lived: Path):
     posed = problem(tmp_path)
-    found = training_document(posed, posed.space.unrank(np.arange(3)))["lifetime"]
-    demand = found["demand"]
+    demand = json.loads((lived / "study.json").read_text())["lifetime"]["demand"]
     assert demand["from_whole_space"]
     # Every level against the whole space, design by design.
     metrics = posed.metrics(posed.space.unrank(np.arange(posed.space.size)))
@@ -164,8 +171,9 @@ def test_demand_moves_the_cheapest_design(tmp_path: Path):
     }
     for level in demand["levels"]:
         able = values["predicted_loss"] <= level["loss"]
-        assert [row["factor"] for row in level["demands"]] == list(FACTORS)
+        assert len(level["demands"]) > 3
         for row in level["demands"]:
+            assert row["tokens"] == pytest.approx(row["factor"] * 10e12)
             usd = (
                 values["training_usd"]
                 + row["tokens"] / 1e6 * (values["usd_per_million_total_tokens"])
@@ -182,11 +190,9 @@ def test_demand_moves_the_cheapest_design(tmp_path: Path):
         assert (np.diff(front["usd"]) < 0).all()
 
 
-def test_a_study_with_a_life(tmp_path: Path):
+def test_a_study_with_a_life(lived: Path):
     """Run, report, and a point again."""
-    out = tmp_path / "study"
-    said = dse("run", written(tmp_path), "--out", out)
-    assert said.code == 0, said.err
+    out = lived
     document = json.loads((out / "study.json").read_text())
     assert document["training"]["chips"] == 256
     assert document["lifetime"]["served_tokens"] == 10e12

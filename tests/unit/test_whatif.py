@@ -15,7 +15,6 @@ import dse
 from dse.catalog import Catalog, load_catalog, with_own_chips
 from dse.economics.tco import price_by_parts
 from dse.errors import InputError, NothingFeasible
-from dse.questions.whatif import inputs, moves
 from dse.schema.costs import RULES, power_at_meter
 from dse.schema.derive import derive
 from tests.helpers_whatif import COST, PAIR, POISSON, SPACE
@@ -198,7 +197,7 @@ def test_memory_is_worth_nothing_where_it_does_not_bind_and_its_gain_where_it_do
 
 def test_points_near_the_winner_give_the_same_sensitivities(monkeypatch: pytest.MonkeyPatch):
     whole = asked(pair(), sensitivities=True)
-    monkeypatch.setattr(moves, "MOST_EVALUATIONS", 0)
+    monkeypatch.setattr("dse.questions.whatif.moves.MOST_EVALUATIONS", 0)
     near = dse.whatif(pair(), sensitivities=True, catalog=CATALOG)
     assert "of the winner and" in near.to_text()
     assert near.document["sensitivities"] == whole["sensitivities"]
@@ -261,7 +260,7 @@ def test_scenarios_of_a_file_name_their_line(tmp_path: Path):
 
 def test_a_space_too_large_to_enumerate_is_searched_before_and_after(monkeypatch):
     whole = asked(pair(), {"chip.all.price": "2x"})
-    monkeypatch.setattr(inputs, "ENUMERATE", 10)
+    monkeypatch.setattr("dse.questions.whatif.inputs.ENUMERATE", 10)
     found = asked(pair(), {"chip.all.price": "2x"})
     assert not found["enumerated"]
     assert "too large to enumerate" in found["how"]
@@ -275,13 +274,6 @@ def test_nothing_feasible_says_what_is_in_the_way():
     assert "tpot_s <= 100 us" in row["reason"]
     with pytest.raises(NothingFeasible, match="tpot_s"):
         asked(pair(), limits=("tpot_s <= 100 us",))
-
-
-def test_bisection_ends_where_a_condition_turns_from_either_side():
-    turning = moves.turning
-    assert turning(lambda x: x * x >= 2.0, 0.0, 2.0, 1e-12) == pytest.approx(math.sqrt(2.0))
-    assert turning(lambda x: x * x <= 2.0, 2.0, 0.0, 1e-12) == pytest.approx(math.sqrt(2.0))
-    assert turning(lambda x: True, 1.0, 2.0, 0.5) == 1.5
 
 
 def test_at_its_break_even_price_a_chip_costs_what_the_other_does(even):
