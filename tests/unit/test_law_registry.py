@@ -1,9 +1,5 @@
 """Every named quality law: published values, limits, flags, over-training."""
 
-import csv
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,32 +9,17 @@ from dse.errors import InputError
 from dse.quality import (
     DEFAULT,
     LAWS,
-    SIZES,
-    Quality,
-    Shape,
     compute_optimal_tokens,
     find_law,
     overtraining,
     predicted_loss,
-    quality,
 )
+from tests.helpers_laws import EXAMPLES, ROWS, loss, of, shapes
 from tools.law_tables import evaluate, read_examples
 
-ROOT = Path(__file__).parents[2]
-EXAMPLES = ROOT / "tests" / "data" / "worked_examples.csv"
-ROWS = list(csv.DictReader(EXAMPLES.read_text(encoding="utf-8").splitlines()))
 WORKED = [row for row in ROWS if row["joint_loss"]]
 TABLE = read_examples(str(EXAMPLES))
 NAMES = sorted(LAWS)
-
-
-def of(law: str, rows: Sequence[Mapping[str, float | str]]) -> Quality:
-    columns = {name: np.array([float(row[name]) for row in rows]) for name in SIZES}
-    return quality(Shape(**columns), law)
-
-
-def loss(law: str, row: dict[str, float]) -> float:
-    return float(of(law, [row]).predicted_loss[0])
 
 
 # -- published values ----------------------------------------------------------------------
@@ -60,7 +41,7 @@ def test_every_law_has_a_name_of_its_own_and_the_default_comes_first() -> None:
 def test_worked_examples_of_hoffmann() -> None:
     """The dense law at the equivalent size by Tian et al., worked out by hand for 30 models."""
     tokens = np.array([float(row["training_tokens"]) for row in WORKED])
-    found = LAWS["hoffmann"].dense(of("tian", WORKED).dense_equivalent_parameters, tokens).loss
+    found = LAWS["hoffmann"].dense(of(WORKED, "tian").dense_equivalent_parameters, tokens).loss
     assert found == pytest.approx([float(row["hoffmann_loss"]) for row in WORKED], abs=0.0025)
 
 
@@ -166,7 +147,7 @@ OUTSIDE["leverage"] = OUTSIDE["hoffmann"] | {"training_tokens": {"training_token
 
 @pytest.mark.parametrize("law", NAMES)
 def test_a_small_model_is_inside_the_range_of_its_law(law: str) -> None:
-    found = of(law, [SMALL | INSIDE[law]])
+    found = of([SMALL | INSIDE[law]], law)
     assert not any(flags[0] for flags in found.extrapolates.values())
     assert not any(flags[0] for flags in found.at_bound.values())
 
@@ -176,7 +157,7 @@ def test_a_small_model_is_inside_the_range_of_its_law(law: str) -> None:
 )
 def test_each_quantity_beyond_the_fit_is_flagged(law: str, quantity: str) -> None:
     assert set(OUTSIDE[law]) == set(LAWS[law].fit)
-    found = of(law, [SMALL | INSIDE[law] | OUTSIDE[law][quantity]])
+    found = of([SMALL | INSIDE[law] | OUTSIDE[law][quantity]], law)
     assert found.extrapolates[quantity][0]
 
 
@@ -192,7 +173,7 @@ def test_dense_equivalent_has_the_same_loss_as_the_sparse_model(law: str) -> Non
 def test_a_model_that_a_law_rates_above_all_its_parameters_is_held_there() -> None:
     """So sparse that the constant of the law falls below what an endless dense model reaches."""
     row = SMALL | {"experts": 4096.0, "experts_per_token": 1.0, "total_parameters": 1e15}
-    found = of("abnar", [row | {"training_tokens": 1e15}])
+    found = of([row | {"training_tokens": 1e15}], "abnar")
     assert found.dense_equivalent_parameters[0] == 1e15
     assert found.at_bound["equivalent_over_total"][0]
     assert found.predicted_loss[0] == found.terms.loss[0]
@@ -202,7 +183,7 @@ def test_a_model_that_a_law_rates_above_all_its_parameters_is_held_there() -> No
 def test_one_expert_that_every_token_uses_is_a_dense_model(law: str) -> None:
     dense = SMALL | {"experts": 0.0}
     one = SMALL | {"experts": 1.0, "experts_per_token": 1.0, "shared_width_ratio": 0.0}
-    assert loss(law, one) == pytest.approx(loss(law, dense), rel=1e-12)
+    assert loss(one, law) == pytest.approx(loss(dense, law), rel=1e-12)
 
 
 def test_unknown_law_names_the_nearest() -> None:
@@ -215,30 +196,12 @@ def test_unknown_law_names_the_nearest() -> None:
 # -- laws of all laws -----------------------------------------------------------------------
 
 
-@st.composite
-def shapes(draw: st.DrawFn) -> dict[str, float]:
-    active = 10 ** draw(st.floats(8.5, 11.5))
-    hidden = 128.0 * draw(st.integers(8, 128))
-    return {
-        "hidden_size": hidden,
-        "layers": float(draw(st.integers(8, 128))),
-        "active_non_embedding": active,
-        "experts": float(draw(st.sampled_from([0, 8, 64, 256, 512]))),
-        "experts_per_token": float(draw(st.integers(1, 8))),
-        "shared_width_ratio": draw(st.sampled_from([0.0, 1.0])),
-        "expert_intermediate_size": 64.0 * draw(st.integers(4, 200)),
-        "training_tokens": 10 ** draw(st.floats(11, 14)),
-        "total_parameters": active * draw(st.floats(1.1, 40)) + hidden * 2e5,
-        "embedding_parameters": hidden * 2e5,
-    }
-
-
 @pytest.mark.parametrize("law", NAMES)
 @settings(max_examples=40)
 @given(row=shapes(), times=st.floats(1, 100))
 def test_more_tokens_are_never_worse(law: str, row: dict[str, float], times: float) -> None:
     more = row | {"training_tokens": row["training_tokens"] * times}
-    assert loss(law, more) <= loss(law, row) * (1 + 1e-12)
+    assert loss(more, law) <= loss(row, law) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("law", NAMES)
@@ -250,17 +213,17 @@ def test_a_larger_model_is_never_worse(law: str, row: dict[str, float], times: f
     width = times**0.142
     more = row | {name: row[name] * times for name in sizes}
     more |= {name: row[name] * width for name in ("hidden_size", "expert_intermediate_size")}
-    assert loss(law, more) <= loss(law, row) * (1 + 1e-12)
+    assert loss(more, law) <= loss(row, law) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("law", NAMES)
 @settings(max_examples=30)
 @given(rows=st.lists(shapes(), min_size=2, max_size=12))
 def test_a_batch_equals_its_candidates_bit_for_bit(law: str, rows: list[dict[str, float]]) -> None:
-    together = of(law, rows)
+    together = of(rows, law)
     far = overtraining(together.terms, np.array([row["training_tokens"] for row in rows]))
     for i, row in enumerate(rows):
-        alone = of(law, [row])
+        alone = of([row], law)
         assert alone.predicted_loss[0] == together.predicted_loss[i]
         np.testing.assert_array_equal(
             alone.dense_equivalent_parameters[0], together.dense_equivalent_parameters[i]
@@ -293,7 +256,7 @@ def test_tokens_and_size_at_the_optimum_give_nothing_up(
 
 def test_unknown_tokens_have_no_overtraining() -> None:
     for law in NAMES:
-        found = of(law, [SMALL | {"training_tokens": np.nan}])
+        found = of([SMALL | {"training_tokens": np.nan}], law)
         far = overtraining(found.terms, np.array([np.nan]))
         assert np.isnan(found.predicted_loss[0])
         assert np.isnan(far.ratio[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 from dse.quality import (
     LAWS,
     SIZES,
-    Quality,
     Shape,
     depth,
     depth_factor,
@@ -27,11 +25,11 @@ from dse.quality import (
     training_flops,
 )
 from dse.quality.quantisation import kumar_penalty
+from tests.helpers_laws import EXAMPLES, ROWS, loss, of, shapes
 from tools.fits import depth as fits
 from tools.fits import leverage as evidence
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = ROOT / "tests" / "data" / "worked_examples.csv"
 DENSE = {
     "hidden_size": 4096.0,
     "layers": 32.0,
@@ -53,32 +51,13 @@ SPARSE = DENSE | {
 }
 
 
-def read(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-ROWS = read(EXAMPLES)
 WORKED = [row for row in ROWS if row["predicted_loss"]]
-
-
-def evaluate(law: str = "leverage", **columns: object) -> Quality:
-    values = {name: np.atleast_1d(np.asarray(value, float)) for name, value in columns.items()}
-    n = max(len(value) for value in values.values())
-    values = {
-        name: np.full(n, value) if len(value) == 1 else value for name, value in values.items()
-    }
-    return quality(Shape(**values), law)
-
-
-def of_rows(rows: list[dict[str, str]], law: str = "leverage") -> Quality:
-    return evaluate(law, **{name: [float(row[name]) for row in rows] for name in SIZES})
 
 
 @pytest.mark.parametrize("row", WORKED, ids=[row["model"] for row in WORKED])
 def test_worked_example(row: dict[str, str]) -> None:
     """The leverage of Tian et al., as published, worked out by hand for 30 models."""
-    result = of_rows([row], "tian")
+    result = of([row], "tian")
     assert result.predicted_loss[0] == pytest.approx(float(row["predicted_loss"]), abs=0.002)
     assert result.dense_equivalent_parameters[0] / 1e9 == pytest.approx(
         float(row["dense_equivalent_billions"]), rel=0.015
@@ -145,7 +124,7 @@ SLIVER = {
 def test_slivers_of_experts_are_worth_little() -> None:
     """At the training compute of DeepSeek-V3, 3.2e24 FLOP."""
     row = next(row for row in ROWS if row["model"] == "DeepSeek-V3")
-    v3, sliver = of_rows([row]), evaluate(**SLIVER)
+    v3, sliver = of([row]), of([SLIVER])
     assert sliver.predicted_loss[0] > v3.predicted_loss[0] + 0.03
     assert sliver.dense_equivalent_parameters[0] < 30e9
     assert sliver.at_bound["granularity"][0]
@@ -210,9 +189,9 @@ def test_repeated_tokens_are_worth_less() -> None:
 def test_pair_that_was_trained_to_be_equal() -> None:
     """Ling-mini-beta and Ling-Dense-6.1B: measured loss gap below 0.01 (arXiv 2507.17702)."""
     rows = [row for row in ROWS if row["model"] in ("Ling-mini-beta-17B", "Ling-Dense-6.1B")]
-    sparse, dense = of_rows(rows, "tian").predicted_loss
+    sparse, dense = of(rows, "tian").predicted_loss
     assert abs(sparse - dense) < 0.01
-    sparse, dense = of_rows(rows).predicted_loss
+    sparse, dense = of(rows).predicted_loss
     assert abs(sparse - dense) < 0.04  # the default gives its experts less
 
 
@@ -299,11 +278,11 @@ AT_BOUND = {
 @pytest.mark.parametrize("name", AT_BOUND)
 def test_each_clip_is_reported(name: str) -> None:
     """No clip is silent: it is flagged, and beyond the end the law no longer moves."""
-    result = evaluate(**(SPARSE | AT_BOUND[name]))
+    result = of([SPARSE | AT_BOUND[name]])
     flagged = {key for key, flags in result.at_bound.items() if flags[0]}
     assert name in flagged
     assert flagged <= {name, "leverage_exponent"}  # compute moves the exponent to its end
-    assert not evaluate(**SPARSE).at_bound[name][0]
+    assert not of([SPARSE]).at_bound[name][0]
 
 
 def test_beyond_a_bound_the_leverage_stays() -> None:
@@ -325,38 +304,16 @@ def test_beyond_a_bound_the_leverage_stays() -> None:
 def test_dense_model_has_no_leverage_and_no_flags_of_experts() -> None:
     """Whatever stands in a dense candidate's expert fields."""
     fields = ("experts_per_token", "shared_width_ratio", "expert_intermediate_size")
-    plain = evaluate(**DENSE)
+    plain = of([DENSE])
     for value in (0.0, 3.0, 1e6, np.nan):
-        other = evaluate(**(DENSE | dict.fromkeys(fields, value)))
+        other = of([DENSE | dict.fromkeys(fields, value)])
         assert other.efficiency_leverage[0] == 1
         assert other.predicted_loss[0] == plain.predicted_loss[0]
         assert not any(flags[0] for flags in other.at_bound.values())
         assert {k for k, flags in other.extrapolates.items() if flags[0]} == {"training_tokens"}
 
 
-@st.composite
-def candidates(draw: st.DrawFn) -> dict[str, float]:
-    """Of so much share of the active parameters in experts; the total follows."""
-    experts = draw(st.sampled_from([0, 8, 16, 64, 128, 256, 512]))
-    hidden = 128.0 * draw(st.integers(4, 128))
-    active, used = 10 ** draw(st.floats(8, 12)), float(draw(st.integers(1, 8)))
-    shared = draw(st.sampled_from([0.0, 1.0, 2.0]))
-    one = active * draw(st.floats(0.05, 0.95)) / (used + shared)
-    return {
-        "hidden_size": hidden,
-        "layers": float(draw(st.integers(4, 128))),
-        "active_non_embedding": active,
-        "experts": float(experts),
-        "experts_per_token": used,
-        "shared_width_ratio": shared,
-        "expert_intermediate_size": 64.0 * draw(st.integers(2, 400)),
-        "training_tokens": 10 ** draw(st.floats(10, 14)),
-        "total_parameters": active + max(experts - used, 0.0) * one + hidden * 2e5,
-        "embedding_parameters": hidden * 2e5,
-    }
-
-
-@given(candidates(), st.integers(1, 2000))
+@given(shapes(), st.integers(1, 2000))
 def test_more_experts_are_never_worse(candidate: dict[str, float], extra: int) -> None:
     """Experts of the same size beside those there are."""
     idle = candidate["experts"] - candidate["experts_per_token"]
@@ -369,10 +326,6 @@ def test_more_experts_are_never_worse(candidate: dict[str, float], extra: int) -
         "total_parameters": candidate["total_parameters"] + one * extra,
     }
     assert loss(more) <= loss(candidate) * (1 + 1e-9)
-
-
-def loss(candidate: dict[str, float]) -> float:
-    return float(evaluate(**candidate).predicted_loss[0])
 
 
 def test_documented_laws_and_tables_are_what_the_command_prints() -> None:

@@ -61,149 +61,86 @@ def test_sparse_model_by_its_matrices():
     assert found.mlp == 3 * 64 * 96 + 2 * 3 * 64 * 32  # the dense layer, and the shared experts
 
 
-@pytest.mark.parametrize("rank", [0, 24])
-def test_latent_attention_by_its_matrices(rank):
-    sizes = {
-        "heads": 4,
-        "q_lora_rank": rank,
-        "kv_lora_rank": 12,
-        "qk_nope_head_dim": 8,
-        "qk_rope_head_dim": 6,
-        "v_head_dim": 10,
-    }
-    found = count(model(BlockSpec("mla", 1, sizes), mlp(1, 96)))
-    query = [(64, rank), (rank, 4 * 14)] if rank else [(64, 4 * 14)]
-    assert found.attention == sizes_of([*query, (64, 12 + 6), (12, 4 * (8 + 10)), (4 * 10, 64)])
-    assert found.norms == 3 * 64 + rank + 12
-
-
-DELTA = {
-    "key_heads": 2,
-    "key_head_dim": 8,
-    "value_heads": 4,
-    "value_head_dim": 16,
-    "conv_width": 4,
-    "gates_per_head": 2,
-    "decay_rank": 0,
-    "output_gate_rank": 0,
-}
-
-
-def test_gated_delta_net_by_its_matrices():
-    found = count(model(BlockSpec("delta_net", 1, DELTA), mlp(1, 96)))
-    queries, values = 2 * 8, 4 * 16
-    matrices = [(64, queries), (64, queries), (64, values), (64, values), (64, 4), (64, 4)]
-    assert found.attention == sizes_of([*matrices, (values, 64), (2 * queries + values, 4)])
-    assert found.norms == 3 * 64 + 4 + 4 + 16  # decay, time step, gated norm
-
-
-@pytest.mark.parametrize("gate_rank", [0, 12])
-def test_kimi_delta_attention_by_its_matrices(gate_rank):
-    sizes = DELTA | {
-        "key_heads": 4,
-        "value_head_dim": 8,
-        "gates_per_head": 1,
-        "decay_rank": 6,
-        "output_gate_rank": gate_rank,
-    }
-    found = count(model(BlockSpec("delta_net", 1, sizes), mlp(1, 96)))
-    gate = [(64, gate_rank), (gate_rank, 32)] if gate_rank else [(64, 32)]
-    matrices = [(64, 32)] * 3 + [(64, 4), (64, 6), (6, 32), (3 * 32, 4), (32, 64)]
-    assert found.attention == sizes_of([*matrices, *gate])
-
-
-def test_mamba_1_by_its_matrices():
-    sizes = {
-        "inner_size": 128,
-        "heads": 0,
-        "groups": 0,
-        "state_size": 16,
-        "conv_width": 4,
-        "dt_rank": 5,
-    }
-    found = count(model(BlockSpec("mamba", 1, sizes), mlp(1, 96)))
-    matrices = [(64, 256), (128, 4), (128, 5 + 32), (5, 128), (128, 16), (128, 64)]
-    assert found.attention == sizes_of(matrices)
-    assert found.norms == 3 * 64 + 3 * 128  # convolution bias, time step bias, skip
-
-
-def test_mamba_2_by_its_matrices():
-    sizes = {
-        "inner_size": 128,
-        "heads": 8,
-        "groups": 2,
-        "state_size": 16,
-        "conv_width": 4,
-        "dt_rank": 0,
-    }
-    found = count(model(BlockSpec("mamba", 1, sizes), mlp(1, 96)))
-    channels = 128 + 2 * 2 * 16
-    assert found.attention == sizes_of([(64, 128 + channels + 8), (channels, 4), (128, 64)])
-    assert found.norms == 3 * 64 + channels + 3 * 8 + 128
-
-
 LATENT = {
-    "heads": 4,
-    "q_lora_rank": 24,
-    "kv_lora_rank": 12,
-    "qk_nope_head_dim": 8,
-    "qk_rope_head_dim": 6,
-    "v_head_dim": 10,
-}
+    "heads": 4, "q_lora_rank": 24, "kv_lora_rank": 12, "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 6, "v_head_dim": 10,
+}  # fmt: skip
+LATENT_MATRICES = [(64, 12 + 6), (12, 4 * (8 + 10)), (4 * 10, 64)]
+DELTA = {
+    "key_heads": 2, "key_head_dim": 8, "value_heads": 4, "value_head_dim": 16, "conv_width": 4,
+    "gates_per_head": 2, "decay_rank": 0, "output_gate_rank": 0,
+}  # fmt: skip
+DELTA_MATRICES = [(64, 16), (64, 16), (64, 64), (64, 64), (64, 4), (64, 4), (64, 64), (96, 4)]
+KIMI = DELTA | {"key_heads": 4, "value_head_dim": 8, "gates_per_head": 1, "decay_rank": 6}
+KIMI_MATRICES = [*[(64, 32)] * 3, (64, 4), (64, 6), (6, 32), (3 * 32, 4), (32, 64)]
+MAMBA = {
+    "inner_size": 128, "heads": 0, "groups": 0, "state_size": 16, "conv_width": 4, "dt_rank": 5,
+}  # fmt: skip
+CHANNELS = 128 + 2 * 2 * 16  # of Mamba 2
 INDEXER = {"index_heads": 3, "index_head_dim": 16, "index_topk": 32}
+COMPRESSED = dict.fromkeys(INDEXER, 0) | {
+    "heads": 4, "head_dim": 16, "q_lora_rank": 24, "output_groups": 2, "output_rank": 6,
+    "window": 8, "ratio": 4,
+}  # fmt: skip
+COMPRESSED_MATRICES = [(64, 24), (24, 64), (64, 16), (2 * 16, 6), (2 * 16, 6), (2 * 6, 64)]
 
 
 @pytest.mark.parametrize(
-    ("extra", "matrices"),
+    ("kind", "sizes", "matrices"),
     [
-        (INDEXER, [(24, 3 * 16), (64, 16), (64, 3)]),
-        ({"index_topk": 32}, []),  # reuses the choice of another layer
-        ({"output_gate": 1}, [(64, 4 * 10)]),
+        ("mla", LATENT, [*LATENT_MATRICES, (64, 24), (24, 4 * 14)]),
+        ("mla", LATENT | {"q_lora_rank": 0}, [*LATENT_MATRICES, (64, 4 * 14)]),
+        ("delta_net", DELTA, DELTA_MATRICES),
+        ("delta_net", KIMI, [*KIMI_MATRICES, (64, 32)]),
+        ("delta_net", KIMI | {"output_gate_rank": 12}, [*KIMI_MATRICES, (64, 12), (12, 32)]),
+        ("mamba", MAMBA, [(64, 256), (128, 4), (128, 5 + 32), (5, 128), (128, 16), (128, 64)]),
+        ("mamba", MAMBA | {"heads": 8, "groups": 2, "dt_rank": 0},
+         [(64, 128 + CHANNELS + 8), (CHANNELS, 4), (128, 64)]),
+        ("compressed", COMPRESSED | INDEXER,
+         [*COMPRESSED_MATRICES, *[(64, 2 * 16)] * 4, (24, 3 * 16), (64, 3)]),
+        ("compressed", COMPRESSED | {"ratio": 128}, [*COMPRESSED_MATRICES, (64, 16), (64, 16)]),
+        ("compressed", COMPRESSED | {"ratio": 0}, COMPRESSED_MATRICES),
     ],
-)
-def test_additions_to_latent_attention(extra, matrices):
-    plain = count(model(BlockSpec("mla", 1, LATENT), mlp(1, 96)))
-    found = count(model(BlockSpec("mla", 1, LATENT | extra), mlp(1, 96)))
-    assert found.attention - plain.attention == sizes_of(matrices)
+)  # fmt: skip
+def test_a_mixer_by_its_matrices(kind, sizes, matrices):
+    assert count(model(BlockSpec(kind, 1, sizes), mlp(1, 96))).attention == sizes_of(matrices)
 
 
 @pytest.mark.parametrize(
-    ("extra", "difference"),
+    ("kind", "sizes", "vectors"),
     [
-        ({"output_gate": 1}, 64 * 4 * 8),
-        ({"values_from_keys": 1}, -64 * 2 * 8),
-        ({"reuses_kv": 1}, -64 * 2 * 2 * 8),
-        ({"relative_positions": 1}, 64 * 4 * 8),
-        ({"chunk": 128}, 0),
-        (INDEXER, 64 * (3 * 16 + 16 + 3)),
+        ("mla", LATENT, 24 + 12),
+        ("mla", LATENT | {"q_lora_rank": 0}, 12),
+        ("delta_net", DELTA, 4 + 4 + 16),  # decay, time step, gated norm
+        ("mamba", MAMBA, 3 * 128),  # convolution bias, time step bias, skip
+        ("mamba", MAMBA | {"heads": 8, "groups": 2, "dt_rank": 0}, CHANNELS + 3 * 8 + 128),
     ],
 )
-def test_additions_to_grouped_attention(extra, difference):
-    plain = count(model(gqa(3, 4, 2, 8), mlp(3, 96)))
-    found = count(model(gqa(3, 4, 2, 8, **extra), mlp(3, 96)))
+def test_a_mixer_has_vectors_beside_three_norms(kind, sizes, vectors):
+    assert count(model(BlockSpec(kind, 1, sizes), mlp(1, 96))).norms == 3 * 64 + vectors
+
+
+GROUPED = gqa(1, 4, 2, 8).sizes
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes", "extra", "difference"),
+    [
+        ("mla", LATENT, INDEXER, 24 * 3 * 16 + 64 * 16 + 64 * 3),
+        ("mla", LATENT, {"index_topk": 32}, 0),  # reuses the choice of another layer
+        ("mla", LATENT, {"output_gate": 1}, 64 * 4 * 10),
+        ("gqa", GROUPED, {"output_gate": 1}, 64 * 4 * 8),
+        ("gqa", GROUPED, {"values_from_keys": 1}, -64 * 2 * 8),
+        ("gqa", GROUPED, {"reuses_kv": 1}, -64 * 2 * 2 * 8),
+        ("gqa", GROUPED, {"relative_positions": 1}, 64 * 4 * 8),
+        ("gqa", GROUPED, {"chunk": 128}, 0),
+        ("gqa", GROUPED, INDEXER, 64 * (3 * 16 + 16 + 3)),
+    ],
+)
+def test_additions_to_attention(kind, sizes, extra, difference):
+    plain = count(model(BlockSpec(kind, 3, sizes), mlp(3, 96)))
+    found = count(model(BlockSpec(kind, 3, {**sizes, **extra}), mlp(3, 96)))
     assert found.attention - plain.attention == 3 * difference
-
-
-def test_compressed_attention_by_its_matrices():
-    sizes = {
-        "heads": 4,
-        "head_dim": 16,
-        "q_lora_rank": 24,
-        "output_groups": 2,
-        "output_rank": 6,
-        "window": 8,
-        "ratio": 4,
-    }
-    query = [(64, 24), (24, 4 * 16), (64, 16)]
-    output = [(2 * 16, 6), (2 * 16, 6), (2 * 6, 64)]
-    overlapping = [(64, 2 * 16)] * 2 + [(64, 2 * 16)] * 2 + [(24, 3 * 16), (64, 3)]
-    found = count(model(BlockSpec("compressed", 1, sizes | INDEXER), mlp(1, 96)))
-    assert found.attention == sizes_of([*query, *output, *overlapping])
-    none = dict.fromkeys(INDEXER, 0)
-    found = count(model(BlockSpec("compressed", 1, sizes | {"ratio": 128} | none), mlp(1, 96)))
-    assert found.attention == sizes_of([*query, *output, (64, 16), (64, 16)])
-    found = count(model(BlockSpec("compressed", 1, sizes | {"ratio": 0} | none), mlp(1, 96)))
-    assert found.attention == sizes_of([*query, *output])
 
 
 def test_experts_on_a_latent_by_their_matrices():
