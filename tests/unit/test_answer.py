@@ -165,15 +165,7 @@ def test_where_one_file_does_not_fit_none_is_replaced(tmp_path: Path) -> None:
 
 
 def test_a_closed_pipe_is_no_error_and_the_files_are_there(tmp_path: Path) -> None:
-    flags = [
-        "--model",
-        "llama-3-8b",
-        "--chip",
-        "h100_sxm",
-        "--chips-up-to",
-        "2",
-        "--out",
-    ]
+    flags = ["--model", "llama-3-8b", "--chip", "h100_sxm", "--chips-up-to", "2", "--out"]
     command = [sys.executable, "-m", "dse", "scale", *flags, str(tmp_path / "out")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as said:
         assert said.stdout is not None

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 import dse
 from benchmarks import search as benchmark
@@ -28,6 +29,8 @@ from dse.errors import InputError
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_models
 from dse.schema.study import load_study
+from tests.helpers_files import write
+from tests.helpers_spaces import space
 
 REFUSED_WHEN_READ = "zero-length-answers"
 SERVED = {
@@ -214,25 +217,11 @@ def test_a_gain_below_the_resolution_is_bought_for_nothing() -> None:
     assert bought_for_nothing(front[:0], [False, True]) == []
 
 
-SPACE = """
-name: published
-title: A published model as it is served
-price_basis: rental_3yr
-model: llama-3-8b
-workload: {prompt_tokens: 1024, output_tokens: 128, serving: continuous}
-deployment:
-  {chip: h100_sxm, replicas: 1, tensor_parallel: 1, weight_dtype: bf16, kv_dtype: bf16,
-   concurrency: [8, 64]}
-objectives: {tpot_s: minimize, usd_per_million_total_tokens: minimize}
-"""
-
-
 def test_a_published_model_as_it_is_served_passes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    space = tmp_path / "published.yaml"
-    space.write_text(SPACE)
-    assert main([str(space), REFUSED_WHEN_READ]) == 0
+    file = write(tmp_path, yaml.safe_dump(space({})), "published.yaml")
+    assert main([str(file), REFUSED_WHEN_READ]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[2] == "| published | 2 | 2 | 0 | – | – |"
     assert lines[3].startswith(f"| {REFUSED_WHEN_READ} | 0 | 0 | 0 | the space is refused |")

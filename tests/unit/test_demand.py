@@ -21,17 +21,9 @@ from dse.problem.objective import TOTAL as COST
 from dse.questions.whatif.inputs import Subject, inputs_of, metrics_at, points, solve, stand_of
 from dse.questions.whatif.whatif import subject_of
 from dse.schema.traffic import Demand, demand_words, rate_words, read_rate
+from tests.helpers_spaces import space as arrivals
 from tests.helpers_whatif import SPACE, changed
 
-POISSON = """\
-name: arrivals
-workload: {prompt_tokens: 500, output_tokens: 200, serving: poisson, requests_per_second: 3}
-price_basis: rental_3yr
-model: llama-3-8b
-deployment: {chip: [h100_sxm], replicas: 1, tensor_parallel: [1, 2], weight_dtype: fp8,
-  kv_dtype: bf16, concurrency: 1}
-objectives: {usd_per_million_total_tokens: minimize, tpot_s: minimize}
-"""
 POOLS = """\
 name: pools
 workload: {prompt_tokens: 4096, output_tokens: 512, serving: continuous, backend: current}
@@ -171,23 +163,6 @@ def test_dollars_an_hour_never_fall_with_demand(rented, average: float, peak: fl
     assert spent[0] <= spent[1] * (1 + 1e-9)
 
 
-@settings(max_examples=30, deadline=None)
-@given(average=st.floats(1e6, 1e9), peak=st.floats(1.0, 5.0))
-def test_twice_a_large_demand_costs_twice_within_a_deployment(rented, average, peak):
-    asked, ids = rented
-    ids = ids[:7]
-    batch = asked.problem.batch(asked.problem.space.unrank(ids))
-    one = batch.chips * asked.problem.machines.usd_per_chip_hour[batch.chip]
-    hours = [
-        np.array(
-            [row["at_average_load"]["usd_per_hour"] for row in points(serving(asked, a, peak), ids)]
-        )
-        for a in (average, 2.0 * average)
-    ]
-    assert (hours[1] <= 2.0 * hours[0] * (1 + 1e-9)).all()
-    assert (hours[1] >= 2.0 * hours[0] - one * (1 + 1e-9)).all()
-
-
 def test_a_demand_that_one_deployment_serves_costs_one_deployment(rented):
     asked, ids = rented
     problem = serving(asked, 2.0, 1.5)
@@ -280,7 +255,11 @@ def test_flags_take_the_place_of_the_spaces_demand():
 
 
 def test_arrivals_are_those_of_each_deployment():
-    space = yaml.safe_load(POISSON)
+    load = {"prompt_tokens": 500, "output_tokens": 200, "serving": "poisson"}
+    space = arrivals(
+        {"tensor_parallel": [1, 2], "weight_dtype": "fp8", "concurrency": 1},
+        workload={**load, "requests_per_second": 3},
+    )
     assert inputs_of(subject_of(space, load_catalog()))["demand"].now == 3.0
     document = dse.whatif(space, demand="21000/s", peak_over_average="1.1").document
     # 3 requests a second of 700 tokens: 2,100 tokens/s on each, 23,100 at the peak

@@ -240,15 +240,6 @@ def test_many_classes_of_a_large_fleet_are_served_by_more_than_split_instances_s
     assert solve(one, options, below=0.99 * found.usd).mix is None
 
 
-def test_dearer_is_never_cheaper():
-    options = [option({"a": 2}, 4.0), option({"b": 1}, 3.0)]
-    costs = [
-        solve(plan(chip("a", rent("a", usd)), chip("b", rent("b", 3.0))), options).usd
-        for usd in (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
-    ]
-    assert costs == sorted(costs)
-
-
 def test_what_becomes_of_the_stock_is_said():
     def said(usd: float, growth: float) -> str:
         one = plan(chip("old", stock=6), chip("a", rent("a", usd)), demand=(demand(growth=growth),))

@@ -17,28 +17,10 @@ import dse
 from dse.errors import InputError
 from tests import api_docs
 from tests.cli.test_fleet import PLAN
+from tests.helpers_spaces import space
 
 HEAVY = ("numpy", "pandas", "optuna", "plotly", "scipy", "pydantic", "click", "rich")
-SPACE = {
-    "name": "small",
-    "workload": {
-        "prompt_tokens": 512,
-        "output_tokens": 128,
-        "serving": "continuous",
-        "backend": "current",
-    },
-    "price_basis": "rental_3yr",
-    "model": "llama-3-8b",
-    "deployment": {
-        "chip": ["h100_sxm", "a100_80_sxm"],
-        "tensor_parallel": [1, 2],
-        "replicas": 1,
-        "concurrency": [1, 8],
-        "weight_dtype": "bf16",
-        "kv_dtype": "bf16",
-    },
-    "objectives": {"usd_per_million_total_tokens": "minimize", "tpot_s": "minimize"},
-}
+SPACE = space({"chip": ["h100_sxm", "a100_80_sxm"], "tensor_parallel": [1, 2]})
 
 
 def test_import_dse_imports_nothing_heavy():

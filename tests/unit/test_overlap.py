@@ -17,7 +17,9 @@ from dse.physics.phases import case_of, decode_step, prefill_step, tokens_per_st
 from dse.physics.workload import Speculation
 from dse.schema.study import load_study
 from tests.helpers import MODELS, deploy, machines, run, workload
-from tests.helpers_files import refusal, write
+from tests.helpers_files import refusal
+from tests.helpers_spaces import LOAD as SHORT
+from tests.helpers_spaces import space
 
 SGLANG = load_catalog().backends["sglang"]
 LOAD = replace(workload(2048, 256), backend=SGLANG)
@@ -206,42 +208,28 @@ def test_drafts_as_an_axis_are_those_of_the_workload() -> None:
     assert (drafting(2, load=load)["tpot_s"] == by_load["tpot_s"]).all()
 
 
-SPACE = """
-name: drafts
-title: drafts
-workload: {{prompt_tokens: 1024, output_tokens: 256, serving: continuous, backend: current{more}}}
-price_basis: rental_3yr
-model: {model}
-deployment:
-  chip: b200_sxm
-  replicas: 1
-  tensor_parallel: 8
-  draft_tokens: {drafts}
-  weight_dtype: fp8
-  kv_dtype: bf16
-  concurrency: [1, 64, 4096]
-objectives: {{usd_per_million_total_tokens: minimize, tpot_s: minimize}}
-"""
-
-
-def read(tmp_path, model="deepseek-v3", drafts="[0, 1]", more=""):
-    return load_study(write(tmp_path, SPACE.format(model=model, drafts=drafts, more=more)))
+def drafts(model="deepseek-v3", tokens=(0, 1), **more):
+    server = {"chip": "b200_sxm", "tensor_parallel": 8, "weight_dtype": "fp8"}
+    deployed = {**server, "draft_tokens": [*tokens]}
+    return load_study(
+        space(deployed, model=model, workload={**SHORT, "backend": "current", **more})
+    )
 
 
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"drafts": "[1, 2]"}, "0 among the values"),
+        ({"tokens": (1, 2)}, "0 among the values"),
         ({"model": "llama-3-70b"}, "acceptance in the workload"),
-        ({"more": ", draft_tokens: 2, acceptance: 0.5"}, "in the workload or in the deployment"),
+        ({"draft_tokens": 2, "acceptance": 0.5}, "in the workload or in the deployment"),
     ],
 )
-def test_a_space_that_cannot_draft_says_why(tmp_path, changed, says) -> None:
-    assert says in str(refusal(read, tmp_path, **changed))
+def test_a_space_that_cannot_draft_says_why(changed, says) -> None:
+    assert says in str(refusal(drafts, **changed))
 
 
-def test_acceptance_of_the_user_stands_for_a_model_without_figures(tmp_path) -> None:
-    read(tmp_path, model="llama-3-70b", more=", acceptance: 0.7")
+def test_acceptance_of_the_user_stands_for_a_model_without_figures() -> None:
+    drafts(model="llama-3-70b", acceptance=0.7)
 
 
 # Speculative decoding and cached prefixes.

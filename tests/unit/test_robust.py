@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from dse.search.parallel import HERE
 from dse.study import drawn
 from dse.study.drawn import front_probability
 from dse.study.laws import compare_laws
+from tests.helpers_spaces import space
 
 
 @pytest.fixture(scope="module")
@@ -71,29 +71,12 @@ def test_the_regret_without_errors_is_that_of_the_scaled_front(problem, front) -
     assert found == pytest.approx((scaled - scaled.min()).tolist(), abs=1e-12)
 
 
-TWO_CHIPS = """
-name: two-chips
-title: One deployment on either of two chips
-description: One model, all else held.
-workload: {prompt_tokens: 1024, output_tokens: 512, serving: continuous, backend: current}
-price_basis: rental_3yr
-model: llama-3-8b
-deployment:
-  chip: [h100_sxm, h200_sxm]
-  replicas: 1
-  tensor_parallel: 1
-  weight_dtype: bf16
-  kv_dtype: bf16
-  concurrency: 16
-objectives: {usd_per_million_total_tokens: minimize}
-"""
-
-
 @pytest.fixture(scope="module")
-def two(tmp_path_factory) -> PhysicsProblem:
-    path: Path = tmp_path_factory.mktemp("kin") / "two-chips.yaml"
-    path.write_text(TWO_CHIPS)
-    return pose(load_study(path), load_catalog())
+def two() -> PhysicsProblem:
+    """One deployment on either of two chips, all else held."""
+    chips = {"chip": ["h100_sxm", "h200_sxm"], "concurrency": 16}
+    cost = {"usd_per_million_total_tokens": "minimize"}
+    return pose(load_study(space(chips, objectives=cost)), load_catalog())
 
 
 def related(problem: PhysicsProblem, *kin: str) -> PhysicsProblem:

@@ -18,7 +18,7 @@ from dse.schema.costs import RULES, Costs, buyers_rows, costs_of, lacks_for_owni
 from dse.schema.derive import derive
 from dse.schema.prices import PriceRow, PriceTable, PurchaseRow, first_day, last_day
 from dse.schema.study import load_study, shipped_spaces
-from dse.schema.traffic import Demand, check_idle_once, read_demand
+from dse.schema.traffic import Demand, check_idle_once
 from tests.helpers_files import refusal, write
 
 CATALOG = load_catalog()
@@ -427,42 +427,6 @@ def test_average_load_by_hand() -> None:
     assert (ratio.deployments, ratio.usd_per_million_total_tokens) == (None, 7.5)
     # exactly full deployments are not rounded up
     assert at_load(Demand(100.0, 3.0), **rest, load_share=0.0, usd_per_million=each).chips == 24.0
-
-
-@given(
-    average=st.floats(1e-3, 1e6),
-    peak=st.floats(1.0, 50.0),
-    can=st.floats(1.0, 1e5),
-    saved=st.floats(0.0, 0.9),
-)
-def test_hourly_bill_is_the_price_of_the_tokens_served(
-    average: float, peak: float, can: float, saved: float
-) -> None:
-    busy_usd = 8.0 * 2.0 / 3600.0 / can * 1e6
-    load = at_load(
-        Demand(average, peak),
-        tokens_per_s=can,
-        chips=8.0,
-        usd_per_chip_hour=2.0,
-        load_share=saved,
-        usd_per_million=(busy_usd, busy_usd, busy_usd),
-    )
-    assert load.usd_per_hour is not None
-    tokens = average * 3600.0 / 1e6
-    assert load.usd_per_million_total_tokens * tokens == pytest.approx(load.usd_per_hour, rel=1e-9)
-    assert 0.0 < load.busy_share <= 1.0 / peak * (1 + 1e-9)
-
-
-@pytest.mark.parametrize(
-    ("average", "ratio", "accepted"),
-    [
-        *((one, 2, "such as 1B/day") for one in ("0/s", "-1/s", "1B", "1B/week", "1e400/s")),
-        *(("1B/day", one, "1 or more") for one in (0.5, "x", True, float("nan"))),
-    ],
-)
-def test_a_demand_that_is_none(average: str, ratio: object, accepted: str) -> None:
-    with pytest.raises(InputError, match=accepted):
-        read_demand(average, ratio)
 
 
 def test_a_derived_chip_costs_what_its_parent_costs(tmp_path: Path) -> None:

@@ -150,31 +150,9 @@ def test_money_and_tokens_agree() -> None:
 
 
 def test_cached_prompts_need_no_larger_fleet() -> None:
-    """Of a plan that is a mapping."""
-
-    def rate(cached: float) -> float:
-        asked = {
-            "name": "chat",
-            "model": "llama-3-8b",
-            "requests_per_second": 100.0,
-            "prompt_tokens": 4000,
-            "output_tokens": 50,
-            "prefix_hit_rate": cached,
-            "ttft": "500 ms",
-            "tpot": "30 ms",
-            "percentile": 90,
-        }
-        plan = {
-            "name": "cached",
-            "title": "Cached prompts",
-            "quarters": 1,
-            "price_basis": "rental_3yr",
-            "demand": [asked],
-            "chips": [{"chip": "h100_sxm"}],
-        }
-        return fleet(plan).document["fleets"][0]["chips"]
-
-    assert rate(0.9) < rate(0.0)
+    asked = {"chip": "h100_sxm", "prompt_tokens": 4000, "output_tokens": 50}
+    some, none = (fleets(100.0, prefix_hit_rate=cached, **asked)[0] for cached in (0.9, 0.0))
+    assert some["chips"] < none["chips"]
 
 
 @pytest.mark.parametrize("load", [0.3, 0.5, 0.7])

@@ -17,20 +17,16 @@ from dse.economics.tco import price_by_parts
 from dse.errors import InputError, NothingFeasible
 from dse.schema.costs import RULES, power_at_meter
 from dse.schema.derive import derive
+from tests.helpers_spaces import space
 from tests.helpers_whatif import COST, PAIR, POISSON, SPACE
 
 Json = Mapping[str, Any]
-TIGHT = """\
-name: tight
-workload: {prompt_tokens: 2048, output_tokens: 512, serving: continuous}
-price_basis: rental_3yr
-model: llama-3-70b
-deployment:
-  {chip: h100_sxm, replicas: 1, tensor_parallel: 1, weight_dtype: fp8, kv_dtype: fp8,
-   concurrency: [1, 2, 4, 8, 16, 32]}
-objectives: {usd_per_million_total_tokens: minimize, tpot_s: minimize}
-constraints: [tpot_s <= 100 ms]
-"""
+TIGHT = space(
+    {"weight_dtype": "fp8", "kv_dtype": "fp8", "concurrency": [1, 2, 4, 8, 16, 32]},
+    workload={"prompt_tokens": 2048, "output_tokens": 512, "serving": "continuous"},
+    model="llama-3-70b",
+    constraints=["tpot_s <= 100 ms"],
+)
 CATALOG = load_catalog()
 
 
@@ -39,8 +35,8 @@ def pair(**changed: Any) -> dict[str, Any]:
     return yaml.safe_load(SPACE.format(**{**PAIR, **changed}))
 
 
-def asked(space: Json, changes: Mapping[str, str] | None = None, **more: Any) -> dict[str, Any]:
-    return dse.whatif(space, changes, **{"catalog": CATALOG, **more}).document
+def asked(of: Json, changes: Mapping[str, str] | None = None, **more: Any) -> dict[str, Any]:
+    return dse.whatif(of, changes, **{"catalog": CATALOG, **more}).document
 
 
 def after(changes: Mapping[str, str], **more: Any) -> dict[str, Any]:
@@ -48,9 +44,9 @@ def after(changes: Mapping[str, str], **more: Any) -> dict[str, Any]:
     return asked(pair(), changes, **more)["scenarios"][1]
 
 
-def least(space: Json, catalog: Catalog = CATALOG, **more: Any) -> float:
+def least(of: Json, catalog: Catalog = CATALOG, **more: Any) -> float:
     """What the winner costs."""
-    return asked(space, catalog=catalog, **more)["winner"][COST]
+    return asked(of, catalog=catalog, **more)["winner"][COST]
 
 
 def by_chip(rows: list[dict[str, Any]], key: str) -> dict[str, Any]:
@@ -126,15 +122,6 @@ def test_all_prices_doubled_double_the_cost_and_leave_the_front():
     assert "entered" not in found
 
 
-def test_a_change_of_nothing_changes_nothing():
-    names = ("price", "memory_bandwidth", "memory_capacity", "peak", "link_bandwidth", "tdp")
-    found = asked(pair(), {f"chip.all.{name}": "1x" for name in names})
-    before, row = found["scenarios"]
-    assert row["change"] == pytest.approx(0.0, abs=1e-12)
-    assert (row["id"], row["front_size"]) == (before["id"], before["front_size"])
-    assert "entered" not in found
-
-
 def test_what_enters_and_leaves_the_front_is_listed_with_its_times():
     found = asked(pair(), {"chip.mi300x.price": "0.2x"})
     rows = {row["front"]: row for row in found["entered"]}
@@ -181,8 +168,7 @@ def test_memory_is_worth_nothing_where_it_does_not_bind_and_its_gain_where_it_do
         0.0,
         False,
     )
-    space = yaml.safe_load(TIGHT)
-    found = asked(space, sensitivities=True)
+    found = asked(TIGHT, sensitivities=True)
     tight = found["shadow_prices"][0]
     assert tight["limit_binds"]
     # At that much more per hour the larger chip costs as much as the one there is.
@@ -191,7 +177,7 @@ def test_memory_is_worth_nothing_where_it_does_not_bind_and_its_gain_where_it_do
         "chip.h100_sxm.memory_capacity": f"{tight['value'] / 1e9!r} GB",
         "chip.h100_sxm.price": f"{price + tight['worth_usd_per_chip_hour']!r} USD/h",
     }
-    again = asked(space, changes)["scenarios"][1]
+    again = asked(TIGHT, changes)["scenarios"][1]
     assert again["change"] == pytest.approx(0.0, abs=1e-9)
 
 
@@ -381,13 +367,13 @@ def test_at_equal_latency_the_tighter_level_costs_no_less():
 
 
 def test_more_arrivals_cost_less_a_token_and_keep_their_shares():
-    space = yaml.safe_load(POISSON)
-    found = asked(space, {"demand": "8"})
+    arrivals = yaml.safe_load(POISSON)
+    found = asked(arrivals, {"demand": "8"})
     assert {row["input"]: row["now"] for row in found["inputs"]}["demand"] == 4.0
     row = found["scenarios"][1]
     assert row["change"] < 0.0
     same = {"workload.chat.requests_per_second": "6", "workload.code.requests_per_second": "2"}
-    again = asked(space, same)["scenarios"][1]
+    again = asked(arrivals, same)["scenarios"][1]
     for key in (COST, "tpot_s", "output_tokens_per_s"):
         assert again[key] == pytest.approx(row[key])
 
@@ -423,9 +409,9 @@ def owned_space(chips: Json | None = None, **changed: float) -> dict[str, Any]:
     for name, text in COSTS.items():
         number, _, unit = text.partition(" ")
         costs[name] = f"{float(number) * changed.get(name, 1.0)!r} {unit}".strip()
-    space = pair(chips="l40s") | {"price_basis": "owned_tco", "costs": costs}
-    space["deployment"] |= {"tensor_parallel": [1]}
-    return space | {"constraints": ["ttft_s <= 2 s", "tpot_s <= 60 ms"]}
+    owned = pair(chips="l40s") | {"price_basis": "owned_tco", "costs": costs}
+    owned["deployment"] |= {"tensor_parallel": [1]}
+    return owned | {"constraints": ["ttft_s <= 2 s", "tpot_s <= 60 ms"]}
 
 
 @pytest.fixture(scope="module")
