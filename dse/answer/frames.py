@@ -70,14 +70,15 @@ def of_rows(
     **more: Any,
 ) -> Table:
     """The frame of rows of a document, `more` as `frame` takes it. `keys` are a text with spaces
-    between, each `key=place` where a row has the value under another name; or a sequence, of which
-    a key is left out where no row has a value."""
-    if isinstance(keys, str):
-        places = [word.partition("=") for word in keys.split()]
-        columns = {key: [row[place or key] for row in rows] for key, _, place in places}
-    else:
-        known = [key for key in keys if any(row.get(key) is not None for row in rows)]
-        columns = {key: [row.get(key) for row in rows] for key in known}
+    between, or a sequence, of which a key is left out where no row has a value; each `key=place`
+    where a row has the value under another name."""
+    columns: dict[str, list[Any]] = {}
+    needed = isinstance(keys, str)
+    for word in keys.split() if isinstance(keys, str) else keys:
+        key, _, place = word.partition("=")
+        cells = [row[place or key] if needed else row.get(place or key) for row in rows]
+        if needed or any(cell is not None for cell in cells):
+            columns[key] = cells
     return frame(name, caption, columns, *notes, **more)
 
 

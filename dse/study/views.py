@@ -21,7 +21,7 @@ from dse.answer.numbers import number, show
 from dse.catalog import Catalog
 from dse.economics.tco import price_by_parts
 from dse.errors import InputError
-from dse.problem.describe import describe_deployment
+from dse.problem.evaluate import Metrics
 from dse.problem.objective import PhysicsProblem
 from dse.problem.shapes import model_at
 from dse.problem.words import short_deployment, short_shape
@@ -57,8 +57,8 @@ class Fronts:
     @classmethod
     def of(cls, parts: Sequence[Fronts]) -> Fronts:
         """What stays of all `parts`."""
-        ids, group = (np.concatenate([getattr(p, k) for p in parts]) for k in ("ids", "group"))
-        loss, cost = (np.concatenate([getattr(p, k) for p in parts]) for k in ("loss", "cost"))
+        names = ("ids", "group", "loss", "cost")
+        ids, group, loss, cost = (np.concatenate([getattr(p, k) for p in parts]) for k in names)
         order = np.lexsort((ids, loss, cost, group))
         kept = order[_improves(group[order], loss[order])]
         return cls(ids[kept], group[kept], loss[kept], cost[kept])
@@ -216,32 +216,46 @@ def _cells(
         yield row | {cost: number(usd)}
 
 
+def _cheapest(
+    problem: PhysicsProblem, fronts: Mapping[str, Fronts], level: float, shown: Sequence[str]
+) -> tuple[list[dict[str, Any]], Ints, Metrics]:
+    """The cheapest of each front that reaches a level: a row with the metrics that are `shown`, the
+    index (n, d) and all metrics."""
+    picks = {name: front.cheapest(level) for name, front in fronts.items()}
+    ids = {name: int(fronts[name].ids[k]) for name, k in picks.items() if k is not None}
+    index, cost = problem.space.unrank(np.array(list(ids.values()), dtype=np.int64)), _cost(problem)
+    metrics, deployments = problem.metrics(index), problem.deployments(index)
+    values = metrics.values
+    rows = [
+        {
+            "case": name,
+            **{key: number(values[key][i]) for key in (cost, *shown)},
+            "over_cheapest": float(values[cost][i] / values[cost].min()),
+            "deployed": short_deployment(deployments[i]),
+        }
+        for i, name in enumerate(ids)
+    ]
+    return rows, index, metrics
+
+
 def _designs(
     problem: PhysicsProblem, view: View, fronts: Mapping[str, Fronts], level: float
 ) -> list[dict[str, Any]]:
     """The cheapest of each front that reaches a level. `memory_bytes` are the weights of one
     instance."""
-    picks = {name: front.cheapest(level) for name, front in fronts.items()}
-    ids = {name: int(fronts[name].ids[k]) for name, k in picks.items() if k is not None}
-    index = problem.space.unrank(np.array(list(ids.values()), dtype=np.int64))
-    metrics, batch = problem.metrics(index), problem.batch(index)
-    names, choices, cost = problem.space.names, problem.space.choices, _cost(problem)
-    values = metrics.values
-    rows = []
-    for i, name in enumerate(ids):
-        weights = values["memory_weights_bytes_per_chip"][i] * values["chips"][i]
-        row: dict[str, Any] = {"predicted_loss_at_most": level, "case": name}
-        row |= {key: number(values[key][i]) for key in (cost, *SHOWN)}
+    rows, index, metrics = _cheapest(problem, fronts, level, SHOWN)
+    batch, space = problem.batch(index), problem.space
+    weights = metrics.values["memory_weights_bytes_per_chip"] * metrics.values["chips"]
+    for i, row in enumerate(rows):
+        model = problem.model or model_at(batch, i, "", None)
         row |= {
-            "over_cheapest": float(values[cost][i] / values[cost].min()),
-            "memory_bytes": number(weights / batch.replicas[i]),
-            "shape": short_shape(config_of(problem.model or model_at(batch, i, "", None))),
-            "deployed": short_deployment(describe_deployment(batch, i, problem.machines)),
+            "predicted_loss_at_most": level,
+            "memory_bytes": number(weights[i] / batch.replicas[i]),
+            "shape": short_shape(config_of(model)),
         }
         for axis in view.map:
-            at = names.index(axis)
-            row[axis] = value_words(axis, choices[at][index[i, at]])
-        rows.append(row)
+            at = space.names.index(axis)
+            row[axis] = value_words(axis, space.choices[at][index[i, at]])
     return rows
 
 
@@ -272,6 +286,7 @@ def _laws(
 # beats in price and in time per output token, within the limits of the space.
 
 SPEED, USER = "tpot_s", "output_tokens_per_s_per_user"
+SHOWN_OF_SYSTEMS = (SPEED, "ttft_s", "output_tokens_per_s_per_chip")
 # Tokens a second that a user sees.
 SPEEDS = (5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750, 1000, 1500, 2000, 3000)
 MOST_SPEEDS = 12
@@ -305,20 +320,19 @@ def describe_systems(
     found = enumerated(problem, [axis], (SPEED, cost), executor, progress)
     numbers, names = np.arange(len(problem.machines.ids)), [study.systems[chip] for chip in chips]
     fronts = [found.among(numbers == problem.machines.ids.index(chip)) for chip in chips]
-    designs = []
+    designs, of = [], dict(zip(names, fronts, strict=True))
     for speed in _speeds(fronts):
-        rows = [
-            {"system": name, USER: speed, **_best(problem, front, row)}
-            for name, front in zip(names, fronts, strict=True)
-            if (row := front.cheapest(1.0 / speed)) is not None
-        ]
-        least = min((row[cost] for row in rows), default=None)
-        designs += [row | {"over_cheapest": row[cost] / least} for row in rows]
+        rows, _, metrics = _cheapest(problem, of, 1.0 / speed, SHOWN_OF_SYSTEMS)
+        usd_per_hour = metrics.values["chips"] * metrics.values["chip_usd_per_hour"]
+        for i, row in enumerate(rows):
+            known = {"usd_per_hour": float(usd_per_hour[i])}
+            known |= {"efficiency": KINDS[int(metrics.provenance[i])]}
+            designs.append({"system": row.pop("case"), USER: speed, **row, **known})
     return document | {
         "cost": cost,
         "curves": [
             {"system": name, USER: 1.0 / tpot_s, cost: usd}
-            for name, front in zip(names, fronts, strict=True)
+            for name, front in of.items()
             for tpot_s, usd in zip(front.loss.tolist(), front.cost.tolist(), strict=True)
         ],
         "designs": designs,
@@ -373,16 +387,3 @@ def _speeds(fronts: list[Fronts]) -> list[int]:
     found = found[max(len(below) - 1, 0) :]
     step = -(-len(found) // MOST_SPEEDS) if found else 1
     return found[::-1][::step][::-1]
-
-
-def _best(problem: PhysicsProblem, front: Fronts, row: int) -> dict[str, Any]:
-    """The design of a row of a front."""
-    index = problem.space.unrank(front.ids[row : row + 1])
-    metrics = problem.metrics(index)
-    shown = (_cost(problem), SPEED, "ttft_s", "output_tokens_per_s_per_chip")
-    return {
-        **{name: number(metrics.values[name][0]) for name in shown},
-        "usd_per_hour": float(metrics.values["chips"][0] * metrics.values["chip_usd_per_hour"][0]),
-        "efficiency": KINDS[int(metrics.provenance[0])],
-        "deployed": short_deployment(problem.deployments(index)[0]),
-    }

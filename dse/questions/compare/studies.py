@@ -221,13 +221,17 @@ def compare_studies(a: Path, b: Path, called: tuple[str, str] | None = None) -> 
         if (start := first.named(name)) and (end := second.named(name))
         for row in (*first.rows(words, [_design(start)]), *second.rows(words, [_design(end)]))
     ]
-    before, after = (
-        Counter(row["chip"] for row in rows if row["study"] == one.name) for one in sides
-    )
-    left, entered = (
-        Counter(row["chip"] for row in rows if row["became"] == status)
-        for status in ("left", "entered")
-    )
+    of = {
+        "designs.before": ("study", first.name),
+        **{status: ("became", status) for status in ("left", "entered")},
+        "designs.after": ("study", second.name),
+    }
+    counts = {
+        column: Counter(row["chip"] for row in rows if row[key] == value)
+        for column, (key, value) in of.items()
+    }
+    before, left, entered, after = counts.values()
+    chips = sorted(before | after, key=lambda c: (-after[c], -before[c], c))
     frames = [
         of_rows(
             "chosen",
@@ -237,20 +241,11 @@ def compare_studies(a: Path, b: Path, called: tuple[str, str] | None = None) -> 
             key,
             shown=("which", "study", *metrics, "design") if chosen else (),
         ),
-        of_rows(
+        frame(
             "chips",
             "Designs on the front, by chip",
-            [
-                {
-                    "chip": chip,
-                    "designs.before": before[chip],
-                    "left": left[chip],
-                    "entered": entered[chip],
-                    "designs.after": after[chip],
-                }
-                for chip in sorted(before | after, key=lambda c: (-after[c], -before[c], c))
-            ],
-            ("chip", "designs.before", "left", "entered", "designs.after"),
+            {"chip": chips}
+            | {column: [count[chip] for chip in chips] for column, count in counts.items()},
         ),
         _prices(prices, second.study["price_basis"]),
         of_rows("comparable", "What the two share", shared, "what alike note", on_console=False),
@@ -324,22 +319,14 @@ def _prices(pairs: Sequence[Json], basis: str) -> Table:
     same = all(
         row["date_a"] == row["date_b"] and row["source_a"] == row["source_b"] for row in pairs
     )
-    rows = [
-        {
-            "chip": row["chip"],
-            "usd_per_chip_hour.before": row["a"],
-            "usd_per_chip_hour.after": row["b"],
-            "change": row["ratio"] and row["ratio"] - 1.0,
-            "date.before": row["date_a"],
-            "date.after": row["date_b"],
-            "source": sources(
-                *(text for side in "ab" for text in (row[f"source_{side}"] or "").split("; "))
-            ),
-        }
-        for row in ([] if same and not moved(pairs) else pairs)
-    ]
-    keys = ("chip", "usd_per_chip_hour.before", "usd_per_chip_hour.after", "change")
-    keys = (*keys, "date.before", "date.after", "source")
+    rows = []
+    for row in [] if same and not moved(pairs) else pairs:
+        said = [text for side in "ab" for text in (row[f"source_{side}"] or "").split("; ")]
+        rows.append(
+            {**row, "change": row["ratio"] and row["ratio"] - 1.0, "source": sources(*said)}
+        )
+    keys = ("chip", "usd_per_chip_hour.before=a", "usd_per_chip_hour.after=b", "change")
+    keys = (*keys, "date.before=date_a", "date.after=date_b", "source")
     return of_rows("prices", f"Prices, USD per chip-hour ({basis})", rows, keys, *sources)
 
 

@@ -375,13 +375,12 @@ def _asked(folder: StudyFolder) -> Facts:
 
 def _inputs(study: Json) -> list[Block]:
     basis, rows = study["price"]["basis"], study["price"]["rows"]
-    keys = ("chip", "usd_per_chip_hour", "date", "price_rule", "note", "source")
-    priced = [{**row, "price_rule": row.get("rule")} for row in rows]
-    figures = [{**row, "figure_name": row["figure"]} for row in study["sources"]]
+    keys = ("chip", "usd_per_chip_hour", "date", "price_rule=rule", "note", "source")
+    of_figure = ("figure_name=figure", "kind", "date", "source")
     return [
-        of_rows("prices", f"Prices on the basis {basis}", priced, keys),
+        of_rows("prices", f"Prices on the basis {basis}", rows, keys),
         *_owned(study),
-        of_rows("sources", "Figures", figures, ("figure_name", "kind", "date", "source")),
+        of_rows("sources", "Figures", study["sources"], of_figure),
         Facts("The run", run_facts(study), on_console=False),
     ]
 
@@ -392,12 +391,12 @@ def _owned(study: Json) -> list[Table]:
     if not found:
         return []
     inputs = {
-        (name, row["text"]): {**row, "input": name, "given": row["text"]}
+        (name, row["text"]): {**row, "input": name}
         for one in found
         for row in one["inputs"]
         for name in (f"{one['chip']} {row['name']}" if row["of"] == "chip" else row["name"],)
     }
-    keys = ("input", "given", "kind", "date", "note", "source")
+    keys = ("input", "given=text", "kind", "date", "note", "source")
     return [
         price_parts(found, "What an hour of a chip costs, by parts"),
         of_rows("price-inputs", "What it rests on", list(inputs.values()), keys),
