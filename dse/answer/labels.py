@@ -39,6 +39,7 @@ _AXES = {
     "kwh": ("kWh", 1.0),
     "days": ("days", 1.0),
     "flop": ("FLOP", 1.0),
+    "tera": ("TFLOP/s", 1e-12),
     "nats": ("nats per token", 1.0),
     "tokens/s": ("tokens/s", 1.0),
     "tokens/J": ("tokens/J", 1.0),

@@ -40,13 +40,17 @@ def scaled(metric: str, values: Sequence[float | None]) -> list[float | None]:
 
 
 def decades(values: Sequence[float | None]) -> Json:
-    """A logarithmic axis with a label at each digit where there is room, else at 1, 2 and 5; a
-    linear one where few digits would lie between the ends."""
+    """A logarithmic axis with a label at each digit where there is room, else at 1, 2 and 5, or at
+    powers of ten; a linear one where few digits would lie between the ends."""
     known = [value for value in values if value]
     span = max(known) / min(known) if known else 1.0
     if span < 3.0:
         return {"tickformat": "~g"}
-    return {"type": "log", "tickformat": "~g", "dtick": "D1" if span < 8.0 else "D2"}
+    return {
+        "type": "log",
+        "tickformat": "~g",
+        "dtick": "D1" if span < 8.0 else "D2" if span < 1e4 else 1,
+    }
 
 
 def names_axis(names: Sequence[str]) -> Json:

@@ -1,6 +1,6 @@
 """Where a study is kept: a journal file, or a database that any number of machines can reach.
 
-The journal has many trials in one write, and is read once without repeated work.
+The journal has many trials in one write.
 
 A database takes many trials in one transaction. Optuna's own `add_trial` is a transaction of some
 60 statements, 0.1 to 0.3 s on a server. The tables are those of schema 12, of Optuna 3 to 5;
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
 GRACE_S = 10  # a lock that did not change for so long was left by a process that was killed
-_DISTRIBUTIONS, _PARAMS = b'"distributions":{', b'},"params":'
-_MOST_PARTS = 4_096
 OPERATIONS = {int(operation) for operation in JournalOperation}
 _READ = (
     "optuna.storages.journal._storage.json_to_distribution",
@@ -81,7 +79,6 @@ class JournalFile(JournalFileBackend):
         super().__init__(location, lock_obj=self._guard)
         self._held: BinaryIO | None = None
         self._read = (0, 0)  # logs handed out so far, and the offset behind the last of them
-        self._parts: dict[bytes, dict[str, str]] = {}
 
     def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The logs from that number on, up to the last whole line."""
@@ -99,7 +96,7 @@ class JournalFile(JournalFileBackend):
     def _entry(self, number: int, line: bytes) -> dict[str, Any]:
         """Raises StorageError for a line that Optuna cannot have written."""
         try:
-            log = self._decode(line)
+            log = json.loads(line)
             if log["op_code"] in OPERATIONS:
                 return log
         except (ValueError, LookupError, TypeError, RecursionError):
@@ -108,21 +105,6 @@ class JournalFile(JournalFileBackend):
             f"{self._file_path}:{number}: no entry of a journal; the {number - 1:,} before it are "
             f"whole: `head -n {number - 1}` of the file keeps them, --fresh starts anew"
         )
-
-    def _decode(self, line: bytes) -> dict[str, Any]:
-        """A line as JSON. The distributions are most of a trial and the same in almost all: each
-        distinct text is parsed once. Quotes inside JSON strings are escaped, so that the marks
-        stand nowhere but between the fields of a trial."""
-        start, end = line.find(_DISTRIBUTIONS), line.find(_PARAMS)
-        if not 0 <= start < end:
-            return json.loads(line)
-        text = line[start + len(_DISTRIBUTIONS) - 1 : end + 1]
-        if text not in self._parts:
-            if len(self._parts) >= _MOST_PARTS:
-                self._parts.clear()
-            self._parts[text] = json.loads(text)
-        log = json.loads(line[:start] + line[end + len(_PARAMS) - len(b'"params":') :])
-        return log | {"distributions": self._parts[text]}
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         self._append("".join(_json(log) + "\n" for log in logs))

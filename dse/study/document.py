@@ -183,7 +183,7 @@ def describe(
             "basis": study.price_basis,
             "rows": price_rows(catalog, problem),
             "evidence": price_evidence(catalog, problem),
-            **({"breakdowns": price_parts(catalog, problem)} if study.costs else {}),
+            **({"breakdowns": [*owned_prices(catalog, problem).values()]} if study.costs else {}),
         },
         "chips": {chip: catalog.chip(chip).label for chip in problem.machines.ids},
         "left_out": _left_out(study.why_left_out),
@@ -236,6 +236,7 @@ def front_items(
     batch, deployments = problem.batch(index), problem.deployments(index)
     asked = tuple(objective.metric for objective in problem.objectives)
     items, kinds = [], metrics.provenance.tolist()
+    demand, owned = problem.study.demand, owned_prices(catalog, problem)
     for i in range(len(index)):
         tokens = number(metrics.values["training_tokens"][i])
         if problem.model is None:
@@ -243,7 +244,10 @@ def front_items(
         else:
             model = problem.model
         deployment = deployments[i]
-        workloads = describe_workloads(metrics, i)
+        workloads, average = describe_workloads(metrics, i), {}
+        if demand is not None:
+            load = average_load(demand, metrics, i, owned.get(deployment["chip"]))
+            average = {"at_average_load": load}
         items.append(
             {
                 "point": i + 1,
@@ -255,7 +259,7 @@ def front_items(
                     "assumed": _assumed(problem, catalog, model, deployment, kinds[i]),
                 },
                 **({"workloads": workloads} if workloads else {}),
-                **_at_average_load(problem, catalog, metrics, i, deployment["chip"]),
+                **average,
                 "command": f"dse estimate {shlex.quote(str(out))} {i + 1}",
             }
         )
@@ -296,18 +300,6 @@ def _assumed(
         for one in pools_of(deployment) or (deployment,)
     ]
     return list(dict.fromkeys(text for texts in found for text in texts))
-
-
-def _at_average_load(
-    problem: PhysicsProblem, catalog: Catalog, metrics: Metrics, row: int, chip: str
-) -> dict[str, Any]:
-    study = problem.study
-    if study.demand is None:
-        return {}
-    price = None
-    if study.costs is not None:
-        price = price_by_parts(catalog, chip, study.price_basis, study.costs)
-    return {"at_average_load": average_load(study.demand, metrics, row, price)}
 
 
 def _law_use(metrics: Metrics) -> dict[str, Any]:
@@ -425,13 +417,13 @@ def price_evidence(catalog: Catalog, problem: PhysicsProblem) -> list[dict[str, 
     return evidence_rows(catalog, priced, study.costs)
 
 
-def price_parts(catalog: Catalog, problem: PhysicsProblem) -> list[dict[str, Any]]:
-    """The parts of each chip's price where chips are owned."""
+def owned_prices(catalog: Catalog, problem: PhysicsProblem) -> dict[str, dict[str, Any]]:
+    """The parts of each chip's price; empty where chips are rented."""
     study = problem.study
-    return [
-        price_by_parts(catalog, chip, study.price_basis, study.costs)
-        for chip in problem.machines.ids
-    ]
+    if study.costs is None:
+        return {}
+    chips = problem.machines.ids
+    return {chip: price_by_parts(catalog, chip, study.price_basis, study.costs) for chip in chips}
 
 
 # `not_searched` of study.json: what the space did not choose from and usually pays
@@ -502,26 +494,21 @@ class _Case:
     def better(self, what: str, change: Change) -> dict[str, Any] | None:
         """The change in the cheapest candidate that is no worse; None where it is below the
         resolution."""
-        found, nats = [], 0.0
+        found, machines = [], self.problem.machines
         for batch in self.batches():
             changed = change(batch)
             if not len(changed):
                 continue
-            metrics = self.problem.metrics_of(changed, self.problem.machines)
-            if not found:
-                nats = float(metrics.values[LOSS][0] - self.metrics.values[LOSS][0])
+            metrics = self.problem.metrics_of(changed, machines)
             judged = self.problem.judge(metrics)
-            one = self.told(what, judged.F, judged.G)
-            if one is not None:
-                found.append(one[1] | {"result": self._chips(changed, one[0])})
-        best = max(found, key=lambda one: one["saves"], default=None)
-        if best is None or not (what.startswith(FP8) and np.isfinite(nats)):
-            return best
-        return best | {"predicted_loss_added": nats}
-
-    def _chips(self, batch: CandidateBatch, i: int) -> str:
-        """`4 x b200_sxm`."""
-        return f"{batch.chips[i]:g} × {self.problem.machines.ids[batch.chip[i]]}"
+            if (one := self.told(what, judged.F, judged.G)) is not None:
+                i, row = one
+                row["result"] = f"{changed.chips[i]:g} × {machines.ids[changed.chip[i]]}"
+                nats = float(metrics.values[LOSS][i] - self.metrics.values[LOSS][0])
+                if what.startswith(FP8) and np.isfinite(nats):
+                    row["predicted_loss_added"] = nats
+                found.append(row)
+        return max(found, key=lambda one: one["saves"], default=None)
 
     def told(self, what: str, F: Floats, G: Floats) -> tuple[int, dict[str, Any]] | None:
         """The same of F (n, m) and G (n, c), with the row of the best."""
@@ -538,14 +525,12 @@ class _Case:
         least = objective.step if objective.relative else objective.step / abs(own)
         if saves <= max(least, LEAST):
             return None
-        return int(best), untried_row(what, saves, "", worse=self._later(F[best]))
-
-    def _later(self, F: Floats) -> str:
-        """By how much the first token comes later, where it is an objective."""
-        for k, objective in enumerate(self.problem.objectives):
-            if objective.metric == FIRST and F[k] > (1.0 + LEAST) * self.F[k]:
-                return f"first token {100.0 * (F[k] / self.F[k] - 1.0):.2g}% later"
-        return ""
+        later = [
+            f"first token {100.0 * (after / before - 1.0):.2g}% later"
+            for one, after, before in zip(self.problem.objectives, F[best], self.F, strict=True)
+            if one.metric == FIRST and after > (1.0 + LEAST) * before
+        ]
+        return int(best), untried_row(what, saves, "", worse="".join(later))
 
 
 def _of_shape(problem: PhysicsProblem, start: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -10,8 +10,7 @@ from dse import units
 from dse.answer.answer import Answer, Figure, Table
 from dse.answer.frames import across, document, lines, of_rows
 from dse.answer.labels import GLOSSARY, label
-from dse.answer.numbers import dollars, number, show, show_as, significant
-from dse.answer.plots import line, plain
+from dse.answer.numbers import dollars, number, show, show_as
 from dse.answer.sentences import listed
 from dse.catalog import Catalog, with_own_chips
 from dse.economics.tco import with_basis
@@ -64,8 +63,8 @@ WORDS = {
     "scale-up domain": "the chips that one fast fabric joins",
     "claimed": GLOSSARY["claimed"],
 }
+ASKED = ("deployment", "workload", "workloads")
 PHASE = {"prefill": "Prefill of one prompt", "decode": "Decode step"}
-DASHES = ("solid", "dash", "dot", "dashdot")
 Row = Mapping[str, Any]
 
 
@@ -149,11 +148,7 @@ def compare_chips(catalog: Catalog, chips: Sequence[str], **given: Any) -> Answe
     facts = {
         "chips": list(names),
         "price_basis": basis,
-        "model": None if first is None else first["model"],
-        **{
-            key: None if first is None else first.get(key)
-            for key in ("deployment", "workload", "workloads")
-        },
+        **{key: first and first.get(key) for key in ("model", *ASKED)},
         "refused": refused,
         "answer": sentences,
     }
@@ -200,7 +195,12 @@ def _figures(catalog: Catalog, name: str, basis: str) -> list[dict[str, Any]]:
     system = catalog.systems[chip.system]
     inner, outer = system.levels[0].name, system.levels[-1].name
     on_system = {figure.name: figure for figure in system.figures}
-    rows = []
+    rows: list[dict[str, Any]] = []
+
+    def add(title: str, value: float | None, written: str, unit: str = "", kind: Any = None):
+        row = {"value": value, "unit": unit, "written": written, "kind": kind}
+        rows.append({"chip": name, "figure_name": title, **row})
+
     for key, title in FIGURES.items():
         found = chip.figure(key) or on_system.get(f"{inner} {key}")
         if key == "memory_capacity":  # what the driver reports where it is known
@@ -210,17 +210,14 @@ def _figures(catalog: Catalog, name: str, basis: str) -> list[dict[str, Any]]:
         if found is not None:
             value, text = number(found.value), found.text
             text = text if value is None else units.format(value, found.unit, 4)
-            row = {"value": value, "unit": found.unit, "written": text, "kind": found.kind}
-            rows.append({"chip": name, "figure_name": title or key.replace("_", " "), **row})
+            add(title or key.replace("_", " "), value, text, found.unit, found.kind)
     paid = math.nan
     for one in catalog.prices.bases():
         if (price := catalog.prices.select(one).get(name)) is not None:
-            paid = price.usd_per_chip_hour if one == basis else paid
+            usd = price.usd_per_chip_hour
+            paid = usd if one == basis else paid
             assumed = any(note.startswith("assumed") for note in price.notes)
-            row = {"value": price.usd_per_chip_hour, "unit": "USD/h"}
-            row |= {"written": dollars(price.usd_per_chip_hour)}
-            row |= {"kind": "assumed" if assumed else None}
-            rows.append({"chip": name, "figure_name": f"$/h {one}", **row})
+            add(f"$/h {one}", usd, dollars(usd), "USD/h", "assumed" if assumed else None)
     bandwidth = chip.memories[0].bytes_per_s
     peak = chip.peak_flops_per_s.get("bf16", math.nan)
     for title, ratio in (
@@ -230,12 +227,10 @@ def _figures(catalog: Catalog, name: str, basis: str) -> list[dict[str, Any]]:
         ("$/h per TB of memory", paid / chip.capacity_bytes * 1e12),
         ("W per TB/s", (chip.tdp_w or math.nan) / bandwidth * 1e12),
     ):
-        row = {"value": number(ratio), "unit": "", "written": show_as("number", ratio)}
-        rows.append({"chip": name, "figure_name": title, **row, "kind": None})
+        add(title, number(ratio), show_as("number", ratio))
     laws = chip.efficiency.split(":")[0]
-    text = "its own, measured" if laws == name else f"of {laws}"
-    row = {"value": None, "unit": "", "written": text, "kind": None}
-    return [*rows, {"chip": name, "figure_name": "kernel efficiencies", **row}]
+    add("kernel efficiencies", None, "its own, measured" if laws == name else f"of {laws}")
+    return rows
 
 
 def _leaders(points: Sequence[Row]) -> list[dict[str, Any]]:
@@ -338,31 +333,23 @@ def _roofs(chips: Sequence[Chip]) -> list[Figure]:
     if not ridges:
         return []
     low, high = min(ridges.values()) / 100, max(ridges.values()) * 8
-    traces = []
-    for k, (name, peak) in enumerate(peaks.items()):
-        if not peak:
-            continue
-        words = f"{name}: {significant(1e-12 * rates[name])} TB/s, "
-        words += f"{significant(1e-12 * peak, 4)} TFLOP/s"
-        y = [1e-12 * low * rates[name], 1e-12 * peak, 1e-12 * peak]
-        roof = line(k, name, [low, ridges[name], high], y, DASHES[k % len(DASHES)])
-        told = {"hoverinfo": "text", "hovertext": [plain(words)] * 3}
-        traces.append(roof | told | {"mode": "lines+markers"})
-    drawn = {
-        "height": 460,
-        "xaxis": {
-            "type": "log",
-            "title": {"text": "arithmetic intensity (FLOP per byte)"},
-            "dtick": 1,
-            "range": [math.log10(low), math.log10(high)],
-        },
-        "yaxis": {"type": "log", "title": {"text": "TFLOP/s of one chip"}, "dtick": "D2"},
-        "hovermode": "closest",
-    }
+    rows = [
+        {
+            "chip": name,
+            "arithmetic_intensity": at,
+            "attainable_flops_per_s": min(at, ridge) * rates[name],
+            "bytes_per_s": rates[name],
+        }
+        for name, ridge in ridges.items()
+        for at in (low, ridge, high)
+    ]
+    x, y = "arithmetic_intensity", "attainable_flops_per_s"
+    table = of_rows("roofs", "", rows, f"chip {x} {y} bytes_per_s")
     shows = (
         "A roof is the most that a chip can do at its bf16 peak: on its slope memory is the limit, "
         "on its flat part arithmetic."
     )
     if missing := [name for name, peak in peaks.items() if not peak]:
         shows += f" No roof: {', '.join(missing)}, which have no bf16 peak."
-    return [Figure("roofs", "Rooflines at bf16", {"data": traces, "layout": drawn}, shows)]
+    hover = ("bytes_per_s",)
+    return [lines("roofs", "Rooflines at bf16", table, x, y, "chip", shows, hover=hover)]

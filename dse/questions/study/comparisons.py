@@ -357,26 +357,18 @@ def lifetime_section(study: Json) -> list[Section]:
     designs, demands = [], []
     for level in found["levels"]:
         at = {"predicted_loss_at_most": level["loss"]}
-        designs += [{**at, **row, "served_tokens": row["from_tokens"]} for row in level["designs"]]
+        designs += [{**at, **row} for row in level["designs"]]
         for row in level["demands"]:
-            chosen = level["designs"][row["design"]]
-            demands.append(
-                {
-                    **at,
-                    **row,
-                    "served_tokens": row["tokens"],
-                    "total_parameters": chosen["total_parameters"],
-                    "training_tokens": chosen["training_tokens"],
-                    "lifetime_serving_share": row["serving_usd"] / row["lifetime_usd"],
-                }
-            )
+            share = {"lifetime_serving_share": row["serving_usd"] / row["lifetime_usd"]}
+            demands.append({**level["designs"][row["design"]], **at, **row, **share})
     of_designs = (
-        *("predicted_loss_at_most", "served_tokens", "total_parameters", "active_parameters"),
+        *("predicted_loss_at_most", "served_tokens=from_tokens"),
+        *("total_parameters", "active_parameters"),
         *("training_tokens", "tokens_per_active_parameter", "training_usd"),
         "usd_per_million_served_tokens",
     )
     of_demands = (
-        *("predicted_loss_at_most", "served_tokens", "total_parameters", "training_tokens"),
+        *("predicted_loss_at_most", "served_tokens=tokens", "total_parameters", "training_tokens"),
         *("lifetime_usd", "lifetime_serving_share", "least_flop_parameters"),
         *("least_flop_training_tokens", "dense_lifetime_usd"),
     )

@@ -266,11 +266,11 @@ def made_of(folder: StudyFolder) -> list[Table | Commands]:
 def workloads(folder: StudyFolder) -> list[Table]:
     """Of a mix, a row for each chosen point and workload; none of one workload."""
     rows = [
-        {"chosen": one.numbered, "workload": load["name"], **load}
+        {"chosen": one.numbered, **load}
         for one in folder.chosen
         for load in one.item.get("workloads", ())
     ]
-    keys = ("chosen", "workload", "weight", "chip_seconds_share", "ttft_s", "tpot_s", *COSTS)
+    keys = ("chosen", "workload=name", "weight", "chip_seconds_share", "ttft_s", "tpot_s", *COSTS)
     return [of_rows("workloads", "Each workload", rows, keys, on_console=False)] if rows else []
 
 
@@ -303,7 +303,6 @@ def times(folder: StudyFolder) -> Table:
         {
             **row,
             "chosen": one.under,
-            "decode_step_s": row["decode_s"],
             "bounds": " / ".join(
                 dict.fromkeys((row.get("prefill_bound", row["bound"]), row["bound"]))
             ),
@@ -311,9 +310,8 @@ def times(folder: StudyFolder) -> Table:
         for one in folder.chosen
         for row in sorted(one.detail["breakdown"], key=lambda row: -(row["decode_s"] or 0.0))
     ]
-    return of_rows(
-        "time", "", rows, "chosen operator prefill_s decode_step_s bound=bounds efficiency"
-    )
+    keys = "chosen operator prefill_s decode_step_s=decode_s bound=bounds efficiency"
+    return of_rows("time", "", rows, keys)
 
 
 def memory(folder: StudyFolder) -> Table:
