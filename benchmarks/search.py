@@ -29,7 +29,7 @@ from dse.catalog import load_catalog
 from dse.pareto import Scale, additive_epsilon, hypervolume, non_dominated, share
 from dse.problem.objective import PhysicsProblem, pose
 from dse.schema.study import load_study, resolve_space
-from dse.search.engine import Budget
+from dse.search.evaluator import Budget
 from dse.search.record import Record
 from dse.search.run import Result, search
 from dse.space.space import Space

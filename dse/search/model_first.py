@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from dse.errors import InputError
 from dse.pareto import Scale
 from dse.problem.protocol import Evaluation, Objective, Problem, SpaceProtocol
-from dse.search.engine import Budget, Engine, Progress
-from dse.search.evaluator import SEARCH, Batch, Evaluator
+from dse.search.evaluator import SEARCH, Batch, Budget, Engine, Evaluator, Progress
 from dse.search.pareto_local import drawn, refine, sample
 
 ROUNDS = 8

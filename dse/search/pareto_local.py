@@ -14,8 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.pareto import Archive, Scale, contributions
-from dse.search.engine import Budget, Engine, Progress
-from dse.search.evaluator import SEARCH, TOLERATED, Batch, Evaluator, Ids, SeenIds
+from dse.search.evaluator import (
+    SEARCH,
+    TOLERATED,
+    Batch,
+    Budget,
+    Engine,
+    Evaluator,
+    Ids,
+    Progress,
+    SeenIds,
+)
 from dse.search.record import active_axes
 
 LEAST_SAMPLE = 2_000

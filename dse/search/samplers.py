@@ -49,8 +49,7 @@ from optuna.trial import Trial, TrialState, create_trial
 from dse.errors import DseError, InputError
 from dse.problem.protocol import SpaceProtocol
 from dse.search import pareto_local
-from dse.search.engine import Budget, Engine, Progress
-from dse.search.evaluator import SEARCH, Batch, Evaluator
+from dse.search.evaluator import SEARCH, Batch, Budget, Engine, Evaluator, Progress
 
 _ENTRY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 

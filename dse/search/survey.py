@@ -23,8 +23,7 @@ from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, create_trial
 
 from dse.problem.protocol import Problem, SpaceProtocol
-from dse.search.engine import Engine
-from dse.search.evaluator import REFUSED, SAMPLE, Batch
+from dse.search.evaluator import REFUSED, SAMPLE, Batch, Engine
 from dse.search.record import active_axes
 from dse.search.storage import many_trials
 

@@ -24,7 +24,7 @@ from dse.problem.words import short_deployment, short_shape
 from dse.quality.laws import LAWS
 from dse.schema.axes import Axis
 from dse.schema.model import config_of
-from dse.search.engine import Progress
+from dse.search.evaluator import Progress
 from dse.search.parallel import Executor
 from dse.search.run import search
 from dse.space.candidates import Floats

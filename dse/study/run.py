@@ -26,13 +26,22 @@ from dse.problem.protocol import Problem
 from dse.quality.laws import ALL
 from dse.questions.estimate.again import nothing_feasible
 from dse.schema.study import GIVEN, Space, chip_files_of
-from dse.search.engine import ENUMERATE, LARGEST, Budget, Progress
+from dse.search.evaluator import (
+    ENUMERATE,
+    LARGEST,
+    SAMPLE,
+    SEARCH,
+    STAGES,
+    Batch,
+    Budget,
+    Checkpoint,
+    Ids,
+    Progress,
+)
 from dse.search.evaluator import FRONT as FRONT_STAGE
-from dse.search.evaluator import SAMPLE, SEARCH, STAGES, Batch, Checkpoint, Ids
 from dse.search.parallel import Executor, opened
-from dse.search.proof import prove
 from dse.search.record import Record
-from dse.search.run import Result, at_resolution, choose_engine, joined, search, silent
+from dse.search.run import Result, at_resolution, choose_engine, joined, prove, search, silent
 from dse.search.samplers import SamplerEngine
 from dse.search.storage import in_use, is_url, shown, sole_writer
 from dse.search.survey import METHOD, importances

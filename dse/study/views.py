@@ -31,7 +31,7 @@ from dse.schema.dtypes import CODE
 from dse.schema.metrics import EVERY
 from dse.schema.model import config_of
 from dse.schema.space_sections import COSTS, QUALITY, View
-from dse.search.engine import ENUMERATE, Progress
+from dse.search.evaluator import ENUMERATE, Progress
 from dse.search.parallel import Executor
 
 Ints = NDArray[np.int64]

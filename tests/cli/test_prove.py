@@ -14,8 +14,7 @@ from benchmarks.synthetic import GridSpace
 from dse.problem.protocol import Evaluation, Objective
 from dse.search.evaluator import Checkpoint
 from dse.search.parallel import HERE
-from dse.search.proof import against_truth, evidence, local_optimality, prove
-from dse.search.run import search
+from dse.search.run import against_truth, evidence, local_optimality, prove, search
 from dse.study.folder import FRONT, read_json
 from tests.cli.conftest import dse
 from tests.helpers_report import answer_of, both, sections

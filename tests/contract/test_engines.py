@@ -14,8 +14,7 @@ from dse.errors import InputError
 from dse.pareto import share
 from dse.problem.objective import PhysicsProblem, pose
 from dse.schema.study import load_study, resolve_space
-from dse.search.engine import Budget
-from dse.search.evaluator import Evaluator
+from dse.search.evaluator import Budget, Evaluator
 from dse.search.parallel import Executor
 from dse.search.run import ENGINES, Result, search
 

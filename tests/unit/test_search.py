@@ -18,8 +18,7 @@ from dse.pareto import share
 from dse.problem.objective import PhysicsProblem, pose
 from dse.problem.protocol import Evaluation
 from dse.schema.study import load_study, resolve_space
-from dse.search.engine import Budget
-from dse.search.evaluator import SWEEP, Checkpoint, Evaluator
+from dse.search.evaluator import SWEEP, Budget, Checkpoint, Evaluator
 from dse.search.record import Record, uninterrupted
 from dse.search.run import choose_engine, search
 from dse.search.storage import open_storage

@@ -14,8 +14,7 @@ from optuna.trial import TrialState
 
 from benchmarks.synthetic import SMALL_AXES, SyntheticProblem
 from dse.errors import StorageError
-from dse.search.engine import Budget
-from dse.search.evaluator import SEARCH, Evaluator
+from dse.search.evaluator import SEARCH, Budget, Evaluator
 from dse.search.record import Record, frozen
 from dse.search.run import search
 from dse.search.storage import in_words, open_storage, shown

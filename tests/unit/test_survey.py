@@ -11,8 +11,7 @@ from benchmarks.synthetic import CHIPS, SMALL_AXES, Axis, GridSpace, SyntheticPr
 from dse.pareto import non_dominated
 from dse.problem.objective import pose
 from dse.problem.protocol import Evaluation
-from dse.search.engine import Budget
-from dse.search.evaluator import Batch
+from dse.search.evaluator import Batch, Budget
 from dse.search.record import Record
 from dse.search.run import ENGINES, search
 from dse.search.survey import BLOCK, LEAST, Survey, blocks, importances, take

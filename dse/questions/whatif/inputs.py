@@ -62,7 +62,7 @@ from dse.schema.plausible import OF_METRIC, USD_PER_HOUR, unusual, usual_of
 from dse.schema.reader import ByName, Field, Place, Table, read
 from dse.schema.study import Study
 from dse.schema.traffic import Demand, rate_words, read_rate
-from dse.search.engine import ENUMERATE
+from dse.search.evaluator import ENUMERATE
 from dse.search.parallel import threaded
 
 Ids = NDArray[np.int64]
