@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -261,7 +261,11 @@ class Evaluator:
         which is worked out once. Returns the chunks where they are to `keep`."""
         kept: list[Batch] = []
         near = []
-        for part in self._run(ids[i : i + self.chunk] for i in range(0, len(ids), self.chunk)):
+        for first in range(0, len(ids), self.chunk):
+            started = time.perf_counter()
+            part = self.again(ids[first : first + self.chunk])
+            self.seconds += time.perf_counter() - started
+            self._account(counted(part))
             near.append((part.F, part.violation, part.ids))
             kept += [part] if keep else []
         tolerated = TOLERATED if self.feasible else np.inf
@@ -326,15 +330,6 @@ class Evaluator:
         """The same of points that were evaluated before."""
         if self._sink is not None and len(ids):
             self._sink(self.again(ids), stage)
-
-    def _run(self, chunks: Iterable[NDArray[np.int64]]) -> Iterator[Batch]:
-        """Evaluate chunks of distinct ids and account for them in order."""
-        for ids in chunks:
-            started = time.perf_counter()
-            part = self.again(ids)
-            self.seconds += time.perf_counter() - started
-            self._account(counted(part))
-            yield part
 
     def sweep_ids(
         self, ids: Callable[[int, int], NDArray[np.int64]], first: int, last: int

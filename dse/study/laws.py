@@ -6,16 +6,15 @@ Only the predicted loss and what is made of it differ between laws; times and pr
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.data import rows_beside
 from dse.pareto import Scale, non_dominated
 from dse.problem.describe import describe_deployment, number
 from dse.problem.objective import PhysicsProblem
@@ -188,8 +187,7 @@ def _row(
 @cache
 def rows() -> tuple[dict[str, str], ...]:
     """The file; several axes of a row have spaces between."""
-    with Path(__file__).with_name("unseen.csv").open(encoding="utf-8", newline="") as file:
-        return tuple(csv.DictReader(file))
+    return tuple(rows_beside(__file__, "unseen.csv"))
 
 
 def unseen(axes: Sequence[Axis]) -> tuple[str, ...]:

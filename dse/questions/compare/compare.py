@@ -134,15 +134,15 @@ def compare(
         from dse.questions.compare.fleet import compare_fleets
         from dse.questions.fleet.fleet import fleet
 
-        sides: list[Path | Answer] = []
-        for one, name in zip(what, names, strict=True):
-            if isinstance(one, Answer):
-                sides.append(one)
-            elif Path(name).is_dir():
-                sides.append(Path(name))
-            else:
-                sides.append(fleet(name, catalog=catalog, progress=progress))
-        made = compare_fleets(sides[0], sides[1])
+        first, second = (
+            one
+            if isinstance(one, Answer)
+            else folder
+            if folder.is_dir()
+            else fleet(str(folder), catalog=catalog, progress=progress)
+            for one, folder in zip(what, folders, strict=True)
+        )
+        made = compare_fleets(first, second)
     elif kind == "chips":
         from dse.questions.compare.chips import compare_chips
 

@@ -219,18 +219,15 @@ def _against_rivals(case: Case, catalog: Catalog, progress: Progress) -> dict[st
         end = {axis: table.values[axis][[away["cheaper"]]] for axis in axes}
         saved = causes(free, own, end, exchange(front, float(table.loss[-1])), adapt)
     variants = _variants(case, problem, table, allowed, adapt)
-    kindest = min(
-        (
-            one
-            for one in variants
-            if one["assumption"] != "free" and (one["cost_ratio"] or one["nats"]) is not None
-        ),
-        key=lambda one: one["cost_ratio"] or 0.0,
-        default={},
-    )
     least = (away["cost_ratio"] or 0.0) * (1.0 - SMALL)
-    if (kindest.get("cost_ratio") or 0.0) >= least:
-        kindest = {}
+    kinder = [
+        one
+        for one in variants
+        if one["assumption"] != "free"
+        and (one["cost_ratio"] or one["nats"]) is not None
+        and (one["cost_ratio"] or 0.0) < least
+    ]
+    kindest = min(kinder, key=lambda one: one["cost_ratio"] or 0.0, default={})
     metrics = metrics_of(problem, design.values, adapt)
     low, high = interval(metric, metrics.values[metric], metrics.provenance, metrics.spread)
     nearest = table.rows(list(rows.values()), metric)

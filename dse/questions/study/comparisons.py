@@ -172,12 +172,8 @@ def _told(view: Json) -> list[Json]:
     return sorted(rows, key=lambda row: (row[view["cost"]], row["case"]))
 
 
-def view_answers(study: Json) -> list[str]:
-    """What each view says, a sentence or two each; empty where there is none."""
-    return [_view_answer(view) for view in study.get("views") or ()]
-
-
-def _view_answer(view: Json) -> str:
+def view_answer(view: Json) -> str:
+    """What a view says, in a sentence or two."""
     rows, cost = _told(view), view["cost"]
     if not rows:
         return f"No level of predicted loss has designs of two values of {axis_words(view['by'])}."
@@ -215,13 +211,9 @@ def _law_sentence(view: Json) -> str:
     )
 
 
-def view_sections(study: Json) -> list[Section]:
-    """A section for each view: its cheapest designs, its map at the level of the answer, a line for
-    each value, and the same under each quality law where that was asked."""
-    return [_view_section(k, view) for k, view in enumerate(study.get("views") or ())]
-
-
-def _view_section(k: int, view: Json) -> Section:
+def view_section(k: int, view: Json) -> Section:
+    """The cheapest designs of the `k`th view, its map at the level of the answer, a line for each
+    value, and the same under each quality law where that was asked."""
     cost, by, told = view["cost"], axis_words(view["by"]), _told(view)
     keys = ("predicted_loss_at_most", "case", cost, "over_cheapest", *DESIGN)
     keys += ("memory_bytes", "shape", "deployed")

@@ -139,11 +139,11 @@ def opening_figure(folder: StudyFolder) -> Figure:
     axes = {m: _axis(folder, m) for m in (x, y)}
 
     def dots(
-        name: str, rows: Sequence[Json], texts: Sequence[str], marker: Json, **more: Any
+        name: str, of: Sequence[Json], texts: Sequence[str], marker: Json, **more: Any
     ) -> Json:
         places = {
-            "x": scaled(x, [row.get(x) for row in rows]),
-            "y": scaled(y, [row.get(y) for row in rows]),
+            key: scaled(metric, [one["metrics"].get(metric) for one in of])
+            for key, metric in (("x", x), ("y", y))
         }
         look = {"type": "scatter", "mode": "markers", "hoverinfo": "text", "marker": marker}
         return {**look, "name": plain(name), **places, "hovertext": list(map(plain, texts)), **more}
@@ -154,47 +154,33 @@ def opening_figure(folder: StudyFolder) -> Figure:
     data = []
     for k, (system, items) in enumerate(systems.items()):
         look = {"symbol": SYMBOLS[k % len(SYMBOLS)], "color": PALETTE[k % len(PALETTE)]}
+        look |= {"size": 6, "opacity": 0.75}
         numbers = [item["point"] for item in items]
-        texts, rows = [f"point {n}" for n in numbers], [item["metrics"] for item in items]
-        data.append(
-            dots(system, rows, texts, look | {"size": 6, "opacity": 0.75}, customdata=numbers)
-        )
+        texts = [f"point {n}" for n in numbers]
+        data.append(dots(system, items, texts, look, customdata=numbers))
     models = [one for one in folder.study.get("landmarks") or () if one["metrics"]]
     inside = [one for one in models if all(_within(axes[m], m, one["metrics"][m]) for m in axes)]
     said = "Each mark is a design that no other beats; numbers are the decisions."
     if inside:
-        rows, names = [one["metrics"] for one in inside], [one["name"] for one in inside]
+        names = [plain(one["name"]) for one in inside]
         texts = [f"{one['name']}: {_amounts(folder, one['metrics'])}" for one in inside]
         look = {"symbol": "diamond-tall", "size": 10, "color": "ink"}
-        data.append(dots("published", rows, texts, look, meta=list(map(plain, names))))
+        data.append(dots("published", inside, texts, look, meta=names))
         by = label(inside[0]["best_in"]).text
         said += f" Diamonds: published models by the same laws, each where its {by} is least."
     marks = marked(folder)
     for some, colour, size in ((marks[1:], "ink", 21), (marks[:1], VERMILION, 27)):
         items = [item for _, item, _ in some]
-        rows = [item["metrics"] for item in items]
         texts = [
             f"point {item['point']}: {brief_shape(item)}; {_amounts(folder, item['metrics'])}"
             for item in items
         ]
-        disc: dict[str, Any] = {"mode": "markers+text", "text": [mark for mark, *_ in some]}
-        disc |= {
-            "textfont": {"size": 12, "color": "paper"},
-            "showlegend": False,
-            "cliponaxis": False,
-        }
         look = {"symbol": "circle", "size": size, "color": colour}
+        disc = {"mode": "markers+text", "textfont": {"size": 12, "color": "paper"}}
+        disc |= {"showlegend": False, "cliponaxis": False, "text": [mark for mark, *_ in some]}
+        disc |= {"customdata": [item["point"] for item in items]}
         if some:
-            data.append(
-                dots(
-                    "decisions",
-                    rows,
-                    texts,
-                    look,
-                    customdata=[item["point"] for item in items],
-                    **disc,
-                )
-            )
+            data.append(dots("decisions", items, texts, look, **disc))
     if hidden := [label(m).text for m in folder.wanted if m not in (x, y)]:
         said += f" Not drawn: {listed(hidden)}, in which a mark that looks beaten may win."
     layout = {"xaxis": axes[x], "yaxis": axes[y], "meta": "named"}

@@ -179,12 +179,10 @@ class StudyFolder:
         rates: dict[str, set[float]] = {}
         for row in self.study["price"]["rows"]:
             rates.setdefault(row["chip"], set()).add(row["usd_per_chip_hour"])
-        parts = [
-            (int(one["chips"]), next(iter(rates[one["chip"]])))
-            for one in pools_of(deployment) or (deployment,)
-            if len(rates.get(one["chip"], ())) == 1
-        ]
-        return parts if len(parts) == len(pools_of(deployment) or (deployment,)) else []
+        pools = pools_of(deployment) or (deployment,)
+        if any(len(rates.get(one["chip"], ())) != 1 for one in pools):
+            return []
+        return [(int(one["chips"]), max(rates[one["chip"]])) for one in pools]
 
 
 def capital(text: str) -> str:

@@ -87,7 +87,7 @@ def study_answer(folder: StudyFolder) -> Answer:
             *comparisons.system_sections(study),
             Section("The front" if study.get("systems") else "", first, name=FULL),
             *front.change_section(folder),
-            *comparisons.view_sections(study),
+            *(comparisons.view_section(k, view) for k, view in enumerate(study.get("views") or ())),
             front.explorer(folder),
             *front.importance_section(study),
             *comparisons.lifetime_section(study),
@@ -135,7 +135,7 @@ def lead(folder: StudyFolder) -> list[str]:
     study, sure = folder.study, front.how_sure(folder)
     return [
         *comparisons.system_answers(study),
-        *comparisons.view_answers(study),
+        *map(comparisons.view_answer, study.get("views") or ()),
         " ".join(filter(None, (start_words(folder), sure))),
         *evidence_words(study["price"].get("evidence", ())),
         *_not_searched(study),
