@@ -8,7 +8,7 @@ import json
 import re
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,13 @@ def dse(*arguments: object) -> Said:
 @pytest.fixture(autouse=True)
 def hundred_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.fixture(scope="module")
+def few_futures() -> Iterator[None]:
+    """Eight futures of a fleet in place of 250: for what does not ask how many are served."""
+    with mock.patch("dse.questions.fleet.fleet.PLAIN", 8):
+        yield
 
 
 @pytest.fixture(scope="session")

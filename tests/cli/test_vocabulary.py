@@ -17,6 +17,7 @@ from dse.schema.plan import NOT_OF_A_PLAN, Plan
 from dse.schema.workloads import FIELDS, PREFILL_FIELDS, SERVED, WorkloadSpec
 from tests.cli.conftest import dse
 
+pytestmark = pytest.mark.usefixtures("few_futures")
 SPACE: dict[str, Any] = {
     "name": "narrow",
     "title": "What was left out",
