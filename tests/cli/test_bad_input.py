@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,11 +18,34 @@ import pytest
 from dse.data import hardware_dir
 from dse.study.folder import FRONT, STUDY, read_json
 from tests.cli.conftest import dse
-from tests.fuzz.kinds import COSTS, OWN_CHIP, PLAN
+from tests.fuzz.kinds import COSTS, OWN_CHIP, PLAN, TRACE
 
 CONFIGS = Path(__file__).parents[1] / "data" / "configs"
 ON = ("--chip", "h100_sxm")
-POINT = ("estimate", "--model", "llama-3-8b", *ON)
+with (Path(__file__).parent / "refusals.csv").open(encoding="utf-8", newline="") as stream:
+    REFUSALS = list(csv.DictReader(stream))
+
+
+@pytest.fixture(scope="module")
+def place(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a finished `study` and a trace of `requests.csv`."""
+    folder = tmp_path_factory.mktemp("place")
+    (folder / "study").symlink_to(tiny)
+    (folder / "requests.csv").write_text(TRACE, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("row", REFUSALS, ids=[row["command"] for row in REFUSALS])
+def test_a_refusal_is_one_line(row: dict[str, str], place: Path, monkeypatch: pytest.MonkeyPatch):
+    """Of refusals.csv: nothing is printed or written, and the message says what is wrong."""
+    monkeypatch.chdir(place)
+    said = dse(*shlex.split(row["command"])[1:])
+    assert (said.code, said.out) == (2, "")
+    assert row["says"] in said.err
+    assert row["and"] in said.err
+    message = said.err.rpartition("\nError: ")[2].replace("\n\t", " ")  # below the usage
+    assert len(message.strip().splitlines()) == 1
+    assert {path.name for path in place.iterdir()} == {"study", "requests.csv"}
 
 
 @pytest.mark.parametrize(
@@ -79,45 +104,6 @@ def test_a_shape_that_never_divides_leaves_nothing_feasible(
     assert re.search(r" 12 \(\d+\)  heads_divide_by_tensor_parallel: query heads", said.err)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ((), ["--model is missing"]),
-        (("--model", "llama-3-8b"), ["--chip is missing"]),
-        (("--model", "llama-3-80b", *ON), ["llama-3-80b", "llama-3-70b"]),
-        (("--model", "none.json", *ON), ["none.json"]),
-        (("--model", "llama-3-8b", "--chip", "h100"), ["did you mean h100_sxm"]),
-        (("--model", "llama-3-8b", "--chip", "zz"), ["chips list", "path of a chip file"]),
-        ((*POINT[1:], "--tp", "0"), ["--tp", "1 to"]),
-        ((*POINT[1:], "--tp", "1.5"), ["--tp", "1 to"]),
-        ((*POINT[1:], "--tp", "9" * 40), ["--tp", "1 to"]),
-        ((*POINT[1:], "--prompt-tokens", "nan"), ["--prompt-tokens", "nan"]),
-        ((*POINT[1:], "--prompt-tokens", "inf"), ["--prompt-tokens", "inf"]),
-        ((*POINT[1:], "--prompt-tokens", "-1"), ["--prompt-tokens", "-1"]),
-        ((*POINT[1:], "--output-tokens", "1e300"), ["--output-tokens", "1e300"]),
-        ((*POINT[1:], "--concurrency", "0"), ["--concurrency"]),
-        ((*POINT[1:], "--weight-dtype", "fp7"), ["fp7", "nvfp4"]),
-        ((*POINT[1:], "--kv-dtype", "fp7"), ["--kv-dtype", "fp8"]),
-        ((*POINT[1:], "--backend", "vlm"), ["did you mean vllm"]),
-        ((*POINT[1:], "--set", "price_basis=rent"), ["rent", "rental_3yr"]),
-        ((*POINT[1:], "--serving", "fast"), ["'fast'", "offline"]),
-        ((*POINT[1:], "--set", "training_tokens=15Q"), ["15Q", "15.6T"]),
-        ((*POINT[1:], "--set", "training_tokens=0"), ["--set training_tokens"]),
-        ((*POINT[1:], "--set", "training_tokens=15"), ["15 tokens; did you mean 15T?"]),
-        ((*POINT[1:], "--set", "training_tokens=1e300"), ["--set training_tokens"]),
-        ((*POINT[1:], "--chip-file", "none.yaml"), ["none.yaml"]),
-        ((*POINT[1:], "--out", "out.csv"), ["--out"]),
-        ((*POINT[1:], "--prompt-token", "3"), ["--prompt-tokens"]),
-    ],
-)
-@pytest.mark.parametrize("more", [(), ("--detail",)])
-def test_points(more: tuple[str, ...], arguments: tuple[str, ...], named: list[str]):
-    said = dse("estimate", *more, *arguments)
-    assert said.code == 2
-    assert said.out == ""
-    assert all(word in said.err for word in named), said.err
-
-
 def changed(name: str = "llama-3-8b.json", **keys: Any) -> str:
     config = json.loads((CONFIGS / name).read_text(encoding="utf-8"))
     return json.dumps({**config, **keys})
@@ -173,75 +159,6 @@ def test_own_configurations(tiny: Path, tmp_path: Path, key: str, value: object)
     said = dse("estimate", "--model", path, *ON)
     assert said.code == 2
     assert "mine.json" in said.err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (("run",), "SPACE"),
-        (("run", "tinny"), "did you mean tiny"),
-        (("run", ""), "no space"),
-        (("run", "."), "no space"),
-        (("run", "tiny", "--engine", "nsgaii"), "nsga2"),
-        (("run", "tiny", "--trials", "0"), "--trials"),
-        (("run", "tiny", "--seed", "-1"), "--seed"),
-        (("run", "tiny", "--seed", "1.5"), "--seed"),
-        (("run", "tiny", "--jobs", "0"), "--jobs"),
-        (("catalog", "spaces", "show", "tinny"), "did you mean tiny"),
-        (("catalog", "models", "show", "lama-3-8b"), "llama-3-8b"),
-        (("catalog", "chips", "show", "h100"), "did you mean h100_sxm"),
-        (("catalog", "chips", "check", "none.yaml"), "no such file"),
-        (("catalog", "chips", "check", "."), "directory"),
-        (("estimate", "nostudy", "1"), "no study.json"),
-        (("estimate", "--detail", "nostudy", "1"), "no study.json"),
-        (("compare", "nostudy", "nostudy"), "no study.json"),
-        (("compare", "nostudy"), "'B'"),
-        (("estimate", "--why-not", "nostudy", *POINT[1:]), "no study.json"),
-        (("estimate", "--points", "none.csv", "--out", "out.csv"), "none.csv"),
-        (("estimate", "--points", "none.csv"), "--out is missing"),
-        (("levers", "llama-3-8b"), "dse levers is now dse whatif"),
-        (("check", "--config=c.json"), "without --config: dse check c.json"),
-        (("train", "--config", "c.json"), "without --config: dse train c.json"),
-        (("run", "--space", "--seed", "1"), "without --space: dse run SPACE"),
-        (("compare", "--study", "s"), "without --study: dse compare s"),
-        (("catalog", "chips", "show", "--chip", "x"), "--chip: dse catalog chips show x"),
-        (("scale", "llama-3-8b", "--chip", "b200_sxm"), "dse scale --model llama-3-8b"),
-        (("whatif", "llama-3-8b", "--chip", "h100_sxm"), "given as --model llama-3-8b"),
-        (("fleet", "a/config.json"), "given as --model a/config.json"),
-    ],
-)
-def test_other_commands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], named: str
-):
-    monkeypatch.chdir(tmp_path)
-    said = dse(*arguments)
-    assert said.code == 2
-    assert said.out == ""
-    assert named in said.err
-    assert "study.json" not in [path.name for path in tmp_path.rglob("*")]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (("estimate",), "which point?"),
-        (("estimate", "0"), "a number from 1 to"),
-        (("estimate", "99999"), "a number from 1 to"),
-        (("estimate", "kneee"), "knee"),
-        (("estimate", "1", "--tp", "4"), "--tp"),
-        (("estimate", "1", "extra"), "extra"),
-        (("estimate", "1", "--points", "in.csv"), "--points"),
-        (("estimate", "--detail"), "which point?"),
-        (("estimate", "0", "--detail"), "a number from 1 to"),
-        (("estimate", "1", "--why-not", "other"), "--why-not"),
-        (("estimate", "1", "--fit"), "--fit"),
-    ],
-)
-def test_points_of_a_study(tiny: Path, arguments: tuple[str, ...], named: str):
-    said = dse(arguments[0], tiny, *arguments[1:])
-    assert said.code == 2
-    assert said.out == ""
-    assert named in said.err
 
 
 def test_a_study_that_is_a_file(tmp_path: Path):
@@ -417,12 +334,6 @@ def test_a_price_far_from_all_others_is_said_first(price: str, meant: str, tmp_p
     words = " ".join(said.out.split())
     assert ("far from any known price" in words) == bool(meant)
     assert not meant or f"{meant} was probably meant" in words
-
-
-def test_a_delay_of_an_hour_is_refused():
-    said = dse("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm", "--set", "jitter=1 h")
-    assert said.code == 2
-    assert "at most 1 s" in said.err
 
 
 # Figures a thousand times off their class: {what: (a file that is good, what slips and to what,

@@ -67,21 +67,6 @@ def test_list_filters_and_sorts() -> None:
     assert prices == sorted(known, reverse=True) + [None] * (len(prices) - len(known))
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "hint"),
-    [
-        ("--vendor", "nvida", "did you mean nvidia?"),
-        ("--family", "hoper", "did you mean hopper?"),
-        ("--sort", "bandwith", "did you mean bandwidth?"),
-    ],
-)
-def test_an_unknown_filter_is_explained(option: str, value: str, hint: str) -> None:
-    run = dse("catalog", "chips", "list", option, value)
-    assert run.code == 2
-    assert hint in run.err
-    assert option in run.err
-
-
 def test_show_prints_every_figure_with_its_source() -> None:
     document = dse("catalog", "chips", "show", "b300_sxm", "--json").json()
     assert all(f["source"] and f["date"] and f["kind"] for f in document["figures"])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.cli.conftest import dse, fits
 
 QWEN = ("check", "qwen2.5-7b", "--chip", "h200_sxm", "--tp", "8")
@@ -97,33 +95,6 @@ def test_names_of_a_user_stay_text(tmp_path: Path):
     said = dse("check", folder, "--chip", "h100_sxm")
     assert said.code == 0, said.err
     assert said.out.startswith("[bold]odd on h100_sxm")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("check",), "MODEL is missing"),
-        (("check", "qwen2.5-7b"), "--chip is missing"),
-        (("check", "qwen2.5-7", "--chip", "h200_sxm"), "qwen2.5-7b"),
-        (("check", "qwen2.5-7b", "--chip", "h200_sx"), "h200_sxm"),
-        (("check", "nowhere/config.json", "--chip", "h200_sxm"), "nowhere/config.json"),
-        ((*QWEN[:-1], "0"), "accepted: 1 to"),
-        ((*QWEN[:-1], "eight"), "eight"),
-        ((*QWEN, "--ep", "2"), "no experts"),
-        ((*QWEN, "--weight-dtype", "fp6"), "fp8_block"),
-        ((*QWEN, "--kv-dtype", "fp3"), "--kv-dtype"),
-        ((*QWEN, "--training-tokens", "many"), "--training-tokens"),
-        ((*QWEN, "--training-tokens", "0.1"), "1M to 1e18"),
-        ((*QWEN, "--training-tokens", "15"), "did you mean 15T?"),
-        ((*QWEN, "--prompt-tokens", "0"), "accepted: 1 to"),
-        ((*QWEN, "--tpp", "8"), "--tp"),
-    ],
-)
-def test_bad_input_ends_with_2_and_says_what_would_do(arguments: tuple, said: str):
-    ended = dse(*arguments)
-    assert ended.code == 2
-    assert said in ended.err
-    assert ended.out == ""
 
 
 def test_a_config_that_is_none(tmp_path: Path):

@@ -60,27 +60,6 @@ def test_the_page_of_a_case_is_the_same_bytes_twice(case: Path, tmp_path: Path):
     assert b"# Llama-3-8B in a small space" in texts[0]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("compare", "rediscovery/deepseek-v4"), "did you mean deepseek-v3?"),
-        (("compare", "rediscovery/llama-3-70b", "--law", "hofmann"), "did you mean 'hoffmann'?"),
-        (("compare", "rediscovery/llama-3-70b", "--tp", "2"), "--tp does not go with"),
-        (("compare", "tiny", "llama-3-7b"), "near: llama-3-70b"),
-        (("compare", "tiny", "llama-3-8b"), "no training_tokens"),
-        (("compare", "basket-h200-tpu-trn1", "--by", "chip"), "did you mean basket-h200-tpu-trn2?"),
-        (("compare", "tiny", "--by", "chip"), "predicted_loss and one cost"),
-        (("compare", "tiny", "--by", "model"), "accepted: chip"),
-        (("compares", "tiny"), "Did you mean compare?"),
-    ],
-)
-def test_wrong_words_are_refused_with_what_is_near(arguments: tuple[str, ...], said: str):
-    found = dse(*arguments)
-    assert found.code == 2
-    assert said in found.err
-    assert "Traceback" not in found.err
-
-
 def test_a_space_and_a_model_are_the_same_comparison_as_a_case(case: Path):
     named = dse("compare", case.parent / "small.yaml", "llama-3-8b", "--json").json()
     known = dse("compare", case, "--json").json()

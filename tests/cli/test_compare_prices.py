@@ -298,27 +298,6 @@ def test_a_space_at_two_dates_in_one_command(renting: Path, tmp_path: Path) -> N
     assert again["answer"] == document["answer"]
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("tiny",), "'B' is missing"),
-        (("tiny", "--as-of", "2026-06"), "'B' is missing"),
-        (("tiny", "--as-of", "2026-11", "--as-of", "2026-06"), "the earlier date first"),
-        (("tiny", "--as-of", "june", "--as-of", "2026-06"), "read 'june': not a date"),
-        (("a", "b", "--as-of", "2026-06"), "does not go with two folders"),
-        (("none", "nor"), "not a finished study"),
-        (("none", "nor", "--law", "joint"), "--law does not go with two studies"),
-        (("tiny", "--as-of", "2026", "--as-of", "2026-11", "--out", ""), "--out is empty"),
-    ],
-)
-def test_what_is_wrong_is_said_in_a_line(words: tuple[str, ...], says: str) -> None:
-    said = dse("compare", *words)
-    assert said.code == 2
-    assert says in said.err
-    assert len(said.err.strip().splitlines()) == 1
-    assert said.out == ""
-
-
 def test_finished_studies_have_their_own_prices(pair: tuple[Path, Path], tmp_path: Path) -> None:
     costs = tmp_path / "costs.yaml"
     costs.write_text("electricity: 0.30 USD/kWh\n", encoding="utf-8")

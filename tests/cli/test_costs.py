@@ -139,43 +139,6 @@ def test_a_space_says_what_it_owns_at() -> None:
     assert document("catalog", "spaces", "show", "tiny")["costs"] == []
 
 
-TRAIN = "train llama-3-8b --chip h100_sxm --chips 8 --tokens 1T"
-ESTIMATE = f"estimate {' '.join(POINT)}"
-
-
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("catalog prices list --basis on_demnd", "dse: unknown price basis 'on_demnd'"),
-        ("catalog prices list --basis purchase", "owned_tco prices a chip that is bought"),
-        (f"{TRAIN} --price-basis rental_3y", "unknown price basis 'rental_3y'; did you mean"),
-        ("catalog prices list --chip h100_smx", "did you mean h100_sxm?"),
-        ("catalog prices list --as-of june", "2025-06-30"),
-        ("catalog prices list --as-of 2020", "--as-of: no price of any chip as of 2020"),
-        (f"{ESTIMATE} --as-of 2020", "no price on basis 'rental_3yr' as of 2020"),
-        ("catalog prices list --prices /", "/: cannot be read: Is a directory"),
-        ("catalog prices list --prices /dev/null", "/dev/null:1: empty (accepted: chip,"),
-        ("catalog prices list --prices none.csv", "none.csv: no such file"),
-        (f"{ESTIMATE} --costs none.yaml", "none.yaml"),
-        (f"{ESTIMATE} --set price_basis=owned_toc", "did you mean owned_tco?"),
-        (f"{ESTIMATE} --set average_load=1B", "1B/day"),
-        (f"{ESTIMATE} --set peak_over_average=0.5", "--set peak_over_average"),
-        (
-            f"{ESTIMATE.replace('h100_sxm', 'trn2_16')} --set price_basis=owned_tco"
-            " --set peak_over_average=2",
-            "no price at average load",
-        ),
-        (f"{ESTIMATE} --serving disaggregated --set average_load=1/s", "does not go with"),
-    ],
-)
-def test_wrong_costs_are_said_in_a_line(line: str, says: str) -> None:
-    result = dse(*line.split())
-    assert result.code == 2
-    assert says in result.err
-    assert len(result.err.strip().splitlines()) == 1
-    assert result.out == ""
-
-
 # dse catalog prices list: computed prices by their parts, and what changed since a date.
 
 
@@ -217,23 +180,6 @@ def test_what_changed_since_a_date_is_the_difference_of_two_lists() -> None:
     assert all(first_day(row["date_a"]) <= "2026-06-31" for row in moved)
     new = [row for row in found["changes"] if row["a"] is None]
     assert all(first_day(row["date_b"]) > "2026-06-31" for row in new)
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("--since", "june"), "--since: read 'june': not a date"),
-        (("--since", "2026-Q4", "--as-of", "2026-06"), "not before --as-of 2026-06"),
-        (("--since", "2026", "--basis", "on_demnd"), "did you mean on_demand?"),
-        (("--since", "2026", "--chip", "h100_smx"), "did you mean h100_sxm?"),
-        (("--since", "2026-06", "--chip", "trn1", "--basis", "spot"), "no price of trn1, spot"),
-    ],
-)
-def test_what_is_wrong_is_said_in_a_line(words: tuple[str, ...], says: str) -> None:
-    said = dse("catalog", "prices", "list", *words)
-    assert said.code == 2
-    assert says in said.err
-    assert len(said.err.strip().splitlines()) == 1
 
 
 # --prices, --as-of and --costs of dse train, compare, whatif --require and run.
@@ -340,25 +286,6 @@ def test_a_shared_study_is_of_one_set_of_prices(
     assert len(fronts) == 1
     dearer = read_json(tmp_path / "alone", FRONT)["items"][0]["metrics"]["chip_usd_per_hour"]
     assert dearer == pytest.approx(2.6)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("train", "llama-3-8b", *RUN),
-        ("compare", "basket-h200-tpu-trn2", "--by", "chip"),
-    ],
-)
-def test_wrong_flags_are_said_in_a_line(words: tuple[object, ...]) -> None:
-    for flag, value, says in (
-        ("--prices", "none.csv", "none.csv: no such file"),
-        ("--costs", "none.yaml", "none.yaml"),
-        ("--as-of", "june", "2025-06-30"),
-    ):
-        said = dse(*words, flag, value)
-        assert said.code == 2
-        assert says in said.err
-        assert len(said.err.strip().splitlines()) == 1
 
 
 def test_prices_and_costs_that_count_for_nothing_are_said(tmp_path: Path, costs: Path) -> None:

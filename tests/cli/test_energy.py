@@ -56,23 +56,6 @@ def test_a_power_cap_slows_and_is_said() -> None:
     assert "The cap leaves" in said.out
 
 
-@pytest.mark.parametrize(
-    ("cap", "words"),
-    [
-        ("900W", "its rated power is 700 W"),
-        ("120 W", "its idle power is 142 W"),
-        ("500", "unit is missing"),
-        ("500 GB", "a size, not a power"),
-    ],
-)
-def test_a_cap_that_cannot_be(cap: str, words: str) -> None:
-    said = dse("estimate", *POINT, "--set", f"power_cap={cap}")
-    assert said.code == 2
-    assert "--set power_cap" in said.err
-    assert words in said.err
-    assert len(said.err.strip().splitlines()) == 1
-
-
 def test_a_chip_without_a_rated_power() -> None:
     point = ("--model", "llama-3-8b", "--chip", "tpu_v6e", "--tp", 4)
     answer = dse("estimate", *point, "--json").json()

@@ -119,11 +119,3 @@ def test_a_function_that_will_not_do(folder: Path, function: str, said: str) -> 
     assert "--evaluator" in result.err
     assert said in " ".join(result.err.split())
     assert "Traceback" not in result.err
-
-
-@pytest.mark.parametrize("entry", ["os.system", "a:b:c", "no_such_module_here:f", "../x:y"])
-def test_an_entry_that_is_none(folder: Path, entry: str) -> None:
-    result = dse("run", "tiny", "--out", "out", "--evaluator", entry)
-    assert result.code == 2
-    assert "package.module:function" in result.err
-    assert not (folder / "out").exists()

@@ -123,53 +123,6 @@ def test_a_class_may_be_asked_for():
     assert config["model_type"] == "qwen3"
 
 
-BAD = [
-    (("--model", "llama-3-8b"), "--format"),
-    (("--model", "llama-3-8b", "--format", "vlm"), "vllm"),
-    (("--model", "lama-3-8b", "--format", "hf"), "llama-3-8b"),
-    (("--format", "hf"), "--model is missing"),
-    (("--format", "vllm", "--model", "llama-3-8b"), "--chip is missing"),
-    (("--model", "llama-3-8b", "--format", "hf", "--tp", 8), "--tp does not go with"),
-    (("--model", "llama-3-8b", "--format", "megatron"), "--context is missing"),
-    (("--model", "llama-3-8b", "--format", "hf", "--set", "checkpoint=x"), "no server is started"),
-    (("--model", "llama-3-8b", "--format", "hf", "--context", 0), "--context"),
-    ((*POINT, "--format", "vllm", "--context", 9), "how long a request is"),
-    (
-        ("--model", "llama-3-8b", "--format", "hf", "--set", "architecture=Lama"),
-        "did you mean LlamaForCausalLM?",
-    ),
-    (
-        ("--model", "llama-3-8b", "--format", "megatron", "--set", "architecture=x"),
-        "architecture does not go with",
-    ),
-    (("--model", "gopher-280b", "--format", "hf"), "no class of transformers"),
-    (("--model", "llama-3-70b", "--chip", "h100_sxm", "--format", "vllm"), "fit the memory"),
-    (("no-study", "1", "--format", "hf"), "not a finished study"),
-    (("no-study", "--format", "hf"), "no-study"),
-    (("--model", "llama-3-8b", "--format", "hf", "--out", ""), "--out: read ''"),
-    ((*POINT, "--format", "hf", "--serving", "disaggregated"), "holds a shape"),
-    ((*POINT, "--format", "vllm", "--set", "prefill_tp=2"), "it takes --serving disaggregated"),
-    ((*POINT, "--format", "vllm", "--set", "kv_offloaded=0.5"), "memory tier"),
-    ((*POINT, "--format", "vllm", "--kv-dtype", "fp9"), "fp9"),
-    (("no-study", "1", "--format", "hf", "--model", "llama-3-8b"), "one of the two"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "said"), BAD)
-def test_bad_input_is_one_line(arguments: tuple[object, ...], said: str):
-    ended = dse("export", *arguments)
-    assert ended.code == 2
-    assert said in ended.err
-    assert ended.out == ""
-    assert "Traceback" not in ended.err
-
-
-def test_a_point_that_does_not_exist(tiny: Path):
-    ended = dse("export", tiny, "999", "--format", "vllm")
-    assert ended.code == 2
-    assert "no point '999'" in ended.err
-
-
 def test_a_folder_that_cannot_be_written(tmp_path: Path):
     (tmp_path / "taken").write_text("a file")
     ended = dse("export", *POINT, "--format", "vllm", "--out", tmp_path / "taken")

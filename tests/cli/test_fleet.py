@@ -133,14 +133,6 @@ def test_an_order_at_a_service_level_and_what_the_plain_one_serves(tmp_path: Pat
     assert json.loads(again.out)["futures"] == futures
 
 
-@pytest.mark.parametrize("given", ["80", "80 percent", "30%", "100%", "nan%"])
-def test_a_service_level_is_a_percentage(tmp_path: Path, given: str):
-    said = dse("fleet", written(tmp_path, PLAN), "--service-level", given)
-    assert said.code == 2
-    assert "--service-level" in said.err
-    assert "such as 80%" in said.err
-
-
 def test_an_infeasible_plan_says_what_must_give(tmp_path: Path):
     text = PLAN + "limits:\n  chips: 8\n"
     text = text.replace("requests_per_second: 60", "requests_per_second: 2000")

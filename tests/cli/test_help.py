@@ -103,15 +103,6 @@ def test_a_list_of_figures_counts_nothing(what: str):
     assert {*loads(["catalog", what, "list"])} <= {"yaml"}
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant"), [("rnu", "run"), ("estimat", "estimate"), ("catalogue", "catalog")]
-)
-def test_a_misspelt_verb_gets_the_near_one(typed: str, meant: str):
-    said = dse(typed)
-    assert said.code == 2
-    assert f"Did you mean {meant}?" in said.err
-
-
 @pytest.mark.parametrize("old", moved())
 def test_a_verb_that_moved_says_its_new_name(old: str):
     assert tuple(old.split()) not in dict(commands())

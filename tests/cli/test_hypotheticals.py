@@ -86,53 +86,6 @@ def test_the_label_is_wherever_the_chip_is(tmp_path: Path, space: Callable[..., 
     assert name in dse("compare", out, out).out + told
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("derive", "--from", "h200_sxm"), "nothing is changed"),
-        (("derive", "--set", "tdp=2x"), "--from"),
-        (("derive", "--from", "h200_smx", "--set", "tdp=2x"), "did you mean h200_sxm"),
-        (("derive", "--from", "none.yaml", "--set", "tdp=2x"), "none.yaml: no such file"),
-        (("derive", "--from", "h200_sxm", "--set", "tpd=2x"), "did you mean tdp"),
-        (("derive", "--from", "h200_sxm", "--set", "tdp=2x", "--out", "chip.txt"), ".yaml"),
-        (("derive", "--from", "h200_sxm", "--set", "tdp=2x", "--name", "//"), "--name"),
-    ],
-)
-def test_bad_input(arguments: tuple[str, ...], words: str):
-    derive = arguments[0] == "derive"
-    said = dse(*(("catalog", "chips") if derive else ("hardware",)), *arguments)
-    assert said.code == 2, said.out
-    assert said.out == ""
-    assert words in said.err
-    assert "Traceback" not in said.err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ((), "Missing argument"),
-        (("h200_sxm", "b200"), "did you mean b200_sxm"),
-        (("h200_sxm", "--tp", "2"), "--model"),
-        (("h200_sxm", "--model", "llama-3-8b", "--chip", "l4"), "--chip"),
-        ((*["h200_sxm"] * 7,), "at most 6"),
-    ],
-)
-def test_bad_input_of_chips_side_by_side(arguments: tuple[str, ...], words: str):
-    said = dse("compare", *arguments)
-    assert said.code == 2, said.out
-    assert said.out == ""
-    assert words in said.err
-    assert "Traceback" not in said.err
-
-
-def test_pools_take_no_setting():
-    said = dse(
-        "estimate", *POINT, "--chip", "h200_sxm", "--set", "tdp=2x", "--serving", "disaggregated"
-    )
-    assert said.code == 2
-    assert "does not go with disaggregated" in said.err
-
-
 def test_compare_gives_figures_operators_and_a_page(tmp_path: Path):
     chips = ("h200_sxm", "b200_sxm", "mi300x", "sn40l")
     flags = ("--set", "hbm_bandwidth=2x", *POINT)
@@ -248,12 +201,6 @@ def test_requirements_of_shapes_are_those_of_the_front(tiny: Path, tmp_path: Pat
     assert on["enters_as_it_is"]
     assert "b200_sxm" in on["requirements"][0]["deployed"]
     assert "as it is" in (out / "whatif.csv").read_text("utf-8")
-
-
-def test_what_is_no_study_has_no_front():
-    said = dse("whatif", "none", "--require", "mi300x")
-    assert (said.code, said.out) == (2, "")
-    assert "not a finished study" in said.err
 
 
 def test_a_study_of_another_space_is_refused(study: Path, space: Callable[..., Path]):

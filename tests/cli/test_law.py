@@ -157,12 +157,6 @@ def test_two_laws_and_another_law_of_a_report_are_refused(tmp_path: Path, compar
     assert "dse run SPACE --law joint" in said.err
 
 
-def test_what_predicts_no_loss_takes_no_law():
-    said = dse("estimate", *POINT, "--serving", "disaggregated", "--set", "law=joint")
-    assert said.code == 2
-    assert "--set law does not go with disaggregated" in said.err
-
-
 # -- a space of another law -------------------------------------------------------------------
 
 

@@ -28,13 +28,6 @@ def test_the_report_is_written_again_and_nothing_else(tiny: Path, tmp_path: Path
     assert {name: (folder / name).read_bytes() for name in kept} == kept
 
 
-def test_what_a_search_takes_is_refused_of_a_finished_study(tiny: Path):
-    said = dse("run", tiny, "--trials", 5)
-    assert said.code == 2
-    assert "--trials" in said.err
-    assert "finished study" in said.err
-
-
 def test_the_document_of_a_finished_study_is_its_own(tiny: Path, tmp_path: Path):
     folder = tmp_path / "study"
     shutil.copytree(tiny, folder)

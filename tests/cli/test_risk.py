@@ -141,41 +141,6 @@ def test_a_chip_that_is_only_announced_is_named(space: Callable[..., Path]) -> N
     assert warned == (found["advised"] == "vr200_nvl72")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("{}", "--out", ""), "--out"),
-        (("{}", "--as-of", "soon"), "--as-of"),
-        (("{}", "--prices", "no.csv"), "no.csv"),
-        (("quickstart",), "--point"),
-        (("deploy-lama",), "deploy-llama-3-70b"),
-        (("{}", "--point", "1"), "--point"),
-        (("{}", "--objective", "usd"), "usd_per_million_total_tokens"),
-        (("{}", "--objective", "tpot_s", "--demand", "5/s..9/s"), "--demand"),
-        (("{}", "--demand", "9/s..5/s"), "LOW..HIGH"),
-        (("{}", "--demand", "5..9"), "LOW..HIGH"),
-        (("{}", "--set", "chip.all.price=2x"), "--set does not go with --uncertain"),
-        (("--model", "llama-3-8b"), "--chip is missing"),
-        (("{}", "--demand", "nan..inf"), "LOW..HIGH"),
-        (("{}", "--draws", "10"), "draws"),
-        (("{}", "--price-interval", "-1"), "price_interval"),
-        (("{}", "--set", "sed=1"), "did you mean seed"),
-    ],
-)
-def test_what_is_refused(space: Callable[..., Path], arguments, told: str) -> None:
-    said = risk(*(str(space(*TWO)) if word == "{}" else word for word in arguments))
-    assert said.code == 2
-    assert told in said.err
-    assert "Traceback" not in said.err
-    assert not said.out
-
-
-def test_a_study_of_shapes_asks_which_point(tiny: Path) -> None:
-    said = risk(tiny)
-    assert said.code == 2
-    assert "--point" in said.err
-
-
 def test_limits_that_no_chip_keeps(space: Callable[..., Path]) -> None:
     said = risk(space("ttft_s <= 2 s", "ttft_s <= 1 us"))
     assert said.code == 3

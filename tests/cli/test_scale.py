@@ -132,37 +132,3 @@ def test_overlapped_network_is_never_slower():
     assert plain["workload"]["network_overlap"] == 0.0  # not what the backend does
     for before, after in zip(plain["sizes"], hidden["sizes"], strict=True):
         assert after["tpot_s"] <= before["tpot_s"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ((), ["--model is missing", "dse catalog models list"]),
-        (DENSE[:2], ["--chip is missing"]),
-        (("--model", "llama-3-80b", *DENSE[2:]), ["llama-3-70b"]),
-        ((*DENSE[:2], "--chip", "h100"), ["h100_sxm"]),
-        ((*DENSE, "--against", "h100"), ["h100_sxm"]),
-        ((*DENSE, "--against", "h100_sxm"), ["--against", "another chip"]),
-        ((*DENSE, "--chips-up-to", "0"), ["--chips-up-to", "1 to 4,096"]),
-        ((*DENSE, "--tpot-limit", "50"), ["--tpot-limit", "unit is missing"]),
-        ((*DENSE, "--tpot-limit", "0 ms"), ["--tpot-limit", "above 0"]),
-        ((*DENSE, "--ttft-limit", "2 GB"), ["--ttft-limit", "a time"]),
-        ((*DENSE, "--jitter", "10"), ["--jitter", "unit is missing"]),
-        ((*DENSE, "--jitter", "2 s"), ["--jitter", "at most 1 s"]),
-        ((*DENSE, "--jitter", ""), ["--jitter"]),
-        ((*DENSE, "--set", "weight_dtype=fp7"), ["fp7", "nvfp4"]),
-        ((*DENSE, "--set", "routing_skew=1"), ["--set routing_skew", "no experts"]),
-        ((*DENSE, "--set", "routing_skew=11"), ["--set routing_skew", "less than or equal to 10"]),
-        ((*DENSE, "--set", "routing_skw=1"), ["routing_skew"]),
-        ((*DENSE, "--set", "routing_skew"), ["FIELD=VALUE"]),
-        ((*DENSE, "--set", "acceptance=.5", "--set", "acceptance=.6"), ["set twice"]),
-        ((*DENSE, "--set", "backend=vlm"), ["did you mean vllm"]),
-        ((*DENSE, "--set", "price_basis=rent"), ["rental_3yr"]),
-        ((*DENSE, "--demand", "x"), ["--demand"]),
-    ],
-)
-def test_bad_input_is_one_line(arguments: tuple[str, ...], named: list[str]):
-    said = dse("scale", *arguments)
-    assert said.code == 2
-    assert said.out == ""
-    assert all(word in said.err for word in named), said.err

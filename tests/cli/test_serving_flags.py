@@ -58,23 +58,6 @@ def test_too_many_arrivals_are_an_answer() -> None:
     assert answer["ttft_p99_s"] is None
 
 
-@pytest.mark.parametrize(
-    ("flags", "named"),
-    [
-        (("--serving", "poisson"), "requests_per_second"),
-        (("--set", "requests_per_second=3"), "requests_per_second"),
-        (("--set", "draft_tokens=3"), "--set acceptance"),
-        (("--set", "acceptance=1.5"), "--set acceptance"),
-        ((*poisson(3), "--concurrency", "4"), "--concurrency"),
-    ],
-)
-def test_what_does_not_belong_together_is_refused(flags, named) -> None:
-    said = dse(*POINT, *flags)
-    assert said.code == 2
-    assert named in said.err
-    assert "accepted" in said.err
-
-
 POOLS = ("estimate", "--serving", "disaggregated", "--model", "deepseek-v3", "--chip", "h200_sxm",
     "--dp", 8, "--ep", 8, "--set", "prefill_tp=8", "--concurrency", 64)  # fmt: skip
 
@@ -249,22 +232,6 @@ def test_a_cache_cannot_cross_a_link_without_a_figure() -> None:
         said = dse(*flags, *chips)
         assert said.code == 2
         assert "mtia_300 has no bandwidth_per_direction of scale-out network" in said.err
-
-
-@pytest.mark.parametrize(
-    ("flags", "named"),
-    [
-        ((*POOLS, "--replicas", 2), "prefill_workers and decode_workers"),
-        ((*POOLS, "--detail"), "two pools"),
-        ((*POOLS, "--set", "requests_per_second=2"), "one closed loop"),
-        ((*POINT, "--set", "prefill_tp=4"), "it takes --serving disaggregated"),
-        (("export", *POOLS[1:7], "--format", "vllm", "--replicas", 2), "prefill_workers"),
-    ],
-)
-def test_pools_are_refused_with_the_reason(flags, named) -> None:
-    said = dse(*flags)
-    assert said.code == 2
-    assert named in " ".join(said.err.split())
 
 
 def test_the_rate_is_of_all_workloads_together() -> None:

@@ -55,23 +55,6 @@ def test_the_detail_shows_the_wait() -> None:
     assert "wait for the memory tier" in dse(*arguments).out
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (("--set", "offload_tier=host"), "nothing is put into 'host'"),
-        (("--set", "weights_offloaded=1.5"), "less than or equal to 1"),
-        (("--set", "weights_offloaded=half"), "a valid number"),
-        (("--set", "kv_offloaded=0.5", "--set", "offload_tier=hots"), "did you mean host?"),
-        (("--set", "kv_offloaded=0.5", "--set", "offload_tier=attached"), "accepted: host, flash"),
-    ],
-)
-def test_bad_input_is_explained(flags: tuple[object, ...], said: str) -> None:
-    wrong = dse(*POINT, *flags)
-    assert wrong.code == 2
-    assert said in wrong.err
-    assert "Traceback" not in wrong.err
-
-
 def test_ones_own_chip_brings_its_memories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = (
@@ -168,21 +151,3 @@ def test_a_model_that_does_not_fit_is_an_answer() -> None:
     assert said.code == 3
     assert "\n- Does not fit: DeepSeek-V3" in said.out
     assert "fill the memory of 16 chips" in said.out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("wse9", "--model", "llama-3-8b"), "did you mean wse3?"),
-        (("wse3", "--model", "lama-3-8b"), "near: llama-3-8b"),
-        (("wse3", "--model", "llama-3-8b", "--weight-dtype", "fp9"), "unknown dtype 'fp9'"),
-        (("wse3", "--model", "llama-3-8b", "--set", "most_chips=0"), "--set most_chips: read 0"),
-        (("wse3", "--model", "llama-3-8b", "--backend", "compild"), "did you mean compiled?"),
-        (("etched_sohu", "--model", "llama-3-8b"), "has no"),
-        (("wse3",), "--model"),
-    ],
-)
-def test_bad_input_of_fit_is_explained(arguments: tuple[object, ...], said: str) -> None:
-    wrong = dse("estimate", "--fit", "--chip", *arguments)
-    assert wrong.code == 2
-    assert said in wrong.err

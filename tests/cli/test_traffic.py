@@ -119,53 +119,6 @@ def test_all_chips_are_compared_and_those_left_out_are_named() -> None:
     assert "dgx_spark" in {one["chip"] for one in found["fleets"]}  # 4 bits, no bf16
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("--requests-per-second", "3", "--out", ""), "--out"),
-        ((), "no demand"),
-        (("--trace", "{}", "--requests-per-second", "3"), "--trace and --requests-per-second"),
-        (("--requests-per-second", "3"), "--prompt-tokens: is missing"),
-        (("--requests-per-second", "3", *LENGTHS, "--tpot-limit", "0s"), "--tpot-limit"),
-        (("--requests-per-second", "3", *LENGTHS, "--tpot-limit", "9 GB"), "--tpot-limit"),
-        (("--requests-per-second", "0"), "--requests-per-second"),
-        (("--demand", "1B", *LENGTHS), "--demand"),
-        (("--trace", "{}", "--prompt-tokens", "5"), "--prompt-tokens: a trace says it"),
-        (("--trace", "{}", "--set", "window=1h"), "--set window"),
-        (("--trace", "{}", "--set", "window=1ns"), "at least"),
-        (("--trace", "no.csv"), "no such file"),
-        (("--requests-per-second", "3", *LENGTHS, "--chip", "h100"), "did you mean h100_sxm"),
-        (("--requests-per-second", "3", *LENGTHS, "--chip", "l40s"), "l40s has no price"),
-        (
-            ("--requests-per-second", "3", *LENGTHS, "--set", "weight_dtype=fp7"),
-            "--set weight_dtype",
-        ),
-        (("--requests-per-second", "3", *LENGTHS, "--price-basis", "rent"), "unknown price basis"),
-        (("--requests-per-second", "3", "--percentile", "95"), "--percentile"),
-        (("dense-70b-billion-tokens", "--demand", "1B/day"), "--demand does not go with a plan"),
-        (("--show",), "--show does not go with"),
-        (("--requests-per-secon", "3"), "--requests-per-second"),
-    ],
-)
-def test_what_is_refused(requests: Path, arguments: tuple[str, ...], told: str) -> None:
-    words = [str(requests) if word == "{}" else word for word in arguments]
-    plan = bool(words) and not str(words[0]).startswith("-")
-    said = dse("fleet", *words) if plan else dse(*ASK, *words)
-    assert said.code == 2
-    assert told in said.err
-    assert not said.out
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [(("--model", "llama-3-8b"), "--chip is missing"), (("--chip", "h100_sxm"), "model")],
-)
-def test_a_chip_and_a_model_are_needed(given: tuple[str, str], told: str) -> None:
-    said = dse("fleet", "--requests-per-second", 3, *LENGTHS, *given)
-    assert (said.code, said.out) == (2, "")
-    assert told in said.err
-
-
 def test_limits_that_nothing_keeps() -> None:
     ask = (*ASK, "--requests-per-second", 3, *LENGTHS, "--percentile", "steady", "--tpot-limit")
     said = dse(*ask, "1us")

@@ -178,37 +178,6 @@ def test_older_and_consumer_chips(chip: str):
     assert 0.05 < answer["mfu"] < 0.8
 
 
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (("--tokens", "lots"), "--tokens: read 'lots'"),
-        (("--tokens", "0"), "--tokens: read '0' (accepted: 1M to 1e18 tokens, such as 15T)"),
-        (("--tokens", "15"), "did you mean 15T?"),
-        (("--precision", "nvfp"), "--precision: read 'nvfp'; did you mean nvfp4?"),
-        (("--recompute", "ful"), "--recompute: read 'ful'; did you mean full?"),
-        (sets(stack="megatrn"), "--set stack: unknown training stack 'megatrn'"),
-        (sets(stacks="fsdp"), "--set stacks: unknown field 'stacks'"),
-        (sets(sites=2), "--set site_bandwidth: 2 sites, bandwidth missing"),
-        (sets(site_bandwidth="1GB/s"), "--set site_bandwidth: 1 site, bandwidth '1GB/s'"),
-        (sets(local_steps=5), "--set local_steps: 5 local steps, 1 site"),
-        (sets(restart=10), "--set restart: read '10': a bare number, its unit is missing"),
-        (sets(checkpoint_bandwidth="0 GB/s"), "--set checkpoint_bandwidth: read '0 GB/s'"),
-        (sets(input_tokens_per_s=-3), "--set input_tokens_per_s: read '-3'"),
-        (sets(lora_rank=8), "--set lora_rank: task pretrain (accepted: task: lora)"),
-        (("--global-batch-tokens", "100"), "--global-batch-tokens: read '100'"),
-        (("--price-basis", "rental"), "rental"),
-        (("--ep", "4"), "--ep: Llama-3-8B has no experts"),
-        (("--chip", "h100_smx"), "did you mean h100_sxm?"),
-        (("--chip", "rtx4090"), "sites of fewer chips"),
-    ],
-)
-def test_bad_input_is_one_line(flags: tuple[str, ...], words: str):
-    said = dse(*RUN, *flags)
-    assert said.code == 2, said.out
-    assert words in said.err
-    assert len(said.err.strip().splitlines()) == 1
-
-
 def test_many_consumer_chips_need_sites():
     ask = ("train", "llama-3-8b", "--chip", "rtx4090", "--chips", "64", "--tokens", "1T")
     found = document(*ask, *sets(sites=8, site_bandwidth="25Gb/s"))

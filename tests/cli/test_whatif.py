@@ -168,50 +168,6 @@ def test_a_changed_space_is_refused(space: Callable[..., Path], tmp_path: Path):
         assert f"{out} was made from the space file {file}, which is not here" in said.err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ((), "--model is missing (accepted: a STUDY, or --model and --chip"),
-        (("--model", "llama-3-8b"), "--chip is missing"),
-        (("tiny", "--model", "llama-3-8b"), "--model does not go with a STUDY"),
-        (("tiny", "--set", "tp=4"), "--set tp does not go with a STUDY"),
-        (("tinny",), "did you mean tiny?"),
-        (("tests",), "tests is no finished study"),
-        ((*MODEL, "--set", "chip.h100.price=2x"), "did you mean chip.h100_sxm.price?"),
-        ((*MODEL, "--price-basis", "purchase"), "owned_tco prices a chip that is bought"),
-        ((*MODEL, "--equal", "powr"), "did you mean power?"),
-        ((*MODEL, "--at", "3kW"), "--at needs one --equal"),
-        ((*MODEL, "--equal", "power", "--at", "3GB"), "a size, not a power"),
-        ((*MODEL, "--scenario", "nowhere.yaml"), "nowhere.yaml"),
-        ((*MODEL, "--objective", "tpot"), "unknown metric 'tpot'"),
-        ((*MODEL, "--limit", "tpot_s < 3"), "--limit: read 'tpot_s < 3': not `metric <= limit`"),
-        (("--model", "llama-3-8b", "--chip", "l40s"), "--chip: no chip here can be compared"),
-        ((*MODEL, "--set", "backend=vlm"), "backend: unknown backend 'vlm'; did you mean"),
-        ((*MODEL, "--price-basis", "on-demand"), "--price-basis: unknown price basis"),
-        ((*MODEL, "--set", "weight_dtype=fp9"), "fp9"),
-        ((*MODEL, "--set", "conurrency=9"), "did you mean concurrency"),
-        ((*MODEL, "--set", "chip.h100_sxm.price"), "read 'chip.h100_sxm.price'"),
-        ((*MODEL, "--point", "best"), "--point does not go with a question without"),
-        ((*MODEL, "--uncertain", "--at", "1"), "--at does not go with --uncertain"),
-        (("tiny", "--require", "mi300x", "--demand", "1B/day"), "does not go with --require"),
-        ((*MODEL, "--require", "mi300x"), "--model does not go with --require"),
-        ((*MODEL, "--set", "chip.h100_sxm.price=nan"), "not a finite number"),
-        ((*MODEL, "--chip", "h100_sxm"), "each chip once"),
-        ((*MODEL, "--set", "chip.all.price=2x", "--set", "chip.all.price=3x"), "is set twice"),
-        ((*MODEL, "--demand", "0/day"), "--demand: read '0/day': not above zero"),
-        ((*MODEL, "--demand", "1B"), "such as 1B/day or 20000/s"),
-        ((*MODEL, "--peak-over-average", "0.5"), "--peak-over-average"),
-        ((*MODEL, "--as-of", "soon"), "--as-of"),
-    ],
-)
-def test_bad_input_is_one_line(arguments: tuple[str, ...], says: str):
-    said = dse("whatif", *arguments)
-    assert said.code == 2, said.out
-    assert says in said.err
-    assert said.out == ""
-    assert len(said.err.strip().splitlines()) == 1
-
-
 def test_a_demand_is_bought_and_said_in_text_json_and_page(
     space: Callable[..., Path], tmp_path: Path
 ):

@@ -70,25 +70,6 @@ def test_one_workload_by_the_flag_is_the_lengths():
     assert flag == dse("estimate", *POINT, *lengths, "--json").json()
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (("--set", "workloads=chat=0:1000/250"), "a weight above 0"),
-        (("--set", "workloads=chat=-1:1000/250"), "a weight above 0"),
-        (("--set", "workloads=chat=1:1000"), "chat=0.7:1000/250"),
-        (("--set", "workloads=chat=1:0/250"), "1 to 100,000,000"),
-        (("--set", "workloads==1:1000/250"), "chat=0.7:1000/250"),
-        (("--set", "workloads=a=1:9/9,a=1:9/8"), "different names"),
-        (("--set", "workloads=a=1:9/9", "--prompt-tokens", 5), "--prompt-tokens does not go with"),
-        (("--set", "workloads=a=1:9/9", "--output-tokens", 5), "--output-tokens does not go with"),
-    ],
-)
-def test_wrong_flags(flags: tuple, said: str):
-    found = dse("estimate", *POINT, *flags)
-    assert found.code == 2
-    assert said in found.err.replace("\n", " ")
-
-
 def test_the_detail_names_the_workload_of_its_operators(mixed: Path):
     document = dse("estimate", "--detail", mixed, "knee", "--json").json()
     heaviest = max(document["workloads"], key=lambda load: load["chip_seconds_share"])

@@ -142,12 +142,6 @@ def test_a_stored_limit_that_is_no_number(tmp_path: Path) -> None:
     assert "\x10" not in said.err
 
 
-def test_a_part_of_a_token_is_refused() -> None:
-    said = dse("whatif", "tiny", "--set", "workload.prompt_tokens=8.192")
-    assert said.code == 2
-    assert "a whole number of tokens" in said.err
-
-
 # -- what stands in the place of a file -----------------------------------------------------
 
 
