@@ -31,12 +31,12 @@ that the data itself excludes.
 
 Constants of the training stacks from measured runs, and predictions of runs that no fit saw.
 
-The fit minimises, over logarithms (of factors and seconds) and
-log-odds (of shares) t around the priors of CONSTANTS, a loss of the errors |predicted / measured -
-1|, rounded below 5%, that saturates near 25%, and a ridge of t over each one's sd. A constant is
-shared by all the stacks that it names; none belongs to one model or group. A run counts once
-(tokens per second where a source has that, else FLOPs or utilisation by its convention), every
-group (model and chip) weighs the same, whole runs in chip-hours not at all.
+The fit minimises, over logarithms (of factors and seconds) and log-odds (of shares) t around the
+priors of constants.csv, a loss of the errors |predicted / measured - 1|, rounded below 5%, that
+saturates near 25%, and a ridge of t over each one's sd. A constant is shared by all the stacks that
+it names; none belongs to one model or group. A run counts once (tokens per second where a source
+has that, else FLOPs or utilisation by its convention), every group (model and chip) weighs the
+same, whole runs in chip-hours not at all.
 
 An interval is the 10th and the 90th percentile of measured over predicted speed on held-out rows.
 Whole runs in chip-hours enter no fit: their own few rows give the spread of runs whose
@@ -66,7 +66,7 @@ from dse.accuracy.training_rows import (
     with_training,
 )
 from dse.catalog import Catalog, load_catalog
-from dse.data import hardware_dir
+from dse.data import hardware_dir, rows_beside
 from dse.physics.intervals import (
     CLASS,
     CLASSES,
@@ -496,40 +496,15 @@ class Constant:
         return odds / (1.0 + odds)
 
 
-MEGATRON = ("megatron", "megatron-eager", "megatron-fused")
-GPU = (*MEGATRON, "fsdp", "generic")
-ALL = (*GPU, "maxtext")
-CONSTANTS: tuple[Constant, ...] = (
-    Constant("gemm_bf16", GPU, 1.0, 0.2),
-    Constant("gemm_bf16", ("maxtext",), 1.0, 0.2),
-    Constant("gemm_fp8", ALL, 1.0, 0.2),
-    Constant("gemm_fp4", ALL, 1.0, 0.3),
-    Constant("attention", ALL, 1.0, 0.2),
-    Constant("states", ALL, 3.0, 0.5),
-    Constant("experts", ("megatron", "generic"), 1.0, 0.4),
-    Constant("experts", ("megatron-eager",), 1.0, 0.4),
-    Constant("experts", ("megatron-fused",), 1.0, 0.4),
-    Constant("experts", ("maxtext", "fsdp"), 1.0, 0.4),
-    Constant("elementwise", (*MEGATRON, "generic"), 1.0, 0.45),
-    Constant("elementwise", ("maxtext",), 1.0, 0.45),
-    Constant("elementwise", ("fsdp",), 1.5, 0.45),
-    Constant("moe_elementwise", ("megatron", "generic"), 1.0, 0.75),
-    Constant("moe_elementwise", ("megatron-eager",), 1.0, 0.75),
-    Constant("moe_elementwise", ("megatron-fused",), 1.0, 0.75),
-    Constant("moe_elementwise", ("maxtext",), 1.0, 0.75),
-    Constant("dispatch", ("megatron", "megatron-fused", "generic"), 1.0, 0.3),
-    Constant("dispatch", ("megatron-eager",), 1.0, 0.3),
-    Constant("collectives", ALL, 1.0, 0.3),
-    Constant("elementwise", ALL, 1.0, 0.45, shared=True),
-    Constant("moe_elementwise", (*MEGATRON, "generic", "maxtext"), 1.0, 0.75, shared=True),
-    Constant("dispatch", (*MEGATRON, "generic"), 1.0, 0.3, shared=True),
-    Constant("data_overlap", ("fsdp",), 0.85, 0.7),
-    Constant("expert_overlap", ("megatron", "generic"), 0.3, 0.7),
-    Constant("expert_overlap", ("megatron-fused",), 0.8, 0.7),
-    Constant("tensor_overlap", (*MEGATRON, "generic"), 0.5, 0.7),
-    Constant(CLOCK, ("b200_sxm", "gb200_nvl72"), 1.0, 0.1),
-    Constant(CLOCK, ("b300_sxm", "gb300_nvl72"), 1.0, 0.1),
-    Constant("host_s_per_layer", ("megatron-eager",), 0.008, 0.5),
+CONSTANTS: tuple[Constant, ...] = tuple(
+    Constant(
+        row["constant"],
+        tuple(row["stacks"].split()),
+        float(row["prior"]),
+        float(row["sd"]),
+        row["shared"] == "yes",
+    )
+    for row in rows_beside(__file__, "constants.csv")
 )
 
 

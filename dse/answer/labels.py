@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dse.answer.numbers import kind_of
+from dse.answer.numbers import SHOWN_AS, kind_of
 from dse.data import rows_beside
 from dse.vocabulary import find
 
@@ -22,27 +22,11 @@ class Label:
     short: str = ""
 
 
-# Unit and scale of an axis by the kind of its metric.
+# Unit and scale of an axis by the kind of its metric, its dimension or its own name.
 _AXES = {
-    "time": ("ms", 1e3),
-    "s": ("s", 1.0),
-    "bytes": ("GB", 1e-9),
-    "kB": ("kB", 1e-3),
-    "dollars": ("USD", 1.0),
-    "usd/h": ("USD per hour", 1.0),
-    "share": ("%", 100.0),
-    "change": ("%", 100.0),
-    "parameters": ("B", 1e-9),
-    "tokens": ("B", 1e-9),
-    "power": ("W", 1.0),
-    "energy": ("J", 1.0),
-    "kwh": ("kWh", 1.0),
-    "days": ("days", 1.0),
-    "flop": ("FLOP", 1.0),
-    "tera": ("TFLOP/s", 1e-12),
-    "nats": ("nats per token", 1.0),
-    "tokens/s": ("tokens/s", 1.0),
-    "tokens/J": ("tokens/J", 1.0),
+    name: (row["axis_unit"], float(row["axis_scale"]))
+    for name, row in SHOWN_AS.items()
+    if row["axis_scale"]
 }
 
 

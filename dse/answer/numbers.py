@@ -12,31 +12,14 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 
 from dse import units
-from dse.vocabulary import Quantity, find
+from dse.data import rows_beside
+from dse.vocabulary import find
 
 NONE = "–"
 
-# The kind of a metric by its dimension.
-_KIND_OF = {
-    "s": "time",
-    "days": "days",
-    "bytes": "bytes",
-    "bytes/s": "bandwidth",
-    "flop": "flop",
-    "usd": "dollars",
-    "usd/Mtoken": "dollars",
-    "usd/h": "dollars",
-    "fraction": "share",
-    "count": "count",
-    "tokens": "tokens",
-    "W": "power",
-    "J": "energy",
-    "kWh": "kwh",
-    "tokens/s": "rate",
-    "tokens/J": "rate",
-    "chip-h": "large",
-    "nats": "fixed",
-}
+# By dimension the `kind` of a metric; by dimension or kind the unit and scale of an axis (what is
+# shown is SI x scale), by kind the unit of raw values.
+SHOWN_AS = {row["name"]: row for row in rows_beside(__file__, "kinds.csv")}
 _SHORT = ("ns", "µs", "ms", "s")
 _CLOCK_FROM, _DAYS_FROM, _YEARS_FROM = 600.0, 172_800.0, 63_072_000.0
 
@@ -69,7 +52,7 @@ def kind_of(metric: str) -> str:
     """How a quantity is printed: the kind of its row, empty for words; of one that the vocabulary
     lacks what its name ends in."""
     if row := find(metric):
-        return kind_of_row(row)
+        return row.kind or SHOWN_AS.get(row.dimension, {}).get("kind", "")
     if metric in KINDS:
         return metric
     if metric.endswith("_s") and "per_s" not in metric:
@@ -79,10 +62,6 @@ def kind_of(metric: str) -> str:
     if metric.endswith("bytes_per_s"):
         return "bandwidth"
     return "bytes" if "bytes" in metric else "share" if metric.endswith("share") else "rate"
-
-
-def kind_of_row(row: Quantity) -> str:
-    return row.kind or _KIND_OF.get(row.dimension, "")
 
 
 def significant(value: float, digits: int = 3) -> str:

@@ -109,10 +109,6 @@ def interval(
 # over 25 pairs of chips of one family that served one model, 0.13 over 44 pairs of unlike families,
 # which is taken for 0.
 COMMON = 0.5
-MEASURED = (
-    "0.49 over 25 measured pairs of one family; of two families 0.13 over 44, taken for none; of "
-    "laws that were measured on no chip, by vendor and assumed"
-)
 
 
 def kin_of(catalog: Catalog, chip: Chip) -> str:

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 
 from dse.answer.answer import Answer, Block, Column, Section
 from dse.answer.labels import GLOSSARY
-from dse.answer.numbers import kind_of
+from dse.answer.numbers import SHOWN_AS, kind_of
 from dse.answer.plots import plain
 from dse.answer.sentences import spoken, with_names
 from dse.schema.loader import Lazy
@@ -25,17 +25,6 @@ from dse.schema.loader import Lazy
 PLOTLY = "plotly-basic.min.js"
 # A notebook's cell says the answer itself, so the page of its picture does not.
 PICTURE_ALONE = "<style>header, #answer { display: none }</style>"
-UNITS = {
-    "time": "s",
-    "days": "days",
-    "bytes": "bytes",
-    "bandwidth": "bytes/s",
-    "dollars": "USD",
-    "power": "W",
-    "energy": "J",
-    "kwh": "kWh",
-    "flop": "FLOP",
-}
 # Elements whose text is no prose: it is copied, clicked or already an explanation.
 UNEXPLAINED = ("a", "abbr", "b", "button", "code", "h1", "select", "summary")
 SILENT = re.compile('class="glossary"')
@@ -146,7 +135,7 @@ def _runs(blocks: Sequence[Block]) -> list[tuple[str, list[Block]]]:
 
 def _unit(column: Column) -> str:
     """The unit of the raw values of a column, for who copies them; empty for words and counts."""
-    return UNITS.get(kind_of(column.kind), "") if column.kind else ""
+    return SHOWN_AS.get(kind_of(column.kind), {}).get("raw_unit", "") if column.kind else ""
 
 
 def environment() -> Environment:

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from dse import units
+from dse.data import rows_beside
 from dse.errors import InputError
 from dse.record import record
-from dse.schema.loader import did_you_mean
+from dse.schema.loader import unknown
 from dse.schema.plausible import OF_METRIC, unusual
 from dse.vocabulary import Quantity, quantities
 
@@ -24,20 +25,9 @@ EVERY: Mapping[str, Metric] = {name: row for name, row in quantities().items() i
 METRICS: Mapping[str, Metric] = {name: row for name, row in EVERY.items() if row.searched}
 
 # Units that only metrics have: what may follow the number, and its factor.
-_UNITS: Mapping[str, Mapping[str, float]] = {
-    "tokens/s": {"tokens/s": 1.0, "token/s": 1.0, "tok/s": 1.0},
-    "usd/Mtoken": {
-        "usd/Mtoken": 1.0, "USD/Mtoken": 1.0, "$/Mtoken": 1.0,
-        "usd/Mtokens": 1.0, "USD/Mtokens": 1.0, "$/Mtokens": 1.0,
-    },
-    "tokens/J": {"tokens/J": 1.0, "token/J": 1.0},
-    "J": {"J": 1.0, "mJ": 1e-3, "kJ": 1e3},
-    "days": {"days": 1.0, "day": 1.0},
-    "kWh": {"kWh": 1.0, "MWh": 1e3, "GWh": 1e6},
-    "chip-h": {"chip-h": 1.0, "kchip-h": 1e3, "Mchip-h": 1e6},
-    "nats": {"": 1.0, "nats": 1.0},
-    "fraction": {"": 1.0, "%": 1e-2},
-}  # fmt: skip
+_UNITS: dict[str, dict[str, float]] = {}
+for _row in rows_beside(__file__, "metric_units.csv"):
+    _UNITS.setdefault(_row["dimension"], {})[_row["unit"]] = float(_row["factor"])
 # Sizes of models are counts too: "70B" is read as it is for tokens.
 _READ_AS = {"count": "tokens"}
 _NUMBER = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
@@ -104,9 +94,7 @@ def metric(name: object) -> Metric:
     """Raises InputError with the nearest name for a metric that does not exist."""
     if isinstance(name, str) and name in METRICS:
         return METRICS[name]
-    raise InputError(
-        f"unknown metric {name!r}{did_you_mean(name, METRICS)}", accepted=", ".join(METRICS)
-    )
+    raise unknown("unknown metric", name, METRICS)
 
 
 def parse_constraint(text: object) -> Limit:

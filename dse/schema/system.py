@@ -12,10 +12,9 @@ from typing import Any, Literal, get_args
 
 from dse import units
 from dse.data import hardware_dir, is_shipped, rows_beside
-from dse.errors import InputError
 from dse.record import record
 from dse.schema.figure import OWN_SOURCE, Figure, Figured, Value, reasons
-from dse.schema.loader import Document, did_you_mean, load_yaml
+from dse.schema.loader import Document, did_you_mean, load_yaml, unknown
 from dse.schema.plausible import doubts, near, unusual
 from dse.schema.reader import (
     ID,
@@ -335,11 +334,8 @@ def resolve_rack(text: str, beside: Path | None = None) -> Path:
         return shipped[text]
     if text.endswith((".yaml", ".yml")):
         return (beside or Path()) / text
-    raise InputError(
-        f"unknown rack {text!r}{did_you_mean(text, shipped)}",
-        field="rack",
-        accepted=f"{', '.join(shipped)}, or the path of a rack file",
-    )
+    accepted = f"{', '.join(shipped)}, or the path of a rack file"
+    raise unknown("unknown rack", text, shipped, accepted, field="rack")
 
 
 def refusal(chip: str, system: System) -> str | None:

@@ -120,7 +120,7 @@ class ConfigReader:
 
 # What a writer of configurations asks of a model: its layers, and where they lie.
 
-GATED, PLAIN = 3, 2
+PLAIN = 2  # matrices of a feed-forward without a gate
 FULL, SLIDING = "full_attention", "sliding_attention"
 Sizes = Mapping[str, int]
 Config = dict[str, Any]
