@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
+from functools import cache
 from typing import TYPE_CHECKING
 
 from dse import units
+from dse.data import rows_beside
 
 if TYPE_CHECKING:
     from dse.schema.figure import Figure
 
-# (least, most) of the shipped chips (`dse catalog chips list`) with a factor of about ten on either
-# side, by the first letters of the kind of memory; "" is any other kind.
-_BANDWIDTH = {
-    "SRAM": (4e12, 2e17),
-    "HBM": (8e10, 2.5e14),
-    "GDDR": (2.5e10, 2e13),
-    "LPDDR": (1e10, 1e13),
-    "": (1e10, 2.5e14),
-}
-_CAPACITY = {"SRAM": (2e7, 5e11), "HBM": (1.5e9, 5e12), "": (1e9, 8e12)}
-_WATTS = (1.0, 2.5e5)
-_LINK = (1e9, 2e13)
-_PEAK = (1e12, 2e17)  # of every format
+# Of a figure by its name and the first letters of the kind of memory, the first row that fits: from
+# `least` to `most` of the shipped chips (`dse catalog chips list`), with a factor of about ten on
+# either side.
+_USUAL = tuple(
+    (row["figure"], row["memory"], (float(row["least"]), float(row["most"])))
+    for row in rows_beside(__file__, "usual.csv")
+)
 _FORMATS = 64.0  # times the peak of bf16, or so much less
-_LATENCY = (2e-8, 2e-4)
-BEHIND = (1e9, 2e13)  # bytes, and bytes/s, of a memory behind the device's
 USD_PER_HOUR = (0.02, 200.0)  # of a chip
 USD_PER_CHIP = (300.0, 5e6)  # bought: a cloud's own LPU to a wafer
 TTFT, TPOT = (0.005, 600.0), (1e-4, 5.0)  # seconds
@@ -39,7 +34,6 @@ OF_METRIC = {
     "ttft_p99_s": TTFT,
     "chip_usd_per_hour": (USD_PER_HOUR[0], 1e8),  # of all chips
 }
-DOMAIN = (1.0, 20_000.0)  # chips of one scale-up domain
 TIMES = 30.0  # on either side of what is known
 FAR = "is far from any chip of its kind"
 FAR_OFF = "far from what is usual"
@@ -94,25 +88,15 @@ def probably(
     return ""
 
 
+@cache
 def usual_of(name: str, memory_kind: str = "") -> tuple[float, float]:
     """The usual range of a figure by its name."""
-    if name.startswith("peak_"):
-        return _PEAK
-    if name in ("tdp", "idle_power", "matmul_power", "system_power"):
-        return _WATTS
-    if name.endswith("bandwidth_per_direction"):
-        return _LINK
-    if name.endswith((" capacity", " bandwidth")):
-        return BEHIND
-    if name.endswith("latency"):
-        return _LATENCY
-    if name == "size" or name.endswith(" size"):
-        return DOMAIN
-    table = {
-        "memory_bandwidth": _BANDWIDTH,
-        "memory_capacity": _CAPACITY,
-        "memory_capacity_driver_reported": _CAPACITY,
-    }.get(name)
-    if table is None:
-        return 0.0, math.inf
-    return next(ends for kind, ends in table.items() if memory_kind.startswith(kind))
+    fits = (
+        ends
+        for figure, memory, ends in _USUAL
+        if fnmatchcase(name, figure) and memory_kind.startswith(memory)
+    )
+    return next(fits, (0.0, math.inf))
+
+
+BEHIND = usual_of("host capacity")  # bytes, and bytes/s, of a memory behind the device's
