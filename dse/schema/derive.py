@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import Any
 
 from dse import units
-from dse.data import hardware_dir
+from dse.data import hardware_dir, rows_beside
 from dse.errors import InputError
 from dse.record import record
 from dse.schema.catalog import Catalog
@@ -29,35 +29,15 @@ from dse.schema.system import TOPOLOGIES
 SOURCE = "dse catalog chips derive"
 PEAKS = tuple(name for name in DIMENSION if name.startswith("peak_"))
 DEVICE = ("memory_capacity", "memory_capacity_driver_reported")
+_ROWS = rows_beside(__file__, "derive.csv")
 # Quantities of the fabric: the level (0: scale-up, -1: scale-out), its field, its dimension.
 FABRIC = {
-    "scale_up_bandwidth": (0, "bandwidth_per_direction", "bytes/s"),
-    "domain": (0, "size", "count"),
-    "link_latency": (0, "latency", "s"),
-    "jitter": (0, "jitter", "s"),
-    "topology": (0, "topology", "text"),
-    "scale_out_bandwidth": (-1, "bandwidth_per_direction", "bytes/s"),
-    "scale_out_latency": (-1, "latency", "s"),
+    row["figure"]: (int(row["level"]), row["field"], row["dimension"])
+    for row in _ROWS
+    if row["field"]
 }
-ALIASES = {
-    "hbm_bandwidth": "memory_bandwidth",
-    "bandwidth": "memory_bandwidth",
-    "memory_capacity": "capacity",
-    "hbm_capacity": "capacity",
-    "memory": "capacity",
-    "compute": "flops",
-    "peak": "flops",
-    "peaks": "flops",
-    **{name.removeprefix("peak_"): name for name in PEAKS},
-    "power": "tdp",
-    "link": "scale_up_bandwidth",
-    "link_bandwidth": "scale_up_bandwidth",
-    "domain_size": "domain",
-    "scale_up_domain": "domain",
-    "latency": "link_latency",
-    "scale_out": "scale_out_bandwidth",
-    "network_bandwidth": "scale_out_bandwidth",
-}
+ALIASES = {alias: row["figure"] for row in _ROWS for alias in row["aliases"].split()}
+ALIASES |= {name.removeprefix("peak_"): name for name in PEAKS}
 _FACTOR = re.compile(r"(?:[x×]\s*([0-9.eE+-]+)|([0-9.eE+-]+)\s*[x×])")
 _PERCENT = re.compile(r"([+-][0-9.eE]+)\s*%")
 WAYS = "a factor (1.5x), a percentage (+20%) or a value with its unit"

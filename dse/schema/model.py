@@ -205,20 +205,12 @@ MODEL_TYPE = "dse"
 PREDICTION = "num_nextn_predict_layers"
 TRAINED = "trained_in"
 DRAFTS = "tokens_per_step"  # by how many were drafted, as published
-# The usual names of the main sizes of a kind of block.
-_FLAT = {
-    "gqa": {
-        "num_attention_heads": "heads",
-        "num_key_value_heads": "kv_heads",
-        "head_dim": "head_dim",
-    },
-    "mla": {"num_attention_heads": "heads", "kv_lora_rank": "kv_lora_rank"},
-    "mlp": {"intermediate_size": "intermediate_size"},
-    "moe": {
-        "num_experts": "experts",
-        "num_experts_per_tok": "experts_per_token",
-        "moe_intermediate_size": "expert_intermediate_size",
-    },
+# The main sizes of a kind of block.
+_MAIN = {
+    "gqa": ("heads", "kv_heads", "head_dim"),
+    "mla": ("heads", "kv_lora_rank"),
+    "mlp": ("intermediate_size",),
+    "moe": ("experts", "experts_per_token", "expert_intermediate_size"),
 }
 
 
@@ -298,8 +290,7 @@ def _flat(model: Model) -> dict[str, Any]:
     """Main sizes under their usual names."""
     flat: dict[str, float] = {"num_hidden_layers": model.num_hidden_layers}
     for block in model.blocks:
-        names = _FLAT.get(block.kind, {})
-        flat |= {key: block.sizes[size] for key, size in names.items()}
+        flat |= {_FIELD.get(size, size): block.sizes[size] for size in _MAIN.get(block.kind, ())}
         if block.kind == "moe":
             width = block.sizes["expert_intermediate_size"]
             flat["num_shared_experts"] = block.sizes["shared_intermediate_size"] / width

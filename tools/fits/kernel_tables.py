@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import yaml
 from scipy.optimize import least_squares
 
 from dse.measure.calibration import Laws
@@ -64,6 +65,7 @@ CURRENT = ("1.3.0rc20", "0.24.0", "0.5.14")  # trtllm, vllm, sglang; A100 has ol
 class Chip(NamedTuple):
     """What the tables divided by: FLOP/s, bytes/s, bytes/s per direction. Weights of up to
     `cached` bytes stay in the cache from run to run of the benchmark, which serving does not see.
+    `notes` are kind and note of its collectives.
     """
 
     title: str
@@ -72,28 +74,32 @@ class Chip(NamedTuple):
     link: float
     peaks: dict[str, float]
     cached: float
+    notes: dict[str, tuple[str, str]]
 
     def peak(self, dtype: str) -> float:
         """What the tables divided rows of a format by: that of bf16 where they had no other."""
         return self.peaks.get("fp8" if dtype == "fp8_block" else dtype, self.peaks["bf16"])
 
 
-def _chip(title, system, bandwidth, link, *tflops, cached=0.0):
-    peaks: dict[str, float] = {}
-    peaks.update(zip(("bf16", "fp8", "nvfp4"), (t * 1e12 for t in tflops), strict=False))
-    return Chip(f"NVIDIA {title}", system, bandwidth * 1e12, link * 1e9, peaks, cached)
+def _chip(
+    title: str,
+    system: str,
+    bandwidth: float,
+    link: float,
+    tflops: list[float],
+    notes: dict[str, list[str]],
+    cached: float = 0.0,
+) -> Chip:
+    peaks = {name: t * 1e12 for name, t in zip(("bf16", "fp8", "nvfp4"), tflops, strict=False)}
+    said = {name: (kind, note) for name, (kind, note) in notes.items()}
+    return Chip(f"NVIDIA {title}", system, bandwidth * 1e12, link * 1e9, peaks, cached, said)
 
 
 CHIPS = {
-    "a100_80_sxm": _chip("A100 SXM 80GB", "a100_sxm", 2.039, 300, 312),
-    "h100_sxm": _chip("H100 SXM", "h100_sxm", 3.35, 450, 989, 1978),
-    "h200_sxm": _chip("H200 SXM", "h200_sxm", 4.8, 450, 989, 1978),
-    "b200_sxm": _chip("B200 SXM", "b200_sxm", 7.7, 900, 2250, 4500, 9000),
-    "b300_sxm": _chip("B300 SXM", "b300_sxm", 7.75, 900, 2250, 4500, 14000),
-    "gb200_nvl72": _chip("GB200 NVL72", "gb200", 8.0, 900, 2500, 5000, 10000),
-    "gb300_nvl72": _chip("GB300 NVL72", "gb300", 8.0, 900, 2500, 5000, 15000),
-    "l40s": _chip("L40S", "l40s", 0.864, 32, 362, 733, cached=96 * 2**20),
-    "rtx_pro_6000": _chip("RTX PRO 6000", "rtx_pro_6000_server", 1.792, 64, 467.8, 935.6, 1871.2),
+    name: _chip(**of)
+    for name, of in yaml.safe_load(
+        Path(__file__).with_name("chips.yaml").read_text(encoding="utf-8")
+    ).items()
 }
 
 

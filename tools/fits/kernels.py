@@ -253,33 +253,7 @@ THROUGH_HOST = (
 )
 
 
-def link_notes(name: str, chip: Chip) -> dict:
-    """Kind and note of the collectives of a chip, and the file's source."""
-    per = f"of {chip.link / 1e9:g} GB/s per direction"
-    if chip.system in BUCKETS_OF:
-        per += f", rows of {BUCKETS_OF[chip.system]}, whose fits are alike"
-    reduce = f"{per}; vllm, sglang, trtllm under CUDA graphs; 8 KiB..512 MiB"
-    gather = f"{per}; all-gather and reduce-scatter of NCCL, 8 KiB..512 MiB"
-    to_all = f"{per}; NCCL, 8 KiB..512 MiB"
-    kind = "derived" if chip.system in SECOND_SERVER else "fitted"
-    if kind == "derived":
-        reduce = f"{per}; custom all-reduce of sglang 0.5.12 under CUDA graphs; 8 KiB..512 MiB"
-        gather += "; 4 and 8 chips: half of an all-reduce"
-        to_all += "; 4 and 8 chips: half of an all-reduce"
-    if name in ("gb200_nvl72", "gb300_nvl72"):
-        whose = "measured on gb300_nvl72" if name == "gb200_nvl72" else "as measured"
-        reduce += f"; 8 chips: trtllm MNNVL two-shot, {whose}; beyond extrapolated"
-        gather += "; beyond 4 chips extrapolated"
-    if name == "gb300_nvl72":
-        to_all += "; 8 chips: as 4"
-    elif name in ("h100_sxm", "h200_sxm", "b200_sxm", "gb200_nvl72"):
-        to_all += "; 8 chips: DeepEP of sglang 0.5.12, bytes = tokens x top_k x hidden x element"
-    return {
-        "source": "aiconfigurator-core 0.12.0 (Apache-2.0), measured kernel tables of NVIDIA GPUs",
-        "all_reduce": ("fitted", reduce),
-        "all_gather": (kind, gather),
-        "all_to_all": (kind, to_all),
-    }
+SOURCE = "aiconfigurator-core 0.12.0 (Apache-2.0), measured kernel tables of NVIDIA GPUs"
 
 
 def main(folder: str | Path, out_dir: str | Path) -> None:
@@ -299,7 +273,7 @@ def main(folder: str | Path, out_dir: str | Path) -> None:
             divided["mxfp4"] = divided["nvfp4"]
         divided["memory_bandwidth"] = f"{chip.bandwidth / 1e12:g} TB/s"
         head = {"title": f"{chip.title}, fitted to measured kernels", "divided_by": divided}
-        notes = link_notes(name, chip)
+        notes = {"source": SOURCE, **chip.notes}
         beside = links[name] if chip.system in SECOND_SERVER else None
         used = second_server(tables[name], links[name]) if beside else links[name]
         write(out / f"{name}.yaml", head, laws[name], used, notes, beside)
