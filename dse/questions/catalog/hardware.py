@@ -334,19 +334,14 @@ def figure_table(
 ) -> Table:
     """Rows of `figure_row`: every figure, what other sources say below it, and the sources by
     number."""
-    named, sources = [], Sources()
+    rows, sources = [], Sources()
     for figure in figures:
-        named.append((figure["name"], figure))
-        named += [("  elsewhere", other) for other in figure["alternatives"]]
-    named += [(f"{figure['name']}, not used", figure) for figure in not_chosen]
-    columns = {
-        "figure_name": [name for name, _ in named],
-        "written": [one["text"] for _, one in named],
-        "kind": [one["kind"] for _, one in named],
-        "date": [str(one["date"]) for _, one in named],
-        "source": [sources(one["source"]) for _, one in named],
-    }
-    return frame("figures", "Figures", columns, *sources)
+        rows.append(figure)
+        rows += [other | {"name": "  elsewhere"} for other in figure["alternatives"]]
+    rows += [figure | {"name": f"{figure['name']}, not used"} for figure in not_chosen]
+    rows = [row | {"date": str(row["date"]), "source": sources(row["source"])} for row in rows]
+    keys = "figure_name=name written=text kind date source"
+    return of_rows("figures", "Figures", rows, keys, *sources)
 
 
 # Racks, and what ends the domain of each.

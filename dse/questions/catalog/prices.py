@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from dse.answer.answer import Answer, Block, table_of
-from dse.answer.frames import frame, of_rows
+from dse.answer.frames import of_rows
 from dse.answer.numbers import show_as, significant
 from dse.answer.sentences import Sources
 from dse.catalog import Catalog, load_catalog
@@ -183,19 +183,18 @@ def _since(catalog: Catalog, since: str, chips: Collection[str], basis: str | No
         pairs = sorted(moved(price_pairs(*sides)), key=lambda row: row["chip"])
         changes += [{"basis": name, **row} for row in pairs]
     sources = Sources()
-    columns = {
-        "basis": [row["basis"] for row in changes],
-        "chip": [row["chip"] for row in changes],
-        "usd_per_chip_hour.before": [row["a"] for row in changes],
-        "usd_per_chip_hour.after": [row["b"] for row in changes],
-        "change": [row["ratio"] and row["ratio"] - 1.0 for row in changes],
-        "date": [row["date_b"] or row["date_a"] for row in changes],
-        "source": [
-            sources(*(text for side in "ab" for text in (row[f"source_{side}"] or "").split("; ")))
-            for row in changes
-        ],
-    }
-    table = frame("changes", f"Prices of a chip-hour since {since}", columns, MEDIAN, *sources)
+    shown = [
+        {
+            **row,
+            "change": row["ratio"] and row["ratio"] - 1.0,
+            "date": row["date_b"] or row["date_a"],
+            "source": sources(*f"{row['source_a'] or ''}; {row['source_b'] or ''}".split("; ")),
+        }
+        for row in changes
+    ]
+    keys = "basis chip usd_per_chip_hour.before=a usd_per_chip_hour.after=b change date source"
+    caption = f"Prices of a chip-hour since {since}"
+    table = of_rows("changes", caption, shown, keys, MEDIAN, *sources)
     both = [row for row in changes if row["ratio"]]
     words = (
         f"Since {since}{f' until {now}' if now else ''}: {len(both):,} of {len(before):,} prices"

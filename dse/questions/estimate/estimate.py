@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Protocol
 
 from dse import units
 from dse.answer.answer import Answer, Block, Table
-from dse.answer.frames import frame, of_rows
+from dse.answer.frames import columns_of, frame, of_rows
 from dse.answer.labels import label
 from dse.answer.numbers import dollars, show
 from dse.catalog import Catalog, load_catalog, with_own_chips
@@ -669,31 +669,26 @@ def metric_frame(point: Mapping[str, Any], found: Estimate) -> Table:
         and metric not in NOT_SHOWN
         and not ((pools or metric in OF_ARRIVALS or metric in FIRST) and point[metric] is None)
     ]
-    ends = [point["intervals"].get(metric, ()) for metric in named]
-    columns = {
-        "metric": named,
-        "value": [point[metric] for metric in named],
-        "low": [low for low, _ in (pair or (None, None) for pair in ends)],
-        "high": [high for _, high in (pair or (None, None) for pair in ends)],
-        "known": [point["provenance"].get(metric, "") for metric in named],
-        "predicted_metric": [EVERY[metric].title for metric in named],
-        "predicted_value": [show(metric, point[metric]) for metric in named],
-        "interval": [
-            " .. ".join(show(metric, end) for end in pair)
-            for metric, pair in zip(named, ends, strict=True)
-        ],
-    }
-    batch, basis = found.batch, point["price_basis"]
-    usd = float(found.machines.usd_per_chip_hour[batch.chip[0]])
-    price = f"A chip-hour costs {dollars(usd)} ({basis})." if math.isfinite(usd) else ""
+    rows = []
+    for metric in named:
+        ends = point["intervals"].get(metric, ())
+        low, high = ends or (None, None)
+        rows.append(
+            {
+                "metric": metric,
+                "value": point[metric],
+                "low": low,
+                "high": high,
+                "known": point["provenance"].get(metric, ""),
+                "predicted_metric": EVERY[metric].title,
+                "predicted_value": show(metric, point[metric]),
+                "interval": " .. ".join(show(metric, end) for end in ends),
+            }
+        )
+    usd = float(found.machines.usd_per_chip_hour[found.batch.chip[0]])
+    notes = [f"A chip-hour costs {dollars(usd)} ({point['price_basis']})."] * math.isfinite(usd)
     shown = ("predicted_metric", "predicted_value", "interval", "known")
-    table = frame(
-        "metrics",
-        "What is predicted",
-        columns,
-        *filter(None, [price]),
-        shown=shown,
-        first=shown[:3],
-    )
-    right = [replace(c, right=c.key in shown[1:3]) if c.key in shown else c for c in table.columns]
+    caption = "What is predicted"
+    table = frame("metrics", caption, columns_of(rows), *notes, shown=shown, first=shown[:3])
+    right = [replace(c, right=c.key in shown[1:3] or c.right) for c in table.columns]
     return replace(table, columns=right)
