@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dse.answer.numbers import large as amount
 from dse.answer.numbers import number, significant
@@ -25,6 +26,7 @@ from dse.physics.intervals import (
     LABEL,
     POWER_METRICS,
     THROUGHPUT_METRICS,
+    Spread,
     interval,
 )
 from dse.physics.machines import Machines
@@ -168,20 +170,29 @@ def _within_power(metrics: Metrics, i: int, ends: list[float]) -> list[float]:
 def _intervals(metrics: Metrics, i: int, values: Mapping[str, Any]) -> dict[str, list[float]]:
     """80% intervals by metric, [low, high]. Requests that arrive no faster than they are served
     set the rate, and with it the cost: no measured row says how far these may be off."""
-    one = metrics.provenance[i : i + 1]
-    demanded = _demanded(values)
-    result = {}
-    for metric in CLASS:
-        value = values[metric]
-        if value is not None and not (demanded and metric in THROUGHPUT_METRICS):
-            low, high = interval(metric, np.array([value]), one, metrics.spread)
-            result[metric] = [float(low[0]), float(high[0])]
+    known = values
+    if _demanded(values):
+        known = {name: value for name, value in values.items() if name not in THROUGHPUT_METRICS}
+    result = class_intervals(known, metrics.provenance[i : i + 1], metrics.spread)
     if "watts_per_chip" in result:
         result["watts_per_chip"] = _within_power(metrics, i, result["watts_per_chip"])
     result |= quality_intervals(metrics.quality, i, values, metrics.formats)
     if any(values.get(name) is not None for name in OF_TRAINING):
         result |= study_intervals(values, result)
     return result
+
+
+def class_intervals(
+    values: Mapping[str, Any], provenance: NDArray[np.intp], spread: Spread
+) -> dict[str, list[float]]:
+    """The 80% interval, [low, high], of every metric that has one by how its kernels are known,
+    (1,)."""
+    found = {}
+    for metric in CLASS:
+        if (value := values.get(metric)) is not None:
+            low, high = interval(metric, np.array([value]), provenance, spread)
+            found[metric] = [float(low[0]), float(high[0])]
+    return found
 
 
 def _demanded(values: Mapping[str, Any]) -> bool:

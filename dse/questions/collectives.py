@@ -222,16 +222,12 @@ def _cost(
     name: str, fabric: Fabric, group: Group, chips: int, size: float, route: tuple[int, int]
 ) -> Cost:
     bytes_ = np.array([float(size)])
-    if name == "all_reduce":
-        return group.all_reduce(bytes_)
-    if name in ("all_gather", "reduce_scatter"):
-        return group.all_gather(bytes_)
     if name == "point_to_point":
         ways = point_to_point(fabric, np.zeros(1, dtype=np.intp), bytes_, np.ones(1))
         spanned = [bool((domains > 1.0).all()) for domains in group.domains]
         return ways[sum(spanned)]
-    if name == "all_to_all":
-        return group.all_to_all(bytes_)
+    if name != "experts_all_to_all":
+        return getattr(group, TABLE_OF.get(name, name))(bytes_)
     # What a chip sends without sparing copies, in 8-bit numbers, gives its tokens.
     chosen = np.array([float(route[0])])
     copies = np.minimum(chosen, float(chips))

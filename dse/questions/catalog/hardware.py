@@ -337,9 +337,9 @@ def figure_table(
     rows, sources = [], Sources()
     for figure in figures:
         rows.append(figure)
-        rows += [other | {"name": "  elsewhere"} for other in figure["alternatives"]]
-    rows += [figure | {"name": f"{figure['name']}, not used"} for figure in not_chosen]
-    rows = [row | {"date": str(row["date"]), "source": sources(row["source"])} for row in rows]
+        rows += [{**other, "name": "  elsewhere"} for other in figure["alternatives"]]
+    rows += [{**figure, "name": f"{figure['name']}, not used"} for figure in not_chosen]
+    rows = [{**row, "date": str(row["date"]), "source": sources(row["source"])} for row in rows]
     keys = "figure_name=name written=text kind date source"
     return of_rows("figures", "Figures", rows, keys, *sources)
 

@@ -14,10 +14,18 @@ from dse.catalog import Catalog
 from dse.economics.tco import with_basis
 from dse.errors import InputError, NothingFeasible
 from dse.physics.disaggregated import Disaggregated, link_known, predict_disaggregated
-from dse.physics.intervals import CLASS, ENERGY_METRICS, LABEL, POWER_METRICS, interval
+from dse.physics.intervals import ENERGY_METRICS, LABEL, POWER_METRICS
 from dse.physics.ledger import Ledger
 from dse.physics.serving import BOTTLENECKS
-from dse.problem.describe import HELD, describe_deployment, limits_of, number, pools_of, violations
+from dse.problem.describe import (
+    HELD,
+    class_intervals,
+    describe_deployment,
+    limits_of,
+    number,
+    pools_of,
+    violations,
+)
 from dse.problem.mix import held, load_row, loads_of, mix_of, one_load, whole
 from dse.problem.objective import KNOWN, PhysicsProblem
 from dse.problem.pools import RULES, pool_dollars, pool_joules
@@ -140,17 +148,18 @@ def pools(prefill: Estimate, decode: Estimate) -> dict[str, Any]:
             None if decode.held is None else np.array([decode.held]),
         )
     link = _link(prefill, decode, found)
-    values = {name: number(getattr(found, name)[0]) for name in TIMES}
-    values["running_requests"] = round(float(found.running_requests[0]))
     prices = [one.machines.usd_per_chip_hour[one.batch.chip] for one in (prefill, decode)]
-    joules = pool_joules(found, found.prefill_workers, found.decode_workers, found.inside)
-    money = pool_dollars(found, prices[0], prices[1], load) | joules
-    values |= {name: number(value[0]) for name, value in money.items()}
-    rate = float(found.output_tokens_per_s[0])
-    chips = float(prefill.batch.chips[0] + decode.batch.chips[0])
-    values["output_tokens_per_s_per_chip"] = rate / chips
-    values["output_tokens_per_s_per_user"] = 1.0 / float(found.tpot_s[0])
-    values["chips"] = round(chips)
+    chips = prefill.batch.chips + decode.batch.chips
+    metrics: dict[str, Floats] = {
+        **{name: getattr(found, name) for name in TIMES},
+        **pool_dollars(found, prices[0], prices[1], load),
+        **pool_joules(found, found.prefill_workers, found.decode_workers, found.inside),
+        "output_tokens_per_s_per_chip": found.output_tokens_per_s / chips,
+        "output_tokens_per_s_per_user": 1.0 / found.tpot_s,
+        "chips": chips,
+    }
+    values = {name: number(value[0]) for name, value in metrics.items()}
+    values |= {name: round(float(metrics[name][0])) for name in ("running_requests", "chips")}
     broken = [
         {**row, "constraint": f"{pool} {row['constraint']}"}
         for pool, one in (("prefill", prefill), ("decode", decode))
@@ -179,12 +188,7 @@ def pools(prefill: Estimate, decode: Estimate) -> dict[str, Any]:
     second = _pool(decode, "decode", found.decode_ledger, found.decode_step_s, rows)
     second["deployment"]["concurrency"] = whole(found.in_flight[0])
     larger = first if prefill.batch.chips[0] > decode.batch.chips[0] else second
-    intervals = {}
-    for metric in CLASS:
-        value = values.get(metric)
-        if value is not None:
-            low, high = interval(metric, np.array([value]), worst, decode.metrics.spread)
-            intervals[metric] = [float(low[0]), float(high[0])]
+    intervals = class_intervals(values, worst, decode.metrics.spread)
     # As of one pool: no measured row has energy.
     energy = dict.fromkeys(
         (name for name in (*ENERGY_METRICS, *POWER_METRICS) if name in intervals), "assumed"

@@ -40,7 +40,14 @@ from dse.quality.laws import DEFAULT, UNIQUE_TOKENS
 from dse.questions.estimate.again import estimate_again, pools
 from dse.questions.estimate.point import Estimate
 from dse.questions.estimate.point import estimate as estimate_point
-from dse.questions.estimate.where import detail_blocks, where_figures
+from dse.questions.estimate.where import (
+    breakdown,
+    energy_breakdown,
+    energy_table,
+    memory_table,
+    operator_table,
+    where_figures,
+)
 from dse.record import record
 from dse.schema.constants import find_tier
 from dse.schema.costs import costs_of
@@ -599,17 +606,16 @@ def point_answer(found: Estimate, *, detail: bool = False) -> PointAnswer:
     split = found.prefill is not None
     point = pools(found.prefill, found) if found.prefill is not None else found.as_json()
     document, words = dict(point), _lead(point)
-    step, memory = where_figures(found.metrics)
-    metrics = metric_frame(point, found)
-    blocks: list[Block] = [step, memory, metrics]
+    where, metrics = breakdown(found.metrics, 0), metric_frame(point, found)
+    blocks: list[Block] = [*where_figures(where), metrics]
     if not split and point["workload"] is None:
         loads = point["workloads"]
         keys = (*WORKLOAD_COLUMNS, *WORKLOAD_USD) if held(loads) else ARRIVAL_COLUMNS
         blocks.append(of_rows("workloads", "Each workload of the mix", loads, " ".join(keys), MIX))
     if detail:
-        more, made = detail_blocks(found, point)
-        document |= more
-        blocks += made
+        energy = energy_breakdown(found.metrics, 0)
+        document |= {**where, "energy": energy}
+        blocks += [operator_table(where), memory_table(where), energy_table(energy)]
     if "price" in point and not split:
         blocks += price_tables(point["price"])
     if "at_average_load" in point and not split:

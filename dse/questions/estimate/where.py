@@ -13,7 +13,6 @@ from dse.answer.numbers import bytes_, plain, power, share, show, time
 from dse.physics.intervals import interval
 from dse.physics.ledger import Ledger
 from dse.problem.evaluate import MEMORY_PARTS, Metrics
-from dse.questions.estimate.point import Estimate
 from dse.schema.backend import KINDS
 
 MOST = 8  # operators of a decode step that stand alone in its picture
@@ -33,21 +32,6 @@ LEVELS = {
     "idle": "drawn with nothing to do",
 }
 MOVEMENT = ("on_chip", "memory", "links", "network")
-
-
-def detail_blocks(
-    found: Estimate, document: Mapping[str, Any]
-) -> tuple[dict[str, Any], list[Block]]:
-    """What the document gets, and its blocks; `found` must have kept its entries."""
-    where = breakdown(found.metrics, 0)
-    energy = energy_breakdown(found.metrics, 0)
-    blocks: list[Block] = [operator_table(where), memory_table(where)]
-    blocks.append(
-        Notes("Energy", ["Energy: the chip has no power figure."])
-        if energy is None
-        else energy_table(energy)
-    )
-    return {**where, "energy": energy}, blocks
 
 
 def operator_table(where: Mapping[str, Any]) -> Table:
@@ -73,12 +57,12 @@ def operator_table(where: Mapping[str, Any]) -> Table:
 
 def with_total(
     rows: Sequence[Mapping[str, Any]], keys: Sequence[str], **last: str
-) -> list[Mapping[str, Any]]:
+) -> list[dict[str, Any]]:
     """The rows and the sums of their `keys`, in the `last` row; each with its `KEY_share` of a sum,
     None of nothing."""
     sums = {key: sum(row[key] for row in rows) for key in keys}
     return [
-        row | {f"{key}_share": row[key] / whole if whole else None for key, whole in sums.items()}
+        {**row, **{f"{key}_share": row[key] / all_ if all_ else None for key, all_ in sums.items()}}
         for row in (*rows, {**last, **sums})
     ]
 
@@ -91,8 +75,11 @@ def memory_table(where: Mapping[str, Any]) -> Table:
     return memory_parts(parts, where["capacity_bytes"], caption, note)
 
 
-def energy_table(found: Mapping[str, Any]) -> Table:
-    """Joules per output token by level and phase; what moves data, and watts, in its notes."""
+def energy_table(found: Mapping[str, Any] | None) -> Block:
+    """Joules per output token by level and phase; what moves data, and watts, in its notes. Of what
+    `energy_breakdown` gives."""
+    if found is None:
+        return Notes("Energy", ["Energy: the chip has no power figure."])
     rows = [
         row | {"level": row["level"].replace("_", " ")}
         for row in found["joules_per_output_token"]
@@ -143,10 +130,8 @@ def _by_operator(ledger: Ledger, i: int) -> dict[str, dict[str, Any]]:
     return table
 
 
-def where_figures(metrics: Metrics) -> tuple[Figure, Figure]:
-    """Where a decode step of candidate 0 goes, the longest operators first, and the memory of a
-    chip. `metrics` kept their entries."""
-    where = breakdown(metrics, 0)
+def where_figures(where: Mapping[str, Any]) -> tuple[Figure, Figure]:
+    """Where a decode step goes, the longest operators first, and the memory of a chip."""
     step, held = where["decode_step_s"], where["capacity_bytes"]
     rows = sorted(where["breakdown"], key=lambda row: -row["decode_s"])
     shares = {row["operator"]: row["decode_s"] / step for row in rows[:MOST] if row["decode_s"]}
@@ -165,11 +150,11 @@ def where_figures(metrics: Metrics) -> tuple[Figure, Figure]:
 
 
 def breakdown(metrics: Metrics, i: int) -> dict[str, Any]:
-    """Operators of one prompt's prefill chunk and of one decode step, in the order they run, with
-    the flops and bytes of one chip in each; the bytes that the busiest chip holds by part; the
-    chip's bandwidth; what each cause would take by itself in either phase (`parts_s`: they overlap,
-    so their sum exceeds the phase). Of a mix, all this under the workload that takes most
-    chip-seconds."""
+    """Of candidate `i` of metrics that kept their entries: operators of one prompt's prefill chunk
+    and of one decode step, in the order they run, with the flops and bytes of one chip in each; the
+    bytes that the busiest chip holds by part; the chip's bandwidth; what each cause would take by
+    itself in either phase (`parts_s`: they overlap, so their sum exceeds the phase). Of a mix, all
+    this under the workload that takes most chip-seconds."""
     members, (metrics, i) = metrics.at(i)[0].members, metrics.heaviest(i)
     under = [member.name for member in members if member.metrics is metrics]
     performance = metrics.performance
