@@ -46,6 +46,7 @@ SIZES = {
     "shared_intermediate_size": "shared_intermediate_size",
     "num_experts": "experts",
 }
+OF_BATCH = ("hidden_size", "vocab_size", "expert_parallel")  # that are not sizes of blocks
 
 
 def _around(value: float, *steps: float) -> tuple[float, ...]:
@@ -78,37 +79,35 @@ def moves(subject: Subject) -> dict[str, tuple[float, tuple[float, ...]]]:
         if finding.broken[0] and stacks & set(finding.rule.stacks)
     }
     used = [block for block in batch.blocks if block.count[0] > 0.0]
-    own = {name: getattr(batch, name) for name in ("hidden_size", "vocab_size", "expert_parallel")}
-    value = {name: float(values[0]) for name, values in own.items()}
+    value = {name: float(getattr(batch, name)[0]) for name in OF_BATCH}
     for name, size in SIZES.items():
         if having := [block for block in used if _has(block, name)]:
             value[name] = float(max(having, key=lambda block: float(block.count[0]))[size][0])
-    others: dict[str, tuple[float, ...]] = {}
-    heads, kv_heads = value.get("num_attention_heads"), value.get("num_key_value_heads")
-    if heads and HEADS in blamed:
-        others["num_attention_heads"] = _around(heads, tp)
-    if kv_heads and heads and kv_heads < heads and KV_HEADS in blamed:
-        powers = {2.0 ** np.floor(np.log2(kv_heads)), 2.0 ** np.ceil(np.log2(kv_heads))}
-        near = {*powers, kv_heads * 2.0, tp} - {kv_heads}
-        others["num_key_value_heads"] = tuple(sorted(near))
-    if width := value.get("intermediate_size"):
-        others["intermediate_size"] = _around(width, tile * tp, tile * tp / 2.0)
-    if width := value.get("moe_intermediate_size"):
-        shards = float(expert_shards(batch)[0])
-        others["moe_intermediate_size"] = _around(width, tile * shards, tile * shards / 2.0)
-        if shared := value["shared_intermediate_size"]:
-            others["shared_intermediate_size"] = _around(shared, tile * tp)
-        others["num_experts"] = _around(experts := value["num_experts"], ep)
-        if ep < group <= experts and experts % group == 0.0:
-            others["expert_parallel"] = (group,)
-    others["hidden_size"] = _around(value["hidden_size"], 2.0 * TILE)
-    vocabulary = value["vocab_size"]
-    others["vocab_size"] = tuple(x for x in _around(vocabulary, 64.0 * tp) if x > vocabulary)
     kinds = (MIXERS, FEED_FORWARD)
     alike = all(sum(block.kind in some for block in used) == 1 for some in kinds)
     if alike and all(block.kind in (*MIXERS, *FEED_FORWARD) for block in used):
         value["num_hidden_layers"] = float(batch.layers[0])
-        others["num_hidden_layers"] = _around(value["num_hidden_layers"], pp)  # in whole stages
+    rank, shard = tile * tp, tile * float(expert_shards(batch)[0])
+    steps = {
+        "num_attention_heads": (tp,) if HEADS in blamed else (),
+        "num_key_value_heads": (),
+        "intermediate_size": (rank, rank / 2.0),
+        "moe_intermediate_size": (shard, shard / 2.0),
+        "shared_intermediate_size": (rank,),
+        "num_experts": (ep,),
+        "expert_parallel": (),
+        "hidden_size": (2.0 * TILE,),
+        "vocab_size": (64.0 * tp,),
+        "num_hidden_layers": (pp,),  # in whole stages
+    }
+    others = {name: _around(value[name], *step) for name, step in steps.items() if value.get(name)}
+    heads, kv_heads = value.get("num_attention_heads"), value.get("num_key_value_heads")
+    if kv_heads and heads and kv_heads < heads and KV_HEADS in blamed:
+        powers = {2.0 ** np.floor(np.log2(kv_heads)), 2.0 ** np.ceil(np.log2(kv_heads))}
+        others["num_key_value_heads"] = tuple(sorted({*powers, kv_heads * 2.0, tp} - {kv_heads}))
+    if ep < group <= (experts := value.get("num_experts", 0.0)) and experts % group == 0.0:
+        others["expert_parallel"] = (group,)
+    others["vocab_size"] = tuple(x for x in others["vocab_size"] if x > value["vocab_size"])
     return {name: (value[name], values) for name, values in others.items() if values}
 
 
@@ -131,11 +130,7 @@ def changed(batch: CandidateBatch, own: Mapping[str, float], table: Deployments)
         return Block(block.kind, count, sizes)
 
     many = batch[np.zeros(len(table), dtype=np.intp)]
-    fields = {
-        name: table[name]
-        for name in ("hidden_size", "vocab_size", "expert_parallel")
-        if name in own
-    }
+    fields = {name: table[name] for name in OF_BATCH if name in own}
     return replace(many, blocks=tuple(map(block_of, many.blocks)), **fields)
 
 
