@@ -205,40 +205,41 @@ def _worker(point: Point, document: dict[str, Any], files: dict[str, str]) -> li
     """Adds the server of one instance, or of a worker of a pool, to the document and its files;
     what a reader has to know of it."""
     stack, facts = point.stack, point.facts
+    pool, chips, instances = (facts[name] for name in ("pool", "chips", "instances"))
     program, others = [word % facts for word in stack.program], ()
-    if point.hosts > 1:
+    if facts["hosts"] > 1:
         program, others = [*(word % facts for word in stack.launcher), *program], stack.others
     flags = flags_of(stack.file_flags or stack.flags, facts)
     notes = list(point.notes)
-    if point.instances > 1:
-        unit = f"{point.pool} workers" if point.pool else "instances"
+    if instances > 1:
+        unit = f"{pool} workers" if pool else "instances"
         notes.insert(
             0,
-            f"{point.instances} {unit}: run the command once for each, every one on "
-            f"{point.chips} chips and a port of its own",
+            f"{instances} {unit}: run the command once for each, every one on "
+            f"{chips} chips and a port of its own",
         )
-    if point.hosts > 1:
+    if facts["hosts"] > 1:
         notes.insert(0, _hosts_words(point, others))
-    worker = f"{point.pool} worker" if point.pool else "instance"
+    worker = f"{pool} worker" if pool else "instance"
     comments = (
-        f"{point.model.name} on {point.chips} x {point.chip}, one {worker} of {point.instances}",
+        f"{point.model.name} on {chips} x {facts['chip']}, one {worker} of {instances}",
         f"flags of {stack.title} {stack.version}, written by dse {__version__}; "
         f"the shape as {point.written.architecture}",
         *notes,
     )
-    needs = stack.router.get("needs", {}) if point.pool else None
-    files[f"{point.pool or 'serve'}.sh"] = script(comments, program, flags, others, needs)
+    needs = stack.router.get("needs", {}) if pool else None
+    files[f"{pool or 'serve'}.sh"] = script(comments, program, flags, others, needs)
     if stack.file_flags:
         options = nested(stated(stack.flags, facts))
         files[facts["options_file"]] = yaml.safe_dump(options, sort_keys=False)
     described = {
-        "chip": point.chip,
-        "instances": point.instances,
-        "chips_per_instance": point.chips,
-        "hosts_per_instance": point.hosts,
+        "chip": facts["chip"],
+        "instances": instances,
+        "chips_per_instance": chips,
+        "hosts_per_instance": facts["hosts"],
         "command": [*program, *(part for flag in flags for part in flag if part)],
     }
-    document |= {f"{point.pool}_pool": described} if point.pool else described
+    document |= {f"{pool}_pool": described} if pool else described
     return notes
 
 
@@ -247,8 +248,9 @@ def _router(points: Sequence[Point], files: dict[str, str]) -> list[str]:
     stack, router = points[0].stack, points[0].stack.router
     flags, options = [], router.get("options", {})
     for point in points:
-        of_worker, *more = router[point.pool]
-        urls = [f"{point.pool}-{k}:{router['port']}" for k in range(1, point.instances + 1)]
+        pool, count = point.facts["pool"], point.facts["instances"]
+        of_worker, *more = router[pool]
+        urls = [f"{pool}-{k}:{router['port']}" for k in range(1, count + 1)]
         if options:
             options = {**options, of_worker: {"num_instances": len(urls), "urls": urls}}
             continue
@@ -264,15 +266,16 @@ def _router(points: Sequence[Point], files: dict[str, str]) -> list[str]:
 
 def _hosts_words(point: Point, others: Sequence[str]) -> str:
     """What is started where, of an instance on several hosts."""
-    spans = f"an instance spans {point.hosts} hosts of {point.chips // point.hosts} chips"
+    hosts, each = point.facts["hosts"], point.facts["chips_per_host"]
+    spans = f"an instance spans {hosts} hosts of {each} chips"
     if point.stack.launcher:
         return (
             f"{spans}: run the script once, in a Slurm allocation of them that sees the same files "
-            f"(without Slurm, mpirun -np {point.chips} --hostfile HOSTS takes the place of srun)"
+            f"(without Slurm, mpirun -np {hosts * each} --hostfile HOSTS takes the place of srun)"
         )
     add = f"; the hosts after the first add {' '.join(others)}" if others else ""
     return (
-        f"{spans}: run the script on each, NODE_RANK=0 on the first to {point.hosts - 1} on the "
+        f"{spans}: run the script on each, NODE_RANK=0 on the first to {hosts - 1} on the "
         f"last, MASTER_ADDR the address of the first on all{add}"
     )
 

@@ -29,7 +29,7 @@ from dse.schema.model import Model
 from dse.schema.model_catalog import load_models
 from dse.space.candidates import CandidateBatch
 
-PREFILL, DECODE = "prefill", "decode"  # `Point.pool` of a worker; "" of one pool for both phases
+PREFILL, DECODE = "prefill", "decode"  # the pool of a worker; "" of one pool for both phases
 # Chips of a host: a box has those of its scale-up domain; one of a rack is a tray of it, four chips
 # in GB200 NVL72 (assumed of the others).
 LARGEST_HOST, TRAY = 8, 4
@@ -77,17 +77,13 @@ STACKS: Mapping[str, Stack] = {
 
 @record
 class Point:
-    """One instance of a deployment on `chips`, or a worker of a `pool` of its own. `facts` are what
-    its flags say, under the names of flags.yaml; `notes` what a reader has to know of them."""
+    """One instance of a deployment on chips, or a worker of a pool of its own. `facts` are what its
+    flags and scripts say, under the names of flags.yaml; `notes` what a reader has to know of
+    them."""
 
     stack: Stack
     model: Model
     written: Written
-    chip: str
-    chips: int
-    instances: int
-    hosts: int
-    pool: str
     facts: Mapping[str, Any]
     notes: tuple[str, ...]
 
@@ -159,6 +155,9 @@ def point_of(
         "expert": expert,
         "group": group,  # chips over which experts are divided
         "experts_tensor": group // expert,
+        "chip": chip.id,
+        "chips": chips,
+        "instances": int(batch.replicas[0]),
         "hosts": hosts,
         "chips_per_host": chips // hosts,
         "several_hosts": hosts > 1,
@@ -188,11 +187,6 @@ def point_of(
         stack=stack,
         model=answer.model,
         written=written,
-        chip=chip.id,
-        chips=chips,
-        instances=int(batch.replicas[0]),
-        hosts=hosts,
-        pool=pool,
         facts=facts,
         notes=notes,
     )
