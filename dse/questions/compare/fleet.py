@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dse.answer.answer import Answer, Table
+from dse.answer.answer import Answer
 from dse.answer.frames import document, of_rows, stacked_bars
 from dse.answer.numbers import dollars, significant, tenths
 from dse.study.folder import FLEET, read_json
@@ -15,6 +15,13 @@ from dse.study.folder import FLEET, read_json
 Json = Mapping[str, Any]
 ALIKE = 1e-6  # relative: tokens of two plans that ask the same
 SAME = 5e-4  # a share below which two costs are said to be the same
+# Frames of both: the caption, the keys of a row, and what it has of either side.
+PAIRS = {
+    "prices": ("Prices of the offers", ("offer", "per"), ("price_usd",)),
+    "orders": ("Chips to order", ("order_quarter", "way", "chip", "offer"), ("chips",)),
+    "chips": ("Chips by quarter", ("quarter", "chip"), ("rented_chips", "owned_chips")),
+}
+SIDES = ("before", "after")
 WORDS = {"offer": "a way to get a chip, and its price: rented by the hour, or bought"}
 
 
@@ -29,26 +36,12 @@ def compare_fleets(a: Path | Answer, b: Path | Answer) -> Answer:
     before, after = (folder.resolve().name for folder in folders)
     if before == after:
         before, after = f"A ({folders[0]})", f"B ({folders[1]})"
-    prices = _pairs(first["prices"], second["prices"], ("offer", "per"), ("price_usd",))
-    for row in prices:
+    rows = {name: _pairs(first[name], second[name], by, of) for name, (_, by, of) in PAIRS.items()}
+    for row in (prices := rows["prices"]):
         one, other = row["price_usd.before"], row["price_usd.after"]
         row["change"] = other / one - 1.0 if one and other else None
     moved = [row for row in prices if row["price_usd.before"] != row["price_usd.after"]]
-    held = ("rented_chips", "owned_chips")
-    by = ("order_quarter", "way", "chip", "offer")
-    rows = {
-        "prices": ("Prices of the offers", prices),
-        "orders": ("Chips to order", _pairs(first["orders"], second["orders"], by, ("chips",))),
-        "chips": (
-            "Chips by quarter",
-            _pairs(first["chips"], second["chips"], ("quarter", "chip"), held),
-        ),
-    }
-    frames: list[Table] = [
-        of_rows(name, caption, made, tuple(made[0]))
-        for name, (caption, made) in rows.items()
-        if made
-    ]
+    frames = [of_rows(n, PAIRS[n][0], made, tuple(made[0])) for n, made in rows.items() if made]
     costs = [one["usd_undiscounted"] for one in (first, second)]
     ratio = costs[1] / costs[0] if costs[0] and costs[1] else None
     infeasible = [n for n, one in ((before, first), (after, second)) if not one["feasible"]]
@@ -83,10 +76,10 @@ def compare_fleets(a: Path | Answer, b: Path | Answer) -> Answer:
         "answer": sentences,
     }
     series: dict[str, list[float]] = {}
-    last = max((int(row["quarter"]) for row in rows["chips"][1]), default=0)
-    for row in rows["chips"][1]:
-        for k, side in enumerate(("before", "after")):
-            for way in held:
+    last = max((int(row["quarter"]) for row in rows["chips"]), default=0)
+    for row in rows["chips"]:
+        for k, side in enumerate(SIDES):
+            for way in PAIRS["chips"][2]:
                 if value := row[f"{way}.{side}"]:
                     name = f"{row['chip']}, {way.removesuffix('_chips')}"
                     bars = series.setdefault(name, [0.0] * 2 * last)
@@ -113,10 +106,10 @@ def _pairs(
     """A row for each that one of two frames has, called `by` its keys, with the values `of` both;
     those that stand in several rows are summed, and those of one alone are None in the other."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for side, rows in (("before", a), ("after", b)):
+    for side, rows in zip(SIDES, (a, b), strict=True):
         for row in rows:
             key = tuple(row[name] for name in by)
-            empty = {f"{name}.{end}": None for name in of for end in ("before", "after")}
+            empty = {f"{name}.{end}": None for name in of for end in SIDES}
             one = found.setdefault(key, {**dict(zip(by, key, strict=True)), **empty})
             for name in of:
                 one[f"{name}.{side}"] = (one[f"{name}.{side}"] or 0) + (row[name] or 0)
@@ -144,7 +137,7 @@ def _moves(moved: Sequence[Json], offers: int) -> str:
     if not known:
         return f"{said}."
     row = max(known, key=lambda row: abs(math.log1p(row["change"])))
-    one, other = (significant(row[f"price_usd.{end}"]) for end in ("before", "after"))
+    one, other = (significant(row[f"price_usd.{end}"]) for end in SIDES)
     return (
         f"{said}, most {row['offer']} from ${one} to ${other} ({tenths(row['change'], sign=True)})."
     )

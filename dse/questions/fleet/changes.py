@@ -52,17 +52,17 @@ NEAR = 1e-3  # of a price with split instances
 TIGHT = 5 * GAP  # a smaller difference is no difference
 MOST_CHIPS = 6  # that are tried with what a plan did not choose from, those of least price a rate
 
-# A limit in words, and the dimension of its value (dollars where it has none).
+# A limit, a demand or a supply in words, and the unit of its value.
 LIMITS = {
-    "usd_per_hour": ("the budget per hour", ""),
-    "usd_per_quarter": ("the budget per quarter", ""),
-    "usd_total": ("the total budget", ""),
+    "usd_per_hour": ("the budget per hour", "USD"),
+    "usd_per_quarter": ("the budget per quarter", "USD"),
+    "usd_total": ("the total budget", "USD"),
     "watts": ("the power", "W"),
-    "racks": ("the racks", "count"),
-    "chips": ("the number of chips", "count"),
+    "racks": ("the racks", ""),
+    "chips": ("the number of chips", ""),
+    DEMAND: ("the demand of", "requests/s"),
+    SUPPLY: ("the supply of", "chips a quarter"),
 }
-# What follows the name of a limit whose value is a bare number.
-UNITS = {DEMAND: " (requests/s)", SUPPLY: " (chips a quarter)", "watts": " (W)"}
 
 NOTHING_KEEPS = "nothing keeps the plan"
 LATE = "not known: the limit of nodes was reached"
@@ -116,13 +116,11 @@ def loosened(plan: Plan, options: Sequence[Option], base: Solved, progress: Prog
                 usd = None  # either may still be as much cheaper
         effect = "not known" if usd is None else "unchanged"
         if usd:
-            effect = f"{'saves' if usd < 0.0 else 'costs'} {dollars(abs(usd))}"
-            effect = (
-                f"{value_words(what, more[what])} instead of {value_words(what, value)} {effect}"
-            )
-        kind = what.partition(" ")[0]
-        unit = " (USD)" if kind.startswith("usd") else UNITS.get(kind, "")
-        row = {"limit": f"{limit_words(what)}{unit}", "value": value, "more": more[what]}
+            effect = f"{value_words(what, more[what])} instead of {value_words(what, value)} "
+            effect += f"{'saves' if usd < 0.0 else 'costs'} {dollars(abs(usd))}"
+        unit = LIMITS[what.partition(" ")[0]][1]
+        limit = limit_words(what) + (f" ({unit})" if unit else "")
+        row = {"limit": limit, "value": value, "more": more[what]}
         row |= {"usd": usd, "status": status, "effect": effect}
         found.append({**row, "usd_per_unit": None if usd is None else usd / (more[what] - value)})
     return found
@@ -130,18 +128,16 @@ def loosened(plan: Plan, options: Sequence[Option], base: Solved, progress: Prog
 
 def value_words(name: str, value: float) -> str:
     """The value of a limit, a supply or a demand with its unit."""
-    if name.startswith(DEMAND):
-        rate = f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}"
-        return f"{rate} requests/s"
-    if name.startswith(SUPPLY):
-        return f"{value:,.0f} chips a quarter"
-    dimension = LIMITS[name][1]
-    return units.format(value, dimension, 4) if dimension else dollars(value)
+    kind = name.partition(" ")[0]
+    unit = LIMITS[kind][1]
+    if kind in (DEMAND, SUPPLY):
+        return f"{value:,.0f} {unit}" if value >= 100.0 or kind == SUPPLY else f"{value:.3g} {unit}"
+    return dollars(value) if unit == "USD" else units.format(value, unit or "count", 4)
 
 
 def limit_words(name: str) -> str:
     kind, _, rest = name.partition(" ")
-    return f"the {kind} of {rest}" if kind in (DEMAND, SUPPLY) else LIMITS[name][0]
+    return f"{LIMITS[kind][0]} {rest}".rstrip()
 
 
 def entries(

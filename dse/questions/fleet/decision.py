@@ -18,7 +18,6 @@ from dse.economics.fleet_cost import DOLLARS, Counted, Mix, Option, count, order
 from dse.economics.prices import as_of_words, evidence_words, unsold_rests
 from dse.economics.scenarios import Hedged
 from dse.questions.fleet.changes import (
-    LIMITS,
     NOTHING_KEEPS,
     Row,
     limit_words,
@@ -76,6 +75,11 @@ FRAMES = {
     "arrivals": ("Arrivals by window", ""),
     "refused": ("What serves no class", ""),
 }
+# Keys of an option, each `key=place` where it has the value under another name.
+OPTION = (
+    "class=klass model on=label division requests_per_s ttft_s tpot_s percentile formats "
+    "concurrency bound known=kind"
+)
 SHOWN = ("fleets", "chips", "by_quarter", "instances", "prices", "limits", "refused")
 
 
@@ -126,20 +130,8 @@ def alone(plan: Plan, options: Sequence[Option]) -> list[Row]:
 
 
 def option_row(one: Option) -> Row:
-    return {
-        "class": one.klass,
-        "model": one.model,
-        "on": one.label,
-        "division": one.division,
-        "requests_per_s": one.requests_per_s,
-        "ttft_s": one.ttft_s,
-        "tpot_s": one.tpot_s,
-        "percentile": one.percentile,
-        "formats": one.formats,
-        "concurrency": one.concurrency,
-        "bound": one.bound,
-        "known": one.kind,
-    }
+    places = (word.partition("=") for word in OPTION.split())
+    return {key: getattr(one, place or key) for key, _, place in places}
 
 
 def mix_columns(
@@ -170,8 +162,9 @@ def mix_columns(
         }
         orders.append(row)
     at = q, k = np.nonzero(ordered + by["rented"] + by["owned"])
-    held = {"ordered": ordered, **{name: by[name] for name in ("rented", "owned", "on")}}
-    held = {name: np.rint(servers[at] * server[k]).astype(int) for name, servers in held.items()}
+    servers = {"ordered_chips": ordered, "rented_chips": by["rented"]}
+    servers |= {"owned_chips": by["owned"], "owned_on_chips": by["on"]}
+    held = {name: np.rint(of[at] * server[k]).astype(int) for name, of in servers.items()}
     peaks, means = (
         np.array([[per_s(q) for per_s in of] for q in quarters]) / counted.capacity
         for of in ([one.peak_per_s for one in plan.demand], [one.mean_per_s for one in plan.demand])
@@ -187,12 +180,9 @@ def mix_columns(
         "chips": {
             "quarter": q + 1,
             "chip": [names[column] for column in k],
-            "ordered_chips": held["ordered"],
-            "rented_chips": held["rented"],
-            "owned_chips": held["owned"],
-            "owned_on_chips": held["on"],
+            **held,
             "serving_chips": np.rint(by["serving_chips"][at]).astype(int),
-            "kilowatts": (held["rented"] + held["on"]) * watts[k] / 1e3,
+            "kilowatts": (held["rented_chips"] + held["owned_on_chips"]) * watts[k] / 1e3,
             **{name: by[name][at] for name in DOLLARS},
             "usd": np.sum([by[name][at] for name in DOLLARS], axis=0),
             "bought_usd": by["bought_usd"][at],
@@ -524,8 +514,8 @@ def asked(plan: Plan) -> str:
     if all(offer.way == BUY for offer in plan.offers):
         basis = "chips are bought, at the costs of owned_tco"
     parts = [plan.title, plan.description, f"{_several(plan.quarters, 'quarter')}; {basis}"]
-    for name in LIMITS:
-        if (value := getattr(plan.limits, name)) != math.inf:
+    for name, value in asdict(plan.limits).items():
+        if value != math.inf:
             parts.append(f"{_upper(limit_words(name))}: at most {value_words(name, value)}")
     parts += [f"{chip.stock:,} {chip.chip} are owned" for chip in plan.chips if chip.stock]
     if plan.spare_servers:

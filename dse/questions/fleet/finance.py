@@ -328,9 +328,10 @@ CASH_COLUMNS = "quarter rent_usd capital_usd upkeep_usd electricity_usd usd boug
 CASH_COLUMNS += " worth_usd discount_factor present_usd"
 
 
-def sheets(plan: Plan, counted: Counted, spend: Mapping[str, Any]) -> list[Table]:
+def sheets(plan: Plan, counted: Counted, spend: Mapping[str, Any], used: float) -> list[Table]:
     """`inputs`, `totals`, `cash flow` and `order cost`, of the orders as they are: all is linear in
-    the prices, in the running costs of a chip that is owned and on, and in the demand."""
+    the prices, in the running costs of a chip that is owned and on, and in the demand. `used` is
+    the highest share of what the chips serve that a peak takes."""
     inputs: list[dict[str, Cell]] = []
 
     def add(name: str, value: Cell, unit: str, source: str) -> str:
@@ -384,10 +385,9 @@ def sheets(plan: Plan, counted: Counted, spend: Mapping[str, Any]) -> list[Table
                 },
             }
         )
-    last = max(len(orders), 1) + 1
 
-    def of(column: str) -> str:
-        return f"'order cost'!${column}$2:${column}${last}"
+    def of(column: str, sheet: str = "order cost", rows: int = max(len(orders), 1)) -> str:
+        return f"'{sheet}'!${column}$2:${column}${rows + 1}"
 
     cash: list[dict[str, Cell]] = []
     for q, quarter in enumerate(spend["quarter"].tolist()):
@@ -420,27 +420,16 @@ def sheets(plan: Plan, counted: Counted, spend: Mapping[str, Any]) -> list[Table
         sums = {key: Formula(text, now[key]) for key, text in texts.items()}
         cash.append({"quarter": quarter, "discount_factor": factor, **sums})
 
-    def sum_of(column: str) -> str:
-        return f"SUM('cash flow'!${column}$2:${column}${len(cash) + 1})"
-
-    used = max(
-        one.peak_per_s(q) / float(counted.capacity[q, k])
-        for k, one in enumerate(plan.demand)
-        for q in range(plan.quarters)
-    )
+    flow = {column: of(column, "cash flow", len(cash)) for column in "FGHJK"}
     every, paid_usd = tokens(plan), float(spend["cash_usd"].sum())
-    discounted = sum_of("F").replace("SUM(", "SUMPRODUCT(").replace(")", "*'cash flow'!$J$2:$J$")
+    discounted = f"SUMPRODUCT({flow['F']}*{flow['J']})+SUM({of('J')})"
+    present_usd = float(spend["present_usd"].sum())
     totals = [
-        ("signed for in all", sum_of("H"), paid_usd, "USD"),
-        ("cost of the plan", sum_of("F"), counted.within_usd, "USD"),
-        (
-            "discounted cost, with what is written off",
-            f"{discounted}{len(cash) + 1})+SUM({of('J')})",
-            counted.usd,
-            "USD",
-        ),
-        ("today's worth of the cash", sum_of("K"), float(spend["present_usd"].sum()), "USD"),
-        ("capital", sum_of("G"), counted.bought_usd, "USD"),
+        ("signed for in all", f"SUM({flow['H']})", paid_usd, "USD"),
+        ("cost of the plan", f"SUM({flow['F']})", counted.within_usd, "USD"),
+        ("discounted cost, with what is written off", discounted, counted.usd, "USD"),
+        ("today's worth of the cash", f"SUM({flow['K']})", present_usd, "USD"),
+        ("capital", f"SUM({flow['G']})", counted.bought_usd, "USD"),
         ("running costs and rent", "B2-B6", paid_usd - counted.bought_usd, "USD"),
         (
             "cost per million tokens",

@@ -65,9 +65,10 @@ from dse.questions.fleet.finance import memo, sheets
 from dse.questions.fleet.options import Known, options_of
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import LARGEST_DOMAIN, lacks_for_owning, lacks_power, server_of
+from dse.schema.loader import Document
 from dse.schema.plan import BUY, CHOICES, DAY_S, SERVICE_LEVEL, TERMS, Plan
 from dse.schema.plan_reader import GIVEN, find_plan, load_plan
-from dse.schema.reader import Field, Number, Text, Whole
+from dse.schema.reader import Field, Mistakes, Number, Place, Text, Whole
 from dse.schema.reader import Table as Fields
 from dse.schema.traffic import read_demand
 from dse.schema.workloads import (
@@ -253,12 +254,8 @@ def _plan_of(
 def _level(given: str | float) -> float:
     """A share, or a percentage with its sign."""
     text = given if isinstance(given, str) else f"{100.0 * given:.10g}%"
-    number = text.strip().removesuffix("%")
-    try:
-        level = float(number) / 100.0 if text.strip().endswith("%") else float("nan")
-    except ValueError:
-        level = float("nan")
-    if SERVICE_LEVEL.least <= level <= SERVICE_LEVEL.most:
+    level = SERVICE_LEVEL.read(text, Place(Mistakes(Document("", {}, {}))))
+    if level is not None:
         return level
     accepted = f"{SERVICE_LEVEL.least:.0%} to {SERVICE_LEVEL.most:.0%}, such as 80%"
     raise InputError(f"read {given!r}", field="--service-level", accepted=accepted)
@@ -493,7 +490,7 @@ def answer_of(
         blocks=(*figures, *answer.blocks),
         opening=Opening(answer.asked, first, figures[0], frames.get("orders"), sure),
         memo=lambda: memo(plan, options, counted, signed, made, frames, spread, check),
-        sheets=sheets(plan, counted, spend),
+        sheets=sheets(plan, counted, spend, max(frames["use"]["peak_use"])),
     )
 
 

@@ -17,7 +17,7 @@ pools are small: the program takes them as many times as it needs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -66,6 +66,7 @@ MAKES = {"prefill": prefill_pool, "decode": decode_pool}
 
 Pays = Callable[[Option], bool]
 Formats = tuple[str | None, str | None, int | None]  # weights, cache and tokens drafted a step
+Workers = tuple[Formats, Pool[Any]]  # of a class, one model on a chip
 # Options by class, model, chip and formats, or why there are none; of one plan alone.
 Known = dict[tuple[Any, ...], tuple[list[Option], str]]
 
@@ -86,13 +87,12 @@ def options_of(
     found: list[Option] = []
     refused: list[dict[str, str]] = []
     best: dict[str, dict[int, float]] = {chip.chip: {} for chip in plan.chips}
-    for one, model, chip in _triples(plan):
+    of = [(one, model) for one in plan.demand for model in one.models]
+    for (one, model), chip in [(pair, chip) for pair in of for chip in _chips(plan, pair[0])]:
         progress(f"{one.name}: {model} on {chip}")
         mine: list[Option] = []
         reason = ""
-        for formats in product(
-            one.weight_dtypes or (None,), one.kv_dtypes or (None,), _drafts(one)
-        ):
+        for formats in _formats(one, {}):
             key = (one.name, model, chip, *formats)
             if key not in known:
                 known[key] = _instances(plan, catalog, one, model, chip, formats)
@@ -117,17 +117,16 @@ def options_of(
     return efficient(options), refused
 
 
-def _triples(plan: Plan) -> Iterator[tuple[DemandClass, str, str]]:
-    for one in plan.demand:
-        for model in one.models:
-            for chip in plan.chips:
-                if not chip.classes or one.name in chip.classes:
-                    yield one, model, chip.chip
+def _chips(plan: Plan, one: DemandClass) -> list[str]:
+    """Those that may serve a class."""
+    return [row.chip for row in plan.chips if not row.classes or one.name in row.classes]
 
 
-def _drafts(one: DemandClass) -> tuple[int | None, ...]:
-    """Tokens drafted a step, to choose from; None where none are."""
-    return tuple(count or None for count in one.draft_tokens) or (None,)
+def _formats(one: DemandClass, own: Mapping[str, Any]) -> list[Formats]:
+    """Formats to choose from, those of a pool its `own` where it has some."""
+    weights, caches = own.get("weight_dtype", one.weight_dtypes), own.get("kv_dtype", one.kv_dtypes)
+    drafts = tuple(count or None for count in one.draft_tokens)
+    return list(product(weights or (None,), caches or (None,), drafts or (None,)))
 
 
 def subject_of_class(
@@ -330,19 +329,6 @@ def _arriving(subject: Subject, stream: Requests, rate: Floats) -> Workload:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Workers:
-    """The workers of a pool of a class, one model and formats on a chip."""
-
-    chip: str
-    formats: Formats
-    pool: Pool[Any]
-
-    def words(self, row: int, count: int) -> str:
-        """`2 x (tp4)`: so many workers of a row, and how each is divided."""
-        return f"{count} x ({division(self.pool.table.take(np.array([row])))[0]})"
-
-
 def _pools(
     plan: Plan,
     catalog: Catalog,
@@ -367,8 +353,8 @@ def _pools(
             list(_workers(plan, catalog, one, model, pool, sizes, limits)) for pool in MAKES
         )
         for before, after in product(first, second):
-            same = before.formats[1:] == after.formats[1:]
-            if same and (mixed or before.formats == after.formats):
+            same = before[0][1:] == after[0][1:]
+            if same and (mixed or before[0] == after[0]):
                 found += _pair(one, before, after, limits, largest, pays)
     return found
 
@@ -381,37 +367,36 @@ def _workers(
     pool: str,
     sizes: Mapping[str, set[int]],
     limits: Sequence[Limit],
-) -> Iterator[_Workers]:
+) -> Iterator[Workers]:
     """Of every chip and format that a pool of the class may have."""
     own = one.pools[pool]
-    chips = [row.chip for row in plan.chips if not row.classes or one.name in row.classes]
-    weights, caches = own.get("weight_dtype", one.weight_dtypes), own.get("kv_dtype", one.kv_dtypes)
-    every: list[Formats] = list(product(weights or (None,), caches or (None,), _drafts(one)))
+    chips = _chips(plan, one)
     allowed = [chip for chip in chips if chip in own.get("chip", chips)]
-    for chip, formats in product(allowed, every):
+    for chip, formats in product(allowed, _formats(one, own)):
         subject = subject_of_class(plan, catalog, one, model, chip, formats)
         if _below_floor(one, model, subject) is None:
             table = with_degrees(subject.divided(sorted(sizes[chip])), own)
             made = MAKES[pool](subject, table, limits)
             if len(made.table):
-                yield _Workers(chip, formats, made)
+                yield formats, made
 
 
 def _pair(
     one: DemandClass,
-    first: _Workers,
-    second: _Workers,
+    first: Workers,
+    second: Workers,
     limits: Sequence[Limit],
     largest: bool,
     pays: Pays,
 ) -> list[Option]:
-    sizes = {int(n) for workers in (first, second) for n in workers.pool.table.chips}
+    pools = (first[1], second[1])
+    sizes = {int(n) for pool in pools for n in pool.table.chips}
     *smaller, most = sorted({n * chips for chips in sizes for n in WORKERS})
-    (best,) = best_pairs(first.pool, second.pool, [most], limits)
+    (best,) = best_pairs(*pools, [most], limits)
     if best is not None and not pays(_pooled(one, first, second, best)):
         return []
     kept: list[dict[str, Any]] = []
-    rest = [] if largest else best_pairs(first.pool, second.pool, smaller, limits)
+    rest = [] if largest else best_pairs(*pools, smaller, limits)
     for pair in [*rest, best]:
         # The program takes small pools more often: a larger one must serve more a chip.
         if pair is not None and (not kept or _rate(pair) > (1.0 + BETTER) * _rate(kept[-1])):
@@ -423,29 +408,27 @@ def _rate(pair: Mapping[str, Any]) -> float:
     return pair["requests_per_s"] / pair["chips"]
 
 
-def _pooled(one: DemandClass, first: _Workers, second: _Workers, pair: Mapping[str, Any]) -> Option:
-    ahead, behind = pair["prefill"], pair["decode"]
-    prefill = int(first.pool.table.chips[ahead]) * pair["prefill_workers"]
-    decode = int(second.pool.table.chips[behind]) * pair["decode_workers"]
-    chips = {first.chip: prefill}
-    chips[second.chip] = chips.get(second.chip, 0) + decode
-    words = [
-        first.words(ahead, pair["prefill_workers"]),
-        second.words(behind, pair["decode_workers"]),
-    ]
-    weights = dict.fromkeys(w.formats[0] or "checkpoint format" for w in (first, second))
-    known = (first.pool.side.known[ahead], second.pool.side.known[behind])
+def _pooled(one: DemandClass, first: Workers, second: Workers, pair: Mapping[str, Any]) -> Option:
+    chips, on, divided, known = dict[str, int](), [], [], []
+    for name, (_, pool) in zip(MAKES, (first, second), strict=True):
+        row, count, chip = pair[name], pair[f"{name}_workers"], pool.subject.chip
+        size = int(pool.table.chips[row]) * count
+        chips[chip] = chips.get(chip, 0) + size
+        on.append(f"{name} on {size} x {chip}")
+        divided.append(f"{name} {count} x ({division(pool.table.take(np.array([row])))[0]})")
+        known.append(KINDS[int(pool.side.known[row])])
+    weights = dict.fromkeys(formats[0] or "checkpoint format" for formats, _ in (first, second))
     return Option(
         klass=one.name,
-        model=second.pool.subject.model.name,
+        model=second[1].subject.model.name,
         chips=chips,
         requests_per_s=pair["requests_per_s"],
         ttft_s=pair["ttft_s"],
         tpot_s=pair["tpot_s"],
-        label=f"prefill on {prefill} x {first.chip}, decode on {decode} x {second.chip}",
-        formats=_format_words(" and ".join(weights), second.formats),
-        division=f"prefill {words[0]}, decode {words[1]}",
+        label=", ".join(on),
+        formats=_format_words(" and ".join(weights), second[0]),
+        division=", ".join(divided),
         concurrency=int(pair["concurrency"]),
         bound="pools",
-        kind=", ".join(dict.fromkeys(KINDS[int(kind)] for kind in known)),
+        kind=", ".join(dict.fromkeys(known)),
     )
