@@ -47,7 +47,7 @@ from dse.answer.frames import of_rows, share_bars
 from dse.answer.numbers import KINDS, show_as
 from dse.catalog import Catalog, load_catalog
 from dse.data import search_spaces_dir
-from dse.errors import InputError, InputErrors, NothingFeasible
+from dse.errors import InputError, NothingFeasible
 from dse.options import Opt
 from dse.record import record
 from dse.schema.catalog import is_chip_file
@@ -68,6 +68,7 @@ from dse.schema.reader import (
     Then,
     Whole,
     Word,
+    each,
 )
 from dse.schema.reader import read as read_fields
 
@@ -226,12 +227,9 @@ def _part(**values: Any) -> Part:
     for ask, arguments, path in _written(values):
         try:
             question(ask).fields.of(arguments)
-        except InputErrors as found:
-            first = found.errors[0]
-            raise Refused(first.message, first.accepted or "", *path, first.field or "") from None
         except InputError as error:
-            place = (*path, error.field or "")
-            raise Refused(error.message, error.accepted or "", *place) from None
+            first = each(error)[0]
+            raise Refused(first.message, first.accepted or "", *path, first.field or "") from None
     cases = [
         _case(values, ", ".join(filter(None, (name, *map(_word, more.items())))), {**case, **more})
         for name, case in (values["cases"] or {"": {}}).items()

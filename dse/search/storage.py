@@ -17,6 +17,7 @@ from __future__ import annotations
 import errno
 import gc
 import json
+import mmap
 import os
 import random
 import re
@@ -163,19 +164,13 @@ class JournalFile(JournalFileBackend):
             pass
 
 
-def _to_last_line(file: int, block: int = 1 << 16) -> None:
+def _to_last_line(file: int) -> None:
     """Truncate to the end of the last whole line. The caller holds the lock."""
-    end = size = os.fstat(file).st_size
-    while end > 0:
-        start = max(0, end - block)
-        os.lseek(file, start, os.SEEK_SET)
-        place = os.read(file, end - start).rfind(b"\n")
-        if place >= 0:
-            end = start + place + 1
-            break
-        end = start
-    if end < size:
-        os.ftruncate(file, end)
+    if size := os.fstat(file).st_size:
+        with mmap.mmap(file, size, access=mmap.ACCESS_READ) as text:
+            end = text.rfind(b"\n") + 1
+        if end < size:
+            os.ftruncate(file, end)
 
 
 def journal_of(storage: BaseStorage) -> JournalFile | None:

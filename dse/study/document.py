@@ -157,13 +157,8 @@ def describe(
             for c in problem.limits
         ],
         "constraint_tallies": [
-            {
-                "constraint": tally.constraint,
-                "meaning": OF_RULES.get(tally.constraint, "a limit of the space file"),
-                "violated": tally.violated,
-                "only": tally.only,
-            }
-            for tally in result.tallies
+            {**asdict(one), "meaning": OF_RULES.get(one.constraint, "a limit of the space file")}
+            for one in result.tallies
         ],
         "evaluations": result.evaluations,
         "feasible": result.feasible,
@@ -324,7 +319,7 @@ def _law_use(metrics: Metrics) -> dict[str, Any]:
 def at_bounds(problem: PhysicsProblem, metrics: Metrics, index: np.ndarray) -> list[dict[str, Any]]:
     """[{bound, points}], most points first: the lowest or highest value of an ordered model or
     deployment axis of three values or more, on its chip, and the ends of the law."""
-    rows = []
+    found: list[tuple[str, int]] = []
     space = problem.space
     active = space.active(index)
     for j, (name, axis) in enumerate(zip(space.names, space.axes, strict=True)):
@@ -335,21 +330,16 @@ def at_bounds(problem: PhysicsProblem, metrics: Metrics, index: np.ndarray) -> l
         if not space.ordered[j]:
             continue
         for which, end in (("lowest", 0), ("highest", -1)):
-            points = int(
-                (counts & (index[:, j] == np.array([one[end] for one in may])[chips])).sum()
-            )
+            ends = np.array([one[end] for one in may])[chips]
             value = axis.values[may[0][end]]
             if axis.rule.kind == "tokens":
                 value = units.format(float(value), "tokens")
             what = "for its shape" if axis.ratio_of else f"of the space ({value})"
             what = "for its chip" if axis.by_chip else what
-            if points:
-                rows.append({"bound": f"{which} {name} {what}", "points": points})
+            found.append((f"{which} {name} {what}", int((counts & (index[:, j] == ends)).sum())))
     for name, flags in metrics.quality.at_bound.items():
-        if flags.any():
-            rows.append(
-                {"bound": f"{name} at the end of the quality law", "points": int(flags.sum())}
-            )
+        found.append((f"{name} at the end of the quality law", int(flags.sum())))
+    rows = [{"bound": bound, "points": points} for bound, points in found if points]
     return sorted(rows, key=lambda row: -row["points"])
 
 
@@ -361,33 +351,21 @@ READ = ("peak_", "memory_", "tdp", "scale", "bandwidth", "latency")
 
 def source_rows(catalog: Catalog, problem: PhysicsProblem) -> list[dict[str, Any]]:
     """Every figure of the space's chips and systems that the physics reads."""
-    rows = []
+    found: list[tuple[str, str, str, str]] = []
     for name in problem.machines.ids:
         chip = catalog.chips[name]
         system = catalog.systems[chip.system]
         for owner, figures in ((name, chip.figures), (system.id, system.figures)):
-            for figure in figures:
-                if any(part in figure.name for part in READ):
-                    rows.append(
-                        {
-                            "figure": f"{owner} {figure.name}: {figure.text}",
-                            "source": figure.source,
-                            "date": str(figure.date),
-                            "kind": figure.kind,
-                        }
-                    )
-        efficiency = catalog.efficiencies[chip.efficiency]
-        for operator, laws in efficiency.operators.items():
+            found += [
+                (f"{owner} {one.name}: {one.text}", one.source, str(one.date), one.kind)
+                for one in figures
+                if any(part in one.name for part in READ)
+            ]
+        for operator, laws in catalog.efficiencies[chip.efficiency].operators.items():
             law = next(iter(laws.values()))
-            rows.append(
-                {
-                    "figure": f"{name} kernel efficiency of {operator}",
-                    "source": law.source,
-                    "date": "",
-                    "kind": law.kind,
-                }
-            )
-    return rows
+            found.append((f"{name} kernel efficiency of {operator}", law.source, "", law.kind))
+    keys = ("figure", "source", "date", "kind")
+    return [dict(zip(keys, row, strict=True)) for row in found]
 
 
 # What a study says of the prices of its chips.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from dse.catalog import Catalog, load_catalog
-from dse.errors import InputError, InputErrors
+from dse.errors import InputError
 from dse.files import full_path
 from dse.problem.objective import TOTAL as COST
 from dse.schema.axes import POOL_AXES
@@ -17,6 +17,7 @@ from dse.schema.dtypes import ALIASES
 from dse.schema.metrics import METRICS
 from dse.schema.model_catalog import resolve_model
 from dse.schema.plan import CHOICES
+from dse.schema.reader import each
 from dse.schema.study import load_study
 from dse.schema.workloads import NO_EXPERTS, OPTIONS, SERVED, Choices, full, prefill_of
 
@@ -192,7 +193,7 @@ def _objectives(objective: str | None) -> dict[str, str]:
 
 def _as_flags(error: InputError) -> InputError:
     """A mistake of the space that was made of flags, as one of the flags."""
-    first = error.errors[0] if isinstance(error, InputErrors) else error
+    first = each(error)[0]
     section, _, name = (first.field or "").partition(".")
     name = re.split(r"(?<!prefill)[.\[]", (name or section).removeprefix("decode."))[0]
     flag = OPTIONS.get(name, FLAGS.get(name, f"--set {name}"))

@@ -10,17 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dse.catalog import Catalog, load_catalog
-from dse.study.definition import posed_study
-from dse.study.folder import (
-    FRONT_TABLE,
-    JOURNAL,
-    STUDY,
-    item_of,
-    loss_runs_of,
-    read_json,
-    read_study,
-    space_of,
-)
+from dse.problem.objective import pose
+from dse.search.record import Record
+from dse.study.definition import reopened
+from dse.study.folder import FRONT_TABLE, JOURNAL, STUDY, item_of, read_json, read_study
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,15 +137,13 @@ class Trials:
         unit, and each constraint, at most 0 where it is kept."""
         import pandas as pd  # noqa: PLC0415
 
-        document = self._study.document
-        law, catalog = document.get("quality_law"), self._study.catalog()
-        runs = loss_runs_of(document)
-        posed = posed_study(space_of(document), catalog, "auto", 0, law=law, loss_runs=runs)
-        posed.identity.clear()  # read as it is, whatever it was searched with
-        words = shlex.split(document["command"])
+        again = reopened(self._study.folder, self._study.catalog())
+        problem = pose(again.study, again.catalog)
+        words = shlex.split(again.document["command"])
         stored_at = words[words.index("--storage") + 1] if "--storage" in words else None
-        stored = posed.record(stored_at or self._study.folder / JOURNAL).load()
-        problem, batch = posed.problem, stored.batch
+        location = stored_at or self._study.folder / JOURNAL
+        stored = Record(problem, location, problem.study.name, {}).load()
+        batch = stored.batch
         columns: dict[str, Any] = {"point_id": batch.ids, "stage": stored.stages}
         columns["feasible"] = batch.violation == 0
         for j, name in enumerate(problem.space.names):

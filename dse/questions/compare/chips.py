@@ -249,14 +249,21 @@ def _leaders(points: Sequence[Row]) -> list[dict[str, Any]]:
 
 def _lead(leaders: Sequence[Row]) -> list[str]:
     """One sentence for each chip that is best at something."""
-    found: dict[str, list[str]] = {}
+    found = []
     for row in leaders:
         verb, per = LEADS[row["metric"]]
         behind = f" ({row['next']}: {row['ratio']:.2f} times that)" if row["next"] else ""
         words = f"{verb}, {show(row['metric'], row['value'])} {per}{behind}"
-        found.setdefault(row["chip"], []).append(words)
-    lines_ = [f"{chip} {'; '.join(words)}." for chip, words in found.items()]
-    return lines_ or ["None of these chips can serve this."]
+        found.append((row["chip"], words))
+    return _by_chip(found) or ["None of these chips can serve this."]
+
+
+def _by_chip(found: Sequence[tuple[str, str]]) -> list[str]:
+    """A sentence for each chip, or chips, of what is said of it."""
+    said: dict[str, list[str]] = {}
+    for chip, words in found:
+        said.setdefault(chip, []).append(words)
+    return [f"{chip} {'; '.join(words)}." for chip, words in said.items()]
 
 
 def _cannot(points: Sequence[Row], refused: Mapping[str, str]) -> list[str]:
@@ -270,7 +277,7 @@ def _cannot(points: Sequence[Row], refused: Mapping[str, str]) -> list[str]:
 
 def _figure_lead(figures: Sequence[Row], basis: str) -> list[str]:
     """Which chip has the most of what, without a model."""
-    found: dict[str, list[str]] = {}
+    found = []
     for name, words, choose in (
         ("memory bandwidth", "the most memory bandwidth, {}", max),
         ("memory", "the most memory, {}", max),
@@ -282,11 +289,9 @@ def _figure_lead(figures: Sequence[Row], basis: str) -> list[str]:
             best = choose(row["value"] for row in known)
             who = [row for row in known if row["value"] == best]
             chips = " and ".join(row["chip"] for row in who)
-            found.setdefault(chips, []).append(words.format(who[0]["written"]))
-    return [
-        f"{chips} {'have' if ' and ' in chips else 'has'} {'; '.join(words)}."
-        for chips, words in found.items()
-    ] or ["None of these figures is published."]
+            have = f"{chips} {'have' if len(who) > 1 else 'has'}"
+            found.append((have, words.format(who[0]["written"])))
+    return _by_chip(found) or ["None of these figures is published."]
 
 
 def _figure_table(figures: Sequence[Row], basis: str) -> Table:
