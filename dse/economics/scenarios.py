@@ -96,7 +96,7 @@ def futures_of(
     demand      a walk: each quarter adds an error to that of the one before; classes move together
     throughput  the model's 80% intervals of throughput, by how kernel laws are known and whether
                 the launch is stock or tuned; shared by chip, kin and configuration as in
-                `dse.study.regret`. Separate pools run as the slower chip's
+                `dse.study.choices`. Separate pools run as the slower chip's
     prices      `dse.economics.prices` by chip; a price of the plan's own is known
     delivery    what has a lead time comes a quarter late, all of it or nothing
     """

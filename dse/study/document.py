@@ -54,9 +54,16 @@ from dse.search.run import Result, measurable
 from dse.space.batches import DRAFT_AXIS, drafts_of
 from dse.space.candidates import CandidateBatch, Floats
 from dse.space.space import Space
-from dse.study.decide import QUALITY, compute_multiples, decide, landmarks
+from dse.study.decide import (
+    LOSS,
+    Drawn,
+    Errors,
+    compute_multiples,
+    decide,
+    front_probability,
+    landmarks,
+)
 from dse.study.demand import training_document
-from dse.study.drawn import Drawn, Errors, front_probability
 from dse.study.laws import unseen
 
 START = "start"
@@ -109,7 +116,7 @@ def describe(
     known = landmarks(problem) if identity["evaluator"] == "model" else []
     if known:
         families = decisions["families"]
-        losses = [items[one["point"] - 1]["metrics"][QUALITY] for one in families]
+        losses = [items[one["point"] - 1]["metrics"][LOSS] for one in families]
         multiples = compute_multiples(problem, front.index[start : start + 1], losses)
         for one, multiple in zip(families, multiples, strict=True):
             one["compute_multiple"] = multiple
@@ -413,7 +420,6 @@ def owned_prices(catalog: Catalog, problem: PhysicsProblem) -> dict[str, dict[st
 # no other objective gets worse than at the start; loss and time to first token may, and are told.
 # Pools of their own are workers divided as the design is.
 
-LOSS = "predicted_loss"
 SPEED, FIRST = "tpot_s", "ttft_s"
 LOADS = 4_000  # that are tried from the least to the most
 LEAST = 5e-3  # of a metric: what is less is no gain

@@ -27,7 +27,7 @@ from dse.search.evaluator import Progress
 from dse.search.parallel import Executor
 from dse.search.run import search
 from dse.space.candidates import Floats
-from dse.study.drawn import FRONT_DRAWS, draws
+from dse.study.decide import FRONT_DRAWS, draws
 
 # Metrics that a law decides.
 OF_LAW = ("predicted_loss", "dense_equivalent_parameters")

@@ -17,8 +17,7 @@ from dse.schema.space_sections import Wish
 from dse.schema.study import load_study
 from dse.search.run import at_resolution, search
 from dse.study import decide as decided
-from dse.study.decide import Case, decide, regrets
-from dse.study.drawn import Alone, Drawn, Errors
+from dse.study.decide import Alone, Case, Drawn, Errors, decide, regrets
 
 LOSS = Objective("predicted_loss", "minimize", False, 0.001)
 COST = Objective("usd_per_million_total_tokens", "minimize", True, 0.005, True)

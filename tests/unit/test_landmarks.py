@@ -7,7 +7,7 @@ import pytest
 
 import dse
 from dse.problem.objective import PhysicsProblem, pose
-from dse.study.decide import KNOWN, MULTIPLES, QUALITY, compute_multiples, landmarks
+from dse.study.decide import KNOWN, LOSS, MULTIPLES, compute_multiples, landmarks
 
 
 def problem_of(space: str) -> PhysicsProblem:
@@ -45,7 +45,7 @@ def test_landmarks_keep_the_limits_and_prefer_no_other_deployment(problem: Physi
     for one in landmarks(problem):
         if one["metrics"] is not None:
             assert one["metrics"]["tpot_s"] <= 0.030
-            assert one["metrics"][QUALITY] >= one["loss"]
+            assert one["metrics"][LOSS] >= one["loss"]
     losses = {one["model"]: one["loss"] for one in landmarks(problem)}
     # More parameters on the same tokens of one family are never worse.
     assert losses["llama-3-70b"] < losses["llama-3-8b"]
@@ -59,7 +59,7 @@ def test_no_landmarks_where_no_shape_is_searched_for_its_loss(space: str) -> Non
 
 def test_a_loss_is_a_multiple_of_the_compute_that_reaches_it(problem: PhysicsProblem) -> None:
     point = problem.space.unrank(np.array([problem.space.size // 3]))
-    own = float(problem.metrics(point).values[QUALITY][0])
+    own = float(problem.metrics(point).values[LOSS][0])
     losses = [own + 0.02, own, own - 0.01, own - 10.0]
     found = compute_multiples(problem, point, losses)
     assert found[1] == pytest.approx(1.0, rel=1e-6)

@@ -14,9 +14,19 @@ from dse.catalog import load_catalog
 from dse.economics.prices import ASSUMED, evidence, price_spreads
 from dse.physics.intervals import COMMON, kin_of
 from dse.schema.prices import PriceRow, PriceTable
-from dse.study.choices import Choice, Choices, Held, Moved
-from dse.study.drawn import P90
-from dse.study.regret import Uncertain, draw, judge, measure_next, outcomes, robustness
+from dse.study.choices import (
+    P90,
+    Choice,
+    Choices,
+    Held,
+    Moved,
+    Uncertain,
+    draw,
+    judge,
+    measure_next,
+    outcomes,
+    robustness,
+)
 
 N = 20_000
 

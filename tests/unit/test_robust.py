@@ -15,8 +15,8 @@ from dse.physics.intervals import COMMON
 from dse.problem.objective import PhysicsProblem, pose
 from dse.schema.study import load_study, resolve_space
 from dse.search.parallel import HERE
-from dse.study import drawn
-from dse.study.drawn import front_probability
+from dse.study import decide
+from dse.study.decide import front_probability
 from dse.study.laws import compare_laws
 from tests.helpers_spaces import space
 
@@ -86,11 +86,11 @@ def related(problem: PhysicsProblem, *kin: str) -> PhysicsProblem:
 @pytest.mark.parametrize(("shared", "kin"), [(0.6, "xx"), (1.0, "xx"), (0.6, "xy"), (1.0, "xy")])
 def test_of_two_kin_the_better_stays_so_more_often(two, shared, kin, monkeypatch) -> None:
     """ln cost differs with variance 2 sd^2 (1 - shared COMMON); of strangers, with 2 sd^2."""
-    monkeypatch.setattr(drawn, "FRONT_DRAWS", 8_000)
+    monkeypatch.setattr(decide, "FRONT_DRAWS", 8_000)
     index = two.space.unrank(np.arange(2, dtype=np.int64))
     first, second = np.log(two.evaluate(index).F[:, 0])
     sd = abs(second - first)
-    problem = related(sure(two, shared, math.exp(sd * drawn.P90)), *kin)
+    problem = related(sure(two, shared, math.exp(sd * decide.P90)), *kin)
     found = front_probability(problem, index, 3)
     part = shared * COMMON if kin == "xx" else 0.0
     expected = norm.cdf((second - first) / (sd * math.sqrt(2.0 * (1.0 - part))))

@@ -18,7 +18,7 @@ for, at their full rate; of each chip the deployment counts that serves most out
 second. At equal quality or latency, each chip's cheapest deployment that is at least as good
 counts.
 
-How sure: prices, efficiency and demand are drawn from their intervals (`dse.study.regret`).
+How sure: prices, efficiency and demand are drawn from their intervals (`dse.study.choices`).
 """
 
 from __future__ import annotations
@@ -77,9 +77,8 @@ from dse.schema.study import Study
 from dse.schema.traffic import read_rate
 from dse.schema.workloads import load_words, mix_words
 from dse.space.candidates import CandidateBatch
-from dse.study.choices import Choice, Choices, choices_of
+from dse.study.choices import Choice, Choices, Uncertain, choices_of, draw, measure_next, robustness
 from dse.study.folder import STUDY, item_of, read_study
-from dse.study.regret import Uncertain, draw, measure_next, robustness
 
 Json = Mapping[str, Any]
 ON_DEMAND = "on_demand"  # the basis of a chip that is paid only while it is used
