@@ -16,7 +16,7 @@ Markdown, HTML, JSON, CSV and XLSX each have one renderer (`dse.render`), which 
 - A `Figure` is a plotly dictionary and what it shows in words. A colour "ink" or "grid" follows the
   page's own, light or dark. Escape names with `plots.plain`.
 - `asked` is one line: model, workload, limits, price basis; without it the console begins with the
-  headline. `words` explains terms of this question, beside the common ones (`dse.answer.labels`).
+  headline. `words` explains terms of this question, beside the common ones (`dse.answer.numbers`).
 - `cli/VERB.py` makes the command from the function's signature (`dse.cli.signature`).
 """
 

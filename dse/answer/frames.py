@@ -17,8 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dse.answer.answer import Column, Figure, Table
-from dse.answer.labels import axis_title, label
-from dse.answer.numbers import kind_of, share, show
+from dse.answer.numbers import axis_title, kind_of, label, share, show
 from dse.answer.plots import (
     PALETTE,
     Json,

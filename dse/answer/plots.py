@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dse.answer.labels import label
+from dse.answer.numbers import label
 
 Json = dict[str, Any]
 # Okabe and Ito's palette, without black and grey (they vanish on a dark page).

@@ -15,8 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from dse.answer.answer import Answer, Block, Column, Section
-from dse.answer.labels import GLOSSARY
-from dse.answer.numbers import SHOWN_AS, kind_of
+from dse.answer.numbers import GLOSSARY, SHOWN_AS, kind_of
 from dse.answer.plots import plain
 from dse.answer.sentences import spoken, with_names
 from dse.schema.loader import Lazy

@@ -11,8 +11,7 @@ import pytest
 from plotly.offline import get_plotlyjs
 
 from dse.answer.answer import Answer, Table
-from dse.answer.labels import label
-from dse.answer.numbers import show
+from dse.answer.numbers import label, show
 from dse.problem.words import deployment_words
 from dse.render.page import PLOTLY, script_json, template_text
 from tests.cli.conftest import dse

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.answer.labels import GLOSSARY
+from dse.answer.numbers import GLOSSARY
 from dse.answer.sentences import spoken
 from dse.errors import DseError, InputError, StorageError
 from dse.render.markdown import code, escape

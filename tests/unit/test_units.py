@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dse import units
-from dse.answer.labels import label
-from dse.answer.numbers import KINDS, NONE, show, show_as, significant
+from dse.answer.numbers import KINDS, NONE, label, show, show_as, significant
 from dse.errors import InputError
 from dse.schema.metrics import EVERY
 from tests.helpers_files import refusal

@@ -9,8 +9,7 @@ from typing import Any
 from dse import units
 from dse.answer.answer import Answer, Figure, Table
 from dse.answer.frames import across, document, lines, of_rows
-from dse.answer.labels import GLOSSARY, label
-from dse.answer.numbers import dollars, number, show, show_as
+from dse.answer.numbers import GLOSSARY, dollars, label, number, show, show_as
 from dse.answer.sentences import listed
 from dse.catalog import Catalog, with_own_chips
 from dse.economics.tco import with_basis

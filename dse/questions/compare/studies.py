@@ -20,8 +20,7 @@ import numpy as np
 
 from dse.answer.answer import Answer, Figure, Table
 from dse.answer.frames import document, frame, lines, of_rows
-from dse.answer.labels import axis_title, label
-from dse.answer.numbers import percent, priced, show, tenths, times
+from dse.answer.numbers import axis_title, label, percent, priced, show, tenths, times
 from dse.answer.sentences import Sources, listed
 from dse.economics.prices import moved, price_pairs
 from dse.errors import InputError

@@ -17,8 +17,7 @@ from typing import Annotated, Any, Literal, Protocol
 from dse import units
 from dse.answer.answer import Answer, Block, Table
 from dse.answer.frames import columns_of, frame, of_rows
-from dse.answer.labels import label
-from dse.answer.numbers import dollars, show
+from dse.answer.numbers import dollars, label, show
 from dse.catalog import Catalog, load_catalog, with_own_chips
 from dse.economics.prices import evidence_words, price_tables
 from dse.economics.tco import with_basis

@@ -10,8 +10,7 @@ from typing import Any
 
 from dse.answer.answer import Block, Section
 from dse.answer.frames import across, lines, of_rows
-from dse.answer.labels import label
-from dse.answer.numbers import show, significant
+from dse.answer.numbers import label, show, significant
 from dse.answer.sentences import listed
 from dse.problem.mix import loads_of
 from dse.problem.models import own_law_words

@@ -10,8 +10,7 @@ from typing import Any
 
 from dse.answer.answer import Block, Explorer, Figure, Section, Table
 from dse.answer.frames import bar_chart, frame, of_rows
-from dse.answer.labels import axis_title, label
-from dse.answer.numbers import percent, show, significant
+from dse.answer.numbers import axis_title, label, percent, show, significant
 from dse.answer.plots import PALETTE, SYMBOLS, VERMILION, plain, scaled
 from dse.answer.sentences import listed
 from dse.problem.words import (

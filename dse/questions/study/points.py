@@ -10,8 +10,7 @@ from typing import Any
 
 from dse.answer.answer import Commands, Table
 from dse.answer.frames import frame, of_rows
-from dse.answer.labels import BOUNDS, label
-from dse.answer.numbers import show, show_as
+from dse.answer.numbers import BOUNDS, label, show, show_as
 from dse.errors import StorageError
 from dse.problem.describe import pools_of
 from dse.problem.mix import held, loads_of

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from dse.answer.answer import FULL, Answer, Block, Facts, Notes, Opening, Section, Table
 from dse.answer.frames import frame, of_rows
-from dse.answer.labels import BASES, GLOSSARY, label
-from dse.answer.numbers import show, show_as, significant
+from dse.answer.numbers import BASES, GLOSSARY, label, show, show_as, significant
 from dse.economics.prices import evidence_words, price_parts
 from dse.problem.words import (
     MIX,

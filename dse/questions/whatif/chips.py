@@ -35,8 +35,7 @@ import numpy as np
 from dse import units
 from dse.answer.answer import Answer, Block, Commands
 from dse.answer.frames import bar_chart, document, lines, of_rows
-from dse.answer.labels import axis_title
-from dse.answer.numbers import dollars, number, percent, priced, share, show, tenths
+from dse.answer.numbers import axis_title, dollars, number, percent, priced, share, show, tenths
 from dse.answer.plots import scaled
 from dse.answer.sentences import never_measured
 from dse.catalog import Catalog

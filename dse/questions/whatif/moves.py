@@ -29,8 +29,7 @@ import numpy as np
 
 from dse.answer.answer import Answer, Block, Figure, Table
 from dse.answer.frames import bar_chart, document, lines, of_rows
-from dse.answer.labels import label
-from dse.answer.numbers import dollars, number, show, tenths
+from dse.answer.numbers import dollars, label, number, show, tenths
 from dse.answer.plots import scaled
 from dse.answer.sentences import spans
 from dse.catalog import Catalog
