@@ -88,7 +88,7 @@ class PhysicsProblem:
             self._made[POOLS] = Pools(
                 self.space,
                 self.mix[0].workload,
-                self._batch_of,
+                self.batch_of,
                 lambda batch: self._alone(batch, self.machines),
                 [one.metric for one in (*self.objectives, *self.limits)],
                 self.limits,
@@ -123,10 +123,11 @@ class PhysicsProblem:
     def batch(self, index: NDArray[np.int64]) -> CandidateBatch:
         """The candidates at canonical index (n, d); of separate pools, the decode pool."""
         if self.pools is None:
-            return self._batch_of(self.space.values(index))
-        return self._batch_of(self.pools.pool("decode", index))
+            return self.batch_of(self.space.values(index))
+        return self.batch_of(self.pools.pool("decode", index))
 
-    def _batch_of(self, values: dict[str, NDArray]) -> CandidateBatch:
+    def batch_of(self, values: dict[str, NDArray]) -> CandidateBatch:
+        """The candidates of values of all axes, (n,) each, on the grid or off it."""
         if self.study.training_tokens is not None:
             values["training_tokens"] = np.full(len(values["chip"]), self.study.training_tokens)
         return batch_of_values(values, model=self.model)
@@ -137,7 +138,7 @@ class PhysicsProblem:
         found = [describe_deployment(batch, i, self.machines) for i in range(len(index))]
         if self.pools is None:
             return found
-        first = self._batch_of(self.pools.pool("prefill", index))
+        first = self.batch_of(self.pools.pool("prefill", index))
         rows = np.flatnonzero(self.pools.separate(index))
         for i, held in zip(rows.tolist(), self.pools.held(index[rows]).tolist(), strict=True):
             found[i] = describe_pools(describe_deployment(first, i, self.machines), found[i], held)
@@ -219,17 +220,12 @@ class PhysicsProblem:
             np.empty((len(index), len(self.objectives))),
             np.empty((len(index), len(self.constraints))),
         )
-        for rows, part in ((separate, self._joined), (~separate, self._aggregated)):
+        for rows, joined in ((separate, True), (~separate, False)):
             if rows.any():
-                one = part(index[rows])
+                part = index[rows]
+                one = self._joined(part) if joined else self.judge(self.metrics(part))
                 found.F[rows], found.G[rows] = one.F, one.G
         return found
-
-    def _aggregated(self, index: NDArray[np.int64]) -> Evaluation:
-        batch = self.batch(index)
-        metrics = self.metrics_of(batch, self.machines, shared=self._shared(batch, index))
-        values = self.on_terms(metrics.values, lambda: Kinds(batch.chip, batch.chip))
-        return self.judge(replace(metrics, values=values))
 
     def _joined(self, index: NDArray[np.int64]) -> Evaluation:
         """Of separate pools. Designs with a worker that no design may have are not joined: their

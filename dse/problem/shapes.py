@@ -31,7 +31,6 @@ from dse.errors import InputError
 from dse.pareto import non_dominated
 from dse.physics.intervals import CLASS
 from dse.problem.evaluate import Metrics
-from dse.problem.mix import evaluate_mix
 from dse.problem.objective import PhysicsProblem
 from dse.quality import depth_factor
 from dse.record import record
@@ -39,7 +38,7 @@ from dse.schema.axes import AXES, Axis
 from dse.schema.dtypes import DTYPES
 from dse.schema.metrics import METRICS
 from dse.schema.model import BlockSpec, Model
-from dse.space.batches import batch_of_values, trained_codes, weight_formats, whole_training
+from dse.space.batches import trained_codes, weight_formats, whole_training
 from dse.space.candidates import CandidateBatch, Codes, Floats, Rows
 from dse.space.space import Ints, Space, count_deployments, deployed_values
 
@@ -156,20 +155,8 @@ def metrics_of(
     problem: PhysicsProblem, values: Mapping[str, NDArray], adapt: Adapt = as_they_are
 ) -> Metrics:
     """Metrics of n points by the values of all their axes, on the grid or off it."""
-    study = problem.study
-    if study.training_tokens is not None:
-        n = len(values["chip"])
-        values = {**values, "training_tokens": np.full(n, study.training_tokens)}
-    batch = adapt(batch_of_values(values), values)
-    return evaluate_mix(
-        batch,
-        problem.mix,
-        problem.machines,
-        training_flops=study.training_compute,
-        law=problem.law,
-        unique_tokens=study.unique_tokens,
-        searched=problem.searched,
-    )
+    batch = adapt(problem.batch_of(dict(values)), values)
+    return problem.metrics_of(batch, problem.machines)
 
 
 def best_deployments(

@@ -138,7 +138,7 @@ def test_a_joined_design_is_the_pair_of_pools_with_its_requests_in_flight(both, 
     rows = rows[fits]
     designs = both.pools.joined(index[rows])
     first, second = (
-        both._batch_of(both.pools.pool(pool, index[rows])) for pool in ("prefill", "decode")
+        both.batch_of(both.pools.pool(pool, index[rows])) for pool in ("prefill", "decode")
     )
     on = both.machines
     pair = predict_disaggregated(first, second, both.mix[0].workload, on, on)
