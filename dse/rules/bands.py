@@ -4,15 +4,15 @@ A search of shapes stays inside them unless its space says `allow_extrapolation:
 they are notes. No law of quality sees most of these sizes, so that a search would pay nothing for
 one head, a window of one token, or a vocabulary of a hundred words.
 
-An end is what the second of 136 published models has, of all or of those as sparse or dense: what
-one alone has is an experiment. Of what fewer than twenty have, one is enough. A band ends a tenth
-beyond, granularity at 16, where training runs beside published models end (Tian et al. 2025).
-tests/unit/test_shape_rules.py finds the ends again from search_spaces/models.csv.
+An end, a row of bands.csv, is what the second of 136 published models has, of all or of those as
+sparse or dense: what one alone has is an experiment. Of what fewer than twenty have, one is enough.
+A band ends a tenth beyond, granularity at 16, where training runs beside published models end (Tian
+et al. 2025). tests/unit/test_shape_rules.py finds the ends again from search_spaces/models.csv.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ import numpy as np
 
 from dse.blocks import KINDS
 from dse.blocks.kind import Attention
+from dse.data import rows_beside
 from dse.rules.case import Case
 from dse.rules.kinds import Finding, Flags, Found, Part, Rule, enter, rule, rule_of, said, uneven
 from dse.space.candidates import Block, CandidateBatch, Floats
@@ -150,81 +151,80 @@ _LATENT = ("kv_lora_rank", "q_lora_rank", "v_head_dim")
 _LINEAR = ("value_heads", "value_head_dim")
 _MOE = ("experts", "experts_per_token", "expert_intermediate_size", "shared_intermediate_size")
 _DENSE = ("intermediate_size",)
-# fmt: off
-BANDS = (
-    Band("layers", "layers", _whole(lambda c: c.layers), (16.0, inf), (16.0, inf), True),
-    Band("width_per_layer", "hidden size over layers",
-         _whole(lambda c: c.batch.hidden_size / c.layers), (36.57, 204.8), (42.67, 153.6)),
-    Band("attention_share", "attention's share of the active parameters",
-         _whole(lambda c: c.parameters.attention / c.parameters.active_non_embedding),
-         (0.09434, 0.3846), (0.06796, 0.4127), hybrid=(0.3999, 0.5009)),
-    Band("heads_over_hidden", "width of all heads over hidden size",
-         _each(_HEADS, _over_hidden(lambda b: b["heads"] * b["head_dim"])),
-         (0.7619, 3.0), (0.7619, 3.0)),
-    Band("head_dim", "size of a head", _each(_HEADS, lambda c, b: b["head_dim"]),
-         (64.0, 512.0), (64.0, 512.0)),
-    Band("query_heads_per_kv_head", "query heads that share a KV head",
-         _each(_HEADS, lambda c, b: b["heads"] / np.maximum(b["kv_heads"], 1.0)),
-         (OPEN, 48.0), (OPEN, 16.0)),
-    Band("window", "tokens of an attention window",
-         _each(("window",), lambda c, b: b["window"], "window"), (128.0, inf), (128.0, inf)),
-    Band("chunk", "tokens of an attention chunk",
-         _each(("chunk",), lambda c, b: b["chunk"], "chunk"), (128.0, inf), (128.0, inf)),
-    Band("index_topk", "cached tokens that an indexer picks",
-         _each(("index_topk",), lambda c, b: b["index_topk"], "index_topk"),
-         (512.0, inf), (512.0, inf)),
-    Band("latent_rank", "rank of latent keys and values",
-         _each(_LATENT, lambda c, b: b["kv_lora_rank"]), (512.0, inf), (512.0, inf)),
-    Band("query_rank", "rank of latent queries",
-         _each(_LATENT, lambda c, b: b["q_lora_rank"], "q_lora_rank"), (768.0, inf), (768.0, inf)),
-    Band("latent_head_dim", "size of a latent head",
-         _each((*_LATENT, "qk_nope_head_dim"),
-               lambda c, b: np.minimum(b["qk_nope_head_dim"], b["v_head_dim"])),
-         (128.0, inf), (128.0, inf)),
-    Band("latent_heads_over_hidden", "width of all latent heads over hidden size",
-         _each(_LATENT, _over_hidden(lambda b: b["heads"] * b["v_head_dim"])),
-         (1.0, 3.2), (1.0, 3.2)),
-    Band("linear_head_dim", "size of a head of linear attention",
-         _each((*_LINEAR, "key_head_dim"),
-               lambda c, b: np.minimum(b["key_head_dim"], b["value_head_dim"])),
-         (128.0, inf), (128.0, inf)),
-    Band("linear_over_hidden", "width of linear attention over hidden size",
-         _each(_LINEAR, _over_hidden(lambda b: b["value_heads"] * b["value_head_dim"])),
-         (1.2, 2.667), (1.2, 2.667)),
-    Band("state_over_hidden", "width of a state-space layer over hidden size",
-         _each(("state_size", "inner_size"), _over_hidden(lambda b: b["inner_size"])),
-         (1.2, 2.667), (1.2, 2.667)),
-    Band("state_size", "state of a channel of a state-space layer",
-         _each(("state_size",), lambda c, b: b["state_size"]), (16.0, inf), (16.0, inf)),
-    Band("full_attention_share", "share of layers with full attention",
-         _whole(lambda c: _reaching(c.batch) / c.layers), (0.1471, inf), (0.125, inf)),
-    Band("feed_forward_over_hidden", "dense feed-forward over hidden size",
-         _each(_DENSE, _over_hidden(lambda b: b["intermediate_size"])),
-         (2.667, 8.0), (2.0, 5.344)),
-    Band("experts", "experts", _each(_MOE, lambda c, b: b["experts"]), (OPEN, inf), (8.0, 512.0)),
-    Band("experts_per_token", "routed experts that a token uses",
-         _each(_MOE, lambda c, b: b["experts_per_token"]), (OPEN, inf), (OPEN, 22.0)),
-    Band("granularity", "2 x hidden size over expert width",
-         _each(_MOE, lambda c, b: 2.0 * _expert_hidden(c, b)
-               / np.maximum(b["expert_intermediate_size"], 1.0)),
-         (OPEN, inf), (0.5714, 8.0), trained=16.0),
-    Band("activation_ratio", "share of the experts that work on a token",
-         _each(_MOE, lambda c, b: (b["experts_per_token"] + _shared(b))
-               / np.maximum(b["experts"] + _shared(b), 1.0)),
-         (OPEN, inf), (0.01818, inf)),
-    Band("shared_over_expert", "shared width over that of an expert",
-         _each(_MOE, lambda c, b: _shared(b)), (OPEN, inf), (OPEN, 4.0)),
-    Band("vocabulary", "words of the vocabulary", _whole(lambda c: c.batch.vocab_size),
-         (32000.0, 262144.0), (32000.0, 262144.0)),
-    Band("tables_over_total", "share of the parameters in the two tables",
-         _whole(lambda c: (c.parameters.embedding + c.parameters.head) / c.parameters.total),
-         (OPEN, 0.2756), (OPEN, 0.2756), True),
-    Band("total_parameters", "parameters in all", _whole(lambda c: c.parameters.total),
-         (OPEN, 1.573e12), (OPEN, 1.573e12)),
-    Band("tokens_per_active_parameter", "training tokens over active parameters", _tokens,
-         (OPEN, 36435.0), (OPEN, 11835.0)),
-)
-# fmt: on
+# How a band of bands.csv is measured, by its name.
+MEASURES: Mapping[str, Measure] = {
+    "layers": _whole(lambda c: c.layers),
+    "width_per_layer": _whole(lambda c: c.batch.hidden_size / c.layers),
+    "attention_share": _whole(lambda c: c.parameters.attention / c.parameters.active_non_embedding),
+    "heads_over_hidden": _each(_HEADS, _over_hidden(lambda b: b["heads"] * b["head_dim"])),
+    "head_dim": _each(_HEADS, lambda c, b: b["head_dim"]),
+    "query_heads_per_kv_head": _each(
+        _HEADS, lambda c, b: b["heads"] / np.maximum(b["kv_heads"], 1.0)
+    ),
+    "window": _each(("window",), lambda c, b: b["window"], "window"),
+    "chunk": _each(("chunk",), lambda c, b: b["chunk"], "chunk"),
+    "index_topk": _each(("index_topk",), lambda c, b: b["index_topk"], "index_topk"),
+    "latent_rank": _each(_LATENT, lambda c, b: b["kv_lora_rank"]),
+    "query_rank": _each(_LATENT, lambda c, b: b["q_lora_rank"], "q_lora_rank"),
+    "latent_head_dim": _each(
+        (*_LATENT, "qk_nope_head_dim"),
+        lambda c, b: np.minimum(b["qk_nope_head_dim"], b["v_head_dim"]),
+    ),
+    "latent_heads_over_hidden": _each(
+        _LATENT, _over_hidden(lambda b: b["heads"] * b["v_head_dim"])
+    ),
+    "linear_head_dim": _each(
+        (*_LINEAR, "key_head_dim"),
+        lambda c, b: np.minimum(b["key_head_dim"], b["value_head_dim"]),
+    ),
+    "linear_over_hidden": _each(
+        _LINEAR, _over_hidden(lambda b: b["value_heads"] * b["value_head_dim"])
+    ),
+    "state_over_hidden": _each(
+        ("state_size", "inner_size"), _over_hidden(lambda b: b["inner_size"])
+    ),
+    "state_size": _each(("state_size",), lambda c, b: b["state_size"]),
+    "full_attention_share": _whole(lambda c: _reaching(c.batch) / c.layers),
+    "feed_forward_over_hidden": _each(_DENSE, _over_hidden(lambda b: b["intermediate_size"])),
+    "experts": _each(_MOE, lambda c, b: b["experts"]),
+    "experts_per_token": _each(_MOE, lambda c, b: b["experts_per_token"]),
+    "granularity": _each(
+        _MOE,
+        lambda c, b: 2.0 * _expert_hidden(c, b) / np.maximum(b["expert_intermediate_size"], 1.0),
+    ),
+    "activation_ratio": _each(
+        _MOE,
+        lambda c, b: (
+            (b["experts_per_token"] + _shared(b)) / np.maximum(b["experts"] + _shared(b), 1.0)
+        ),
+    ),
+    "shared_over_expert": _each(_MOE, lambda c, b: _shared(b)),
+    "vocabulary": _whole(lambda c: c.batch.vocab_size),
+    "tables_over_total": _whole(
+        lambda c: (c.parameters.embedding + c.parameters.head) / c.parameters.total
+    ),
+    "total_parameters": _whole(lambda c: c.parameters.total),
+    "tokens_per_active_parameter": _tokens,
+}
+
+
+def _band(row: Mapping[str, str]) -> Band:
+    def end(name: str, none: float) -> float:
+        return float(row[name]) if row[name] else none
+
+    dense, sparse = (
+        (end(f"{kind}_least", OPEN), end(f"{kind}_most", inf)) for kind in ("dense", "sparse")
+    )
+    hybrid = (
+        (float(row["hybrid_dense"]), float(row["hybrid_sparse"])) if row["hybrid_dense"] else None
+    )
+    name, trained = row["name"], end("trained", OPEN)
+    return Band(
+        name, row["title"], MEASURES[name], dense, sparse, bool(row["grown"]), hybrid, trained
+    )
+
+
+BANDS = tuple(map(_band, rows_beside(__file__, "bands.csv")))
 
 
 def _reaching(batch: CandidateBatch) -> Floats:
