@@ -289,10 +289,9 @@ def read_costs(
     """The same for a part of a document, found at `at`."""
     own = bool(base.inputs)
     found = read(OWN_COSTS if own else COSTS, document, at, written)
-    chips = {chip: dict(lines) for chip, lines in base.chips.items()}
-    of_chips = found.pop("chips")
-    for chip, lines in of_chips.items():
-        chips.setdefault(chip, {}).update(lines)
+    of_chips, chips = found.pop("chips"), dict(base.chips)
+    for chip, of_chip in of_chips.items():
+        chips[chip] = {**chips.get(chip, {}), **of_chip}
     lines = dict(base.lines)
     for name, line in found.pop("lines").items():
         if line is None and name not in base.lines:

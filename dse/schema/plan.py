@@ -303,12 +303,21 @@ class Rent(Ordered):
     site: str = field(Word(("own", "provider")), default="own")
 
 
+class _OfCosts:
+    """A figure of a chip that is a cost is refused: the lines of `costs:` say it."""
+
+    def read(self, written: Any, at: Place) -> None:
+        chip, name = at.mistakes.document.data["chips"][at.path[1]].get("chip"), at.path[-1]
+        place = f"`costs: {{chips: {{{chip}: {{{name}: {written}}}}}}}`"
+        at.wrong(f"read {written!r}: it is one of the costs", place)
+
+
 class Buy(Ordered):
     """A purchase, at the price that `costs:` or hardware/purchases.csv gives: one written here is
     refused with where it goes."""
 
-    price: Any = field(Raw(), default=None)
-    server_price: Any = field(Raw(), default=None)
+    price: None = field(_OfCosts(), default=None)
+    server_price: None = field(_OfCosts(), default=None)
 
 
 class FleetChip(Schema, kw_only=True):
@@ -320,7 +329,7 @@ class FleetChip(Schema, kw_only=True):
     chip: str = field(Text())
     rent: tuple[Rent, ...] | None = field(Listed(Rent, one=True), default=None)
     buy: Buy | None = field(Buy, default=None)
-    power: Any = field(Raw(), default=None)
+    power: None = field(_OfCosts(), default=None)
     server: int = field(Whole(1, 10_000), default=None)
     chips_per_rack: int = field(Whole(1, 10_000), default=None)
     classes: tuple[str, ...] = field(Listed(Text()), default=())
@@ -331,17 +340,6 @@ class FleetChip(Schema, kw_only=True):
     offers: tuple[Offer, ...] = ()
     owning: Owning | None = None
     sale_usd: float | None = None
-
-    def check(self) -> None:
-        """A figure that is a cost is refused: the lines of `costs:` say it."""
-        costs = [("power", self.power, "power")]
-        if self.buy is not None:
-            names = ("price", "server_price")
-            costs += [(name, getattr(self.buy, name), "buy", name) for name in names]
-        for name, value, *path in costs:
-            if value is not None:
-                place = f"`costs: {{chips: {{{self.chip}: {{{name}: {value}}}}}}}`"
-                raise Refused(f"read {value!r}: it is one of the costs", place, *path)
 
 
 class Stock(Schema):

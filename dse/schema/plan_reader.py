@@ -179,6 +179,7 @@ class _Resolved:
             raise self._wrong(path, message, ", ".join(bases))
 
     def _class(self, at: KeyPath, row: DemandClass) -> DemandClass:
+        copies = self.document.data["demand"][at[1]].get("redundant_experts") is not None
         for name in row.models:
             try:
                 model = resolve_model(name)
@@ -186,10 +187,18 @@ class _Resolved:
                 named_by = "models" if row.named.get("models") else "model"
                 accepted = error.accepted or "a model"
                 raise self._wrong((*at, named_by), error.message, accepted) from None
-            for pool, axes in () if model.experts else row.pools.items():
-                if max(axes.get("expert_parallel", (1,))) > 1:
-                    path = (*at, pool, "expert_parallel")
-                    raise self._wrong(path, f"{name} has no experts", "no such line")
+            if any(row.draft_tokens) and "acceptance" not in row.details and not model.drafts:
+                message = f"no figure for {name}: what share of drafted tokens is accepted"
+                raise self._wrong((*at, "draft_tokens"), message, "acceptance, too")
+            of_experts = [
+                (pool, "expert_parallel")
+                for pool, axes in row.pools.items()
+                if max(axes.get("expert_parallel", (1,))) > 1
+            ]
+            of_experts += [("redundant_experts",)] if copies else []
+            if of_experts and not model.experts:
+                path = (*at, *of_experts[0])
+                raise self._wrong(path, f"{name} has no experts", "no such line")
         if "trace" in row.stated:
             row = self._trace(at, row)
         least = min(row.mean_per_s(q) for q in (0, self.written.quarters - 1))
@@ -199,15 +208,6 @@ class _Resolved:
                 f"a demand of {least:.3g} requests/s is too little for a fleet",
                 f"{LEAST_PER_S:g} requests/s or more in every quarter; 2B tokens are two billion",
             )
-        copies = self.document.data["demand"][at[1]].get("redundant_experts") is not None
-        for name in row.models:
-            model = resolve_model(name)
-            if any(row.draft_tokens) and "acceptance" not in row.details and not model.drafts:
-                message = f"no figure for {name}: what share of drafted tokens is accepted"
-                raise self._wrong((*at, "draft_tokens"), message, "acceptance, too")
-            if copies and not model.experts:
-                path = (*at, "redundant_experts")
-                raise self._wrong(path, f"{name} has no experts", "no such line")
         return row
 
     def _trace(self, at: KeyPath, row: DemandClass) -> DemandClass:
@@ -242,8 +242,8 @@ class _Resolved:
         if not row.server and server > LARGEST_DOMAIN:
             message = f"{row.chip} stands in a domain of {server} chips, which is not bought whole"
             raise self._wrong(at, message, "`server: N`, the fewest chips that are had at once")
-        mine = next((one for one in self.written.stock if one.chip == row.chip), None)
-        stock, sale = (0, None) if mine is None else (mine.chips, mine.sale)
+        mine = [(one.chips, one.sale) for one in self.written.stock if one.chip == row.chip]
+        stock, sale = mine[0] if mine else (0, None)
         if stock % server:
             message = f"{stock} chips are no whole servers of {server}"
             raise self._wrong(("stock",), message, f"{server} x n")

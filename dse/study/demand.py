@@ -33,6 +33,10 @@ ENUMERATED = 1_000_000  # points of a space that is looked through for them
 CHUNK = 16_384
 LEVELS = (0.2, 0.45, 0.7)  # of the designs of the front, by loss
 DRAWN = 60  # points of a front in the figure
+OF_DESIGN = (
+    *("predicted_loss", "total_parameters", "active_parameters", "training_tokens"),
+    *("training_usd", "training_days", "training_chip_hours", "chip_usd_per_hour"),
+)
 # Laws whose dense loss has this form; `cautious` differs from the default in experts alone.
 DENSE = {
     name: LossLaw(
@@ -191,22 +195,16 @@ def _level(problem: PhysicsProblem, pool: Pool, loss: float, tokens: float) -> d
 def _least_flop(problem: PhysicsProblem, loss: float, served: float) -> dict[str, float | None]:
     """Parameters and training tokens of the dense model that takes the least FLOP; None under a law
     of another form."""
-    found: tuple[float | None, float | None] = (None, None)
-    law, own = problem.study.quality_law, problem.own_law
-    if law in DENSE:
-        dense = DENSE[law]
-        if own is not None:
-            floor, size, data, _ = own.posterior.mean
-            dense = LossLaw(
-                dense.floor + floor,
-                dense.a * (1.0 + size),
-                dense.alpha,
-                dense.b * (1.0 + data),
-                dense.beta,
-            )
-        parameters, tokens = cheapest_shape(dense, np.array([loss]), np.array([served]))
-        found = float(parameters[0]), float(tokens[0])
-    return dict(zip(("least_flop_parameters", "least_flop_training_tokens"), found, strict=True))
+    names = ("least_flop_parameters", "least_flop_training_tokens")
+    law, own = DENSE.get(problem.study.quality_law), problem.own_law
+    if law is None:
+        return dict.fromkeys(names)
+    if own is not None:
+        floor, size, data, _ = own.posterior.mean
+        a, b = law.a * (1.0 + size), law.b * (1.0 + data)
+        law = replace(law, floor=law.floor + floor, a=a, b=b)
+    found = cheapest_shape(law, np.array([loss]), np.array([served]))
+    return {name: float(one[0]) for name, one in zip(names, found, strict=True)}
 
 
 def _cheapest(pool: Pool | None, loss: float, tokens: float) -> float | None:
@@ -217,26 +215,11 @@ def _cheapest(pool: Pool | None, loss: float, tokens: float) -> float | None:
 
 
 def _designs(problem: PhysicsProblem, pool: Pool, rows: NDArray[np.intp]) -> list[dict[str, Any]]:
-    metrics = problem.metrics(problem.space.unrank(pool.ids[rows]))
-    names = (
-        "predicted_loss",
-        "total_parameters",
-        "active_parameters",
-        "training_tokens",
-        "training_usd",
-        "training_days",
-        "training_chip_hours",
-        "chip_usd_per_hour",
-    )
-    values = {name: metrics.values[name] for name in names}
+    values = problem.metrics(problem.space.unrank(pool.ids[rows])).values
+    columns = {name: values[name] for name in OF_DESIGN}
+    columns["usd_per_million_served_tokens"] = pool.usd_per_million[rows]
+    columns["tokens_per_active_parameter"] = values["training_tokens"] / values["active_parameters"]
     return [
-        {
-            "id": int(pool.ids[row]),
-            **{name: float(values[name][k]) for name in names},
-            "usd_per_million_served_tokens": float(pool.usd_per_million[row]),
-            "tokens_per_active_parameter": float(
-                values["training_tokens"][k] / values["active_parameters"][k]
-            ),
-        }
+        {"id": int(pool.ids[row]), **{name: float(of[k]) for name, of in columns.items()}}
         for k, row in enumerate(rows)
     ]
