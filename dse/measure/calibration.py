@@ -18,7 +18,7 @@ import pandas as pd
 
 from dse import units
 from dse.answer.answer import Answer, Table
-from dse.answer.frames import document, of_rows
+from dse.answer.frames import document, frame, of_rows
 from dse.answer.numbers import time
 from dse.catalog import load_catalog
 from dse.data import hardware_dir
@@ -186,18 +186,12 @@ def calibrate(
         if link is not None and collectives is not None:
             together = (int(collectives.devices.max()), link)
         texts[chip_name] = chip_file(to.id, device, date, rates, memory, together)
-    kind = "measured" if to.new else "catalog"
-    missing = [
-        {"operator": operator, "dtype": dtype, "kind": row["kind"], "note": row["note"]}
-        for operator, table in every.items()
-        for dtype, row in table.items()
-        if row["kind"] != "fitted"
+    about = [
+        *((op, d, row["kind"], row["note"]) for op, of in every.items() for d, row in of.items()),
+        *((name, None, *how) for name, how in notes.items()),
     ]
-    missing += [
-        {"operator": name, "dtype": None, "kind": how, "note": note}
-        for name, (how, note) in notes.items()
-        if how != "fitted"
-    ]
+    keys = ("operator", "dtype", "kind", "note")
+    missing = [dict(zip(keys, row, strict=True)) for row in about if row[2] != "fitted"]
     refused = Counter((work.operator, work.dtype, reason) for work, reason in session.skipped)
     facts = {
         "id": to.id,
@@ -215,34 +209,26 @@ def calibrate(
         ],
         "seconds": round(session.clock() - session.started, 1),
     }
-    reached = [
-        {
-            "dtype": dtype,
-            "flops_per_s": rate,
-            "peak_share": rate / peaks[dtype],
-            "divided_by_kind": "catalog" if dtype in to.peaks else "measured",
-        }
-        for dtype, rate in rates.items()
-    ]
-    kernels = [
-        {"kernel": name, "bytes_per_s": rate, "peak_share": rate / bandwidth, "kind": kind}
-        for name, rate in memory.items()
-    ]
+    reached = {
+        "dtype": list(rates),
+        "flops_per_s": list(rates.values()),
+        "peak_share": [rate / peaks[dtype] for dtype, rate in rates.items()],
+        "divided_by_kind": ["catalog" if dtype in to.peaks else "measured" for dtype in rates],
+    }
+    kernels = {
+        "kernel": list(memory),
+        "bytes_per_s": list(memory.values()),
+        "peak_share": [rate / bandwidth for rate in memory.values()],
+        "divided_by_kind": "measured" if to.new else "catalog",
+    }
     between = [
         {"operation": name, "devices": n, **row}
         for name, by_count in measured.items()
         for n, row in by_count.items()
     ]
     tables = (
-        of_rows(
-            "gemm",
-            "The fastest GEMM of each format",
-            reached,
-            "dtype flops_per_s peak_share divided_by_kind",
-        ),
-        of_rows(
-            "memory", "The memory", kernels, "kernel bytes_per_s peak_share divided_by_kind=kind"
-        ),
+        frame("gemm", "The fastest GEMM of each format", reached),
+        frame("memory", "The memory", kernels),
         of_rows(
             "fits",
             "Fitted laws",

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import least_squares
 
-from dse.measure.session import HEADS, SIZES, STREAMS, Point
+from dse.measure.session import HEADS, SIZES, STREAMS, Point, timed
 from dse.schema.efficiency import COLLECTIVES
 
 FOLDS = 5
@@ -108,12 +108,11 @@ def table(points: Sequence[Point]) -> pd.DataFrame:
     quartiles over it."""
     rows = []
     for point in points:
-        work, samples = point.work, np.array(point.samples)
-        low, middle, high = np.quantile(samples, (0.25, 0.5, 0.75))
+        work = point.work
         sizes = dict(zip(SIZES[work.operator], work.sizes, strict=True))
         counted = {"flops": work.flops, "bytes": work.bytes}
-        timed = {"seconds": middle, "spread": (high - low) / middle, "samples": len(samples)}
-        rows.append({"operator": work.operator, "dtype": work.dtype, **sizes, **counted, **timed})
+        of = {"operator": work.operator, "dtype": work.dtype}
+        rows.append({**of, **sizes, **counted, **timed(point.samples)})
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     return frame.astype(dict.fromkeys(WHOLE, "Int64"))
 

@@ -124,6 +124,14 @@ class Point:
     samples: list[float] = field(default_factory=list)
 
 
+def timed(samples: Sequence[float]) -> dict[str, float]:
+    """The median of samples in seconds, the distance between their quartiles over it, and how many
+    they are."""
+    low, middle, high = np.quantile(samples, (0.25, 0.5, 0.75))
+    spread = float((high - low) / middle)
+    return {"seconds": float(middle), "spread": spread, "samples": len(samples)}
+
+
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 # (n, k) of the projections of published models: query-key-value, output, up and gate, down.
 MODEL_WEIGHTS = (

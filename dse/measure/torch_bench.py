@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 
 from dse.errors import InputError
-from dse.measure.session import BYTES, STREAMS, Device, Run, Work
+from dse.measure.session import BYTES, STREAMS, Device, Run, Work, timed
 from dse.schema.efficiency import COLLECTIVES
 
 DTYPE = {"bf16": "bfloat16", "fp8": "float8_e4m3fn"}
@@ -223,21 +223,14 @@ def _cpu(calls: list[Any], torch: Any) -> Run:
 
 def describe(torch: Any, kind: str) -> Device:
     host = f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs, {_cpu_name()}"
-    software = f"torch {torch.__version__}"
+    software, place = f"torch {torch.__version__}", "over memory that is not in the"
     if kind == "cpu":
-        threads = torch.get_num_threads()
-        return Device(
-            "cpu",
-            f"{_cpu_name()}, {threads} threads",
-            _host_memory(),
-            _host_cache(),
-            1,
-            ("bf16",),
-            software,
-            "no driver",
-            host,
-            "perf_counter around runs over memory that is not in the cache",
+        name, timer = (
+            f"{_cpu_name()}, {torch.get_num_threads()} threads",
+            "perf_counter around runs",
         )
+        about = (software, "no driver", host, f"{timer} {timed} cache")
+        return Device(kind, name, _host_memory(), _host_cache(), 1, ("bf16",), *about)
     card = torch.cuda.get_device_properties(0)
     rocm = getattr(torch.version, "hip", None)
     driver = f"ROCm {rocm}" if rocm else f"CUDA {torch.version.cuda}, driver {_nvidia_driver()}"
@@ -246,18 +239,12 @@ def describe(torch: Any, kind: str) -> Device:
     native8 = (card.major, card.minor) >= (8, 9)
     if rocm:
         native8 = getattr(card, "gcnArchName", "").startswith("gfx95")
-    return Device(
-        "cuda",
-        torch.cuda.get_device_name(0),
-        float(card.total_memory),
-        float(getattr(card, "L2_cache_size", 0) or 2 * UNKNOWN_CACHE),
-        torch.cuda.device_count(),
-        ("bf16", *(("fp8",) if native8 else ())),
-        software,
-        driver,
-        host,
-        "CUDA events around replays of a CUDA graph over memory that is not in the L2 cache",
-    )
+    name, cards = torch.cuda.get_device_name(0), torch.cuda.device_count()
+    cache = float(getattr(card, "L2_cache_size", 0) or 2 * UNKNOWN_CACHE)
+    dtypes = ("bf16", *(("fp8",) if native8 else ()))
+    timer = f"CUDA events around replays of a CUDA graph {place} L2 cache"
+    about = (software, driver, host, timer)
+    return Device(kind, name, float(card.total_memory), cache, cards, dtypes, *about)
 
 
 def _cpu_name() -> str:
@@ -354,17 +341,8 @@ def _member(rank: int, count: int, kind: str, folder: str, sizes: list[int], bud
     for operation in COLLECTIVES:
         for size in sizes:
             samples = _samples(torch, operation, size, count, kind, each)
-            low, middle, high = np.quantile(samples, (0.25, 0.5, 0.75))
-            rows.append(
-                {
-                    "operation": operation,
-                    "devices": count,
-                    "bytes": size,
-                    "seconds": float(middle),
-                    "spread": float((high - low) / middle),
-                    "samples": len(samples),
-                }
-            )
+            sent = {"operation": operation, "devices": count, "bytes": size}
+            rows.append(sent | timed(samples))
     if rank == 0:
         Path(folder, "rows.json").write_text(json.dumps(rows), encoding="utf-8")
     distributed.barrier()
@@ -390,7 +368,7 @@ def _samples(
         else:
             distributed.all_to_all_single(other, whole)
 
-    def timed(runs: int) -> float:
+    def slowest(runs: int) -> float:
         distributed.barrier()
         if kind == "cuda":
             torch.cuda.synchronize()
@@ -404,8 +382,8 @@ def _samples(
         distributed.all_reduce(seconds, op=distributed.ReduceOp.MAX)
         return float(seconds[0])
 
-    timed(2)
-    one = timed(1)
+    slowest(2)
+    one = slowest(1)
     runs = max(1, int(1e-3 / one))
     passes = int(np.clip(budget / (one * runs), 5, 15))
-    return [timed(runs) for _ in range(passes)]
+    return [slowest(runs) for _ in range(passes)]
