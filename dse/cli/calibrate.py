@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     help="Devices to measure collectives between: all GPUs, one CPU. Of a CPU: processes.",
 )
 @click.option("--seed", type=Whole(0, 2**63 - 1), default=0, help="Which shapes, and their order.")
-@json_option
 def command(
     kind: str | None,
     chip: str | None,
@@ -94,6 +93,9 @@ def command(
             f"Use them: dse estimate --model llama-3.2-1b --chip {written['chip_file'] or to.id} "
             f"\\\n  --efficiency-file {written['efficiency_file']}"
         )
+
+
+command.params.append(json_option)
 
 
 def _section(words: str, share: float) -> None:

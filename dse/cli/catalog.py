@@ -104,7 +104,6 @@ def new_chip(chip: str) -> None:
 )
 @click.option("--name", help="Its id, which begins with hypothetical_ in any case.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write it there.")
-@chip_files_option
 def derive_chip(chip_files: tuple[str, ...], **asked: Any) -> None:
     """Write the file of a hypothetical chip: a known one with some figures changed.
 
@@ -124,3 +123,6 @@ def derive_chip(chip_files: tuple[str, ...], **asked: Any) -> None:
         click.echo(made, nl=False)
     else:
         deliver(made, out=None, as_json=False)
+
+
+derive_chip.params.append(chip_files_option)

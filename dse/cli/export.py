@@ -51,8 +51,8 @@ command = verb(
     also="Change a figure of the chip: hbm_bandwidth=2x. ",
     also_known=FIGURES,
     check=only_a_point,
-    out=click.option(
-        "--out",
+    out=click.Option(
+        ["--out"],
         metavar="DIR",
         callback=_folder,
         help="Write the files there (or one file); else print them.",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -13,13 +13,12 @@ TERMS = "dse.catalog"  # of the command, in the context: what `dse.load_catalog`
 if TYPE_CHECKING:
     from dse.catalog import Catalog
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document, no text.")
-
-
-chip_files_option = click.option(
-    "--chip-file", "chip_files", multiple=True, metavar="FILE", help="A chip file of yours."
+json_option = click.Option(["--json", "as_json"], is_flag=True, help="One JSON document, no text.")
+detail_option = click.Option(
+    ["--detail"], is_flag=True, help="Print every table and what it rests on."
+)
+chip_files_option = click.Option(
+    ["--chip-file", "chip_files"], multiple=True, metavar="FILE", help="A chip file of yours."
 )
 
 
@@ -62,7 +61,7 @@ class Whole(Between):
     name, number, form = "N", int, ","
 
 
-def out_option(stem: str) -> Callable[[F], F]:
+def out_option(stem: str) -> click.Option:
     """--out DIR of a verb that writes STEM in every format of `Answer.write`."""
 
     def given(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
@@ -73,18 +72,7 @@ def out_option(stem: str) -> Callable[[F], F]:
         return None if value is None else Path(value)
 
     text = f"Write {stem}.html, .md, .json, .csv, .xlsx there."
-    return click.option("--out", metavar="DIR", callback=given, help=text)
-
-
-def options(every: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
-    """All of them as one decorator."""
-
-    def given(function: F) -> F:
-        for option in reversed(every):
-            function = option(function)
-        return function
-
-    return given
+    return click.Option(["--out"], metavar="DIR", callback=given, help=text)
 
 
 def _of_catalog(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
@@ -103,8 +91,8 @@ def read_catalog(chip_files: Iterable[str] = ()) -> Catalog:
 
 def _catalog_option(*names: str, help: str, metavar: str = "FILE", multiple: bool = True) -> Any:
     """An option that `read_catalog` reads."""
-    return click.option(
-        *names,
+    return click.Option(
+        names,
         multiple=multiple,
         metavar=metavar,
         callback=_of_catalog,
@@ -114,40 +102,19 @@ def _catalog_option(*names: str, help: str, metavar: str = "FILE", multiple: boo
     )
 
 
-_PRICE_OPTIONS = (
-    _catalog_option(
-        "--prices",
-        help="Prices of yours, like hardware/prices.csv.",
-    ),
-    _catalog_option(
-        "--as-of",
-        metavar="DATE",
-        multiple=False,
-        help="Shipped prices known then: 2026-Q2, 2026-06-30.",
-    ),
-    _catalog_option(
-        "--costs",
-        multiple=False,
-        help="What owning costs you (docs/costs.md); of owned_tco.",
-    ),
+# Of which `read_catalog` makes the catalog; of some commands --as-of says more.
+prices_option = _catalog_option("--prices", help="Prices of yours, like hardware/prices.csv.")
+as_of_option = _catalog_option(
+    "--as-of",
+    metavar="DATE",
+    multiple=False,
+    help="Shipped prices known then: 2026-Q2, 2026-06-30.",
 )
-
-
-def price_options(function: F) -> F:
-    """--prices, --as-of and --costs, of which `read_catalog` makes the catalog."""
-    return options(_PRICE_OPTIONS)(function)
-
-
-def own_price_options(function: F) -> F:
-    """--prices and --costs alone, of a command for which --as-of says more."""
-    prices, _, costs = _PRICE_OPTIONS
-    return prices(costs(function))
-
-
+costs_option = _catalog_option(
+    "--costs", multiple=False, help="What owning costs you (docs/costs.md); of owned_tco."
+)
 efficiency_option = _catalog_option(
-    "--efficiency-file",
-    "efficiency",
-    help="Kernel laws of the chip by dse calibrate.",
+    "--efficiency-file", "efficiency", help="Kernel laws of the chip by dse calibrate."
 )
 
 

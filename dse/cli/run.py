@@ -186,8 +186,8 @@ command = verb(
         "dse run my-space.yaml --out studies/mine --seed 1",
         "dse run studies/mine",
     ),
-    out=click.option(
-        "--out",
+    out=click.Option(
+        ["--out"],
         metavar="DIR",
         type=click.Path(path_type=Path),
         help="Study folder; studies/SPACE if left out.",

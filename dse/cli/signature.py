@@ -24,13 +24,14 @@ from dse.cli.options import (
     Between,
     NoModel,
     Whole,
+    as_of_option,
     chip_files_option,
+    costs_option,
+    detail_option,
     efficiency_option,
     json_option,
-    options,
     out_option,
-    own_price_options,
-    price_options,
+    prices_option,
     read_catalog,
     refuse,
 )
@@ -91,7 +92,7 @@ def verb(
     instead: Mapping[str, Instead] | None = None,
     like: Callable[..., Any] | None = None,
     without: Collection[str] = (),
-    out: Callable[[Any], Any] | None = None,
+    out: click.Option | None = None,
     delivered: Callable[..., None] = deliver,
     exit_code: Callable[[Any], int] = lambda answer: 0,
 ) -> Verb:
@@ -170,11 +171,11 @@ def verb(
     text = words.partition("\n\n")[0]
     if examples:
         text += "\n\n\b\n" + "\n".join(examples)
-    prices = own_price_options if "as_of" in by_name else price_options
-    files = (chip_files_option, efficiency_option, prices) * any(
-        one.name == "catalog" for one in taken
-    )
-    shared = options((*files, out or out_option(stem or name), json_option, detail))
+    shared = [out or out_option(stem or name), json_option, detail_option]
+    if any(one.name == "catalog" for one in taken):
+        dated = [] if "as_of" in by_name else [as_of_option]
+        files = (chip_files_option, efficiency_option, prices_option, *dated, costs_option)
+        shared = [*files, *shared]
     command = Verb(name, params=own, callback=run, help=text)
     if fields is not None:
         command.settings = fields.names
@@ -186,7 +187,7 @@ def verb(
             help=f"{also}Set one more field, as in the files: {names}.",
         )
         command.params.append(setting)
-    command.params += _params_of(shared)
+    command.params += shared
     return command
 
 
@@ -194,16 +195,6 @@ def _arguments(function: Callable[..., Any]) -> list[inspect.Parameter]:
     """The named arguments of a function."""
     every = inspect.signature(function, eval_str=True).parameters.values()
     return [one for one in every if one.kind is not one.VAR_KEYWORD]
-
-
-detail = click.option("--detail", is_flag=True, help="Print every table and what it rests on.")
-
-
-def _params_of(decorate: Callable[[Any], Any]) -> list[click.Parameter]:
-    def holder() -> None: ...
-
-    decorate(holder)
-    return list(reversed(getattr(holder, "__click_params__", ())))
 
 
 def _one_of(argument: Any, option: Any, flag: str) -> Any:
