@@ -60,7 +60,6 @@ from dse.schema.metrics import METRICS, Limit, parse_limit
 from dse.schema.model import config_of
 from dse.schema.plausible import OF_METRIC, USD_PER_HOUR, unusual, usual_of
 from dse.schema.reader import ByName, Field, Place, Table, read
-from dse.schema.study import Study
 from dse.schema.traffic import Demand, rate_words, read_rate
 from dse.search.evaluator import ENUMERATE
 from dse.search.parallel import threaded
@@ -68,7 +67,7 @@ from dse.search.parallel import threaded
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Progress = Callable[[str], None]
-ALL, PRICE, COSTS = "all", "price", "costs."
+ALL, PRICE, COSTS, ANY_CHIP = "all", "price", "costs.", "chip.all."
 DEMAND, PEAK, ARRIVALS = "demand", "peak_over_average", "requests/s"
 TTFT, TPOT = "ttft_s", "tpot_s"
 RATE, CHIP_RATE = "output_tokens_per_s", "output_tokens_per_s_per_chip"
@@ -367,101 +366,76 @@ def between(a: Change, b: Change, x: float) -> Change:
 
 
 def apply(subject: Subject, changes: Sequence[Change]) -> Demanded:
-    """The study with its inputs changed: the same space, other machines, workloads and limits.
+    """The study with its inputs changed: the same space, other machines, workloads and limits; a
+    chip with other figures is a hypothetical one under the same id.
 
     A later change of an input takes the place of an earlier one of the same input; `chip.all` comes
     before a chip by its name. Raises InputError for a figure that a chip does not have.
     """
-    last = {change.input.name: change for change in changes}
-    ordered = sorted(last.values(), key=lambda one: not one.input.name.startswith(f"chip.{ALL}."))
-    problem = subject.problem
-    study = _owned(problem.study, ordered)
-    if study is not problem.study:
-        trained = trained_of(study, on_terms(subject.catalog, study))
-        problem = replace(problem, study=study, trained=trained)
-    problem = _machines(subject, problem, ordered)
-    mix, limits, demand = problem.mix, problem.limits, problem.demand
-    for change in ordered:
-        name = change.input.name
-        if name.startswith("workload.") or change.input.rule.unit == ARRIVALS:
-            mix = _changed_mix(mix, change)
-        elif name in (DEMAND, PEAK):
-            figure = "average_tokens_per_s" if name == DEMAND else name
-            demand = replace(demand or Demand(None, 1.0), **{figure: change.after})
-        elif name.startswith("limit."):
-            limits = _changed_limits(limits, change)
-    return replace(problem, mix=mix, limits=limits, demand=demand)
-
-
-def _owned(study: Study, changes: Sequence[Change]) -> Study:
-    """The study with its costs of owning changed."""
-    values: dict[str, float] = {}
-    chips: dict[str, dict[str, float]] = {}
-    for change in changes:
-        if change.input.name.startswith(COSTS) and change.after is not None:
-            chip, _, name = change.input.name.removeprefix(COSTS).rpartition(".")
-            (chips.setdefault(chip, {}) if chip else values)[name] = change.after
-    if study.costs is None or not (values or chips):
-        return study
-    return replace(study, costs=study.costs.changed(values, chips, "a what-if"))
-
-
-def _machines(subject: Subject, problem: Demanded, changes: Sequence[Change]) -> Demanded:
-    """The problem with figures and prices of its chips changed: a chip with other figures is a
-    hypothetical one under the same id."""
-    ids, catalog, machines = problem.machines.ids, subject.catalog, problem.machines
+    problem, catalog, study = subject.problem, subject.catalog, subject.problem.study
+    mix, limits, demand, ids = problem.mix, problem.limits, problem.demand, problem.machines.ids
+    costs: dict[str, float] = {}
+    owned: dict[str, dict[str, float]] = {}
     settings: dict[str, dict[str, str]] = {}
-    prices = []
-    for change in changes:
+    prices: list[tuple[str, Change]] = []
+    last = {change.input.name: change for change in changes}
+    for change in sorted(last.values(), key=lambda one: not one.input.name.startswith(ANY_CHIP)):
         kind, _, rest = change.input.name.partition(".")
-        chip, _, figure = rest.rpartition(".")
-        if kind != "chip":
-            continue
-        if figure == PRICE:
-            prices.append((chip, change))
-            continue
-        name, _, unit = FIGURES[figure]
-        to = f"{change.factor!r}x"
-        to = to if change.value is None else units.format(change.value, unit, 12)
-        for one in ids if chip == ALL else (chip,):
-            if chip != ALL or _figure(catalog, one, figure) is not None:
-                settings.setdefault(one, {})[figure] = f"{name}={to}"
-    if settings or problem.study is not subject.problem.study:
+        of, _, figure = rest.rpartition(".")
+        if kind == "chip" and figure == PRICE:
+            prices.append((of, change))
+        elif kind == "chip":
+            name, _, unit = FIGURES[figure]
+            to = f"{change.factor!r}x"
+            to = to if change.value is None else units.format(change.value, unit, 12)
+            for one in ids if of == ALL else (of,):
+                if of != ALL or _figure(catalog, one, figure) is not None:
+                    settings.setdefault(one, {})[figure] = f"{name}={to}"
+        elif kind == "costs" and change.after is not None:
+            (owned.setdefault(of, {}) if of else costs)[figure] = change.after
+        elif kind == "limit":
+            limits = _changed_limits(limits, figure, of, change)
+        elif kind == "workload" or change.input.rule.unit == ARRIVALS:
+            mix = _changed_mix(mix, figure, of, change)
+        elif kind in (DEMAND, PEAK):
+            field = "average_tokens_per_s" if kind == DEMAND else kind
+            demand = replace(demand or Demand(None, 1.0), **{field: change.after})
+    if study.costs is not None and (costs or owned):
+        study = replace(study, costs=study.costs.changed(costs, owned, "a what-if"))
+        problem = replace(problem, study=study, trained=trained_of(study, on_terms(catalog, study)))
+    if settings or costs or owned:
         for chip, own in settings.items():
             found = derive(catalog, chip, list(own.values()))
             grown = with_own_chips(catalog, [found])
             changed = {**catalog.chips, chip: replace(grown.chips[found.chip.id], id=chip)}
             known = {"prices": catalog.prices, "purchases": catalog.purchases}
             catalog = replace(grown, chips=changed, **known)
-        catalog, study = on_terms(catalog, problem.study), problem.study
-        software = [one.id for one in machines.backends]
+        catalog, software = on_terms(catalog, study), [one.id for one in problem.machines.backends]
         machines = compile_machines(catalog, ids, study.price_basis, study.rack, backends=software)
-        problem = with_power(problem, catalog)
-    usd = machines.usd_per_chip_hour.copy()
+        problem = with_power(replace(problem, machines=machines), catalog)
+    usd = problem.machines.usd_per_chip_hour.copy()
     for chip, change in prices:
         rows = slice(None) if chip == ALL else ids.index(chip)
         usd[rows] = usd[rows] * change.factor if change.value is None else change.value
-    return replace(problem, machines=replace(machines, usd_per_chip_hour=usd))
+    machines = replace(problem.machines, usd_per_chip_hour=usd)
+    return replace(problem, machines=machines, mix=mix, limits=limits, demand=demand)
 
 
-def _changed_mix(mix: Mix, change: Change) -> Mix:
-    """The workloads with one figure changed, of all or of the one that is named."""
-    _, _, rest = change.input.name.partition(".")
-    name, _, figure = rest.rpartition(".")
+def _changed_mix(mix: Mix, figure: str, name: str, change: Change) -> Mix:
+    """The workloads with one figure changed, of all or of the one that is named; a demand of no
+    figure is divided as it was before."""
+    value, factor = change.value, change.factor
+    if not figure and value is not None:
+        value, factor = None, value / (change.input.now or 1.0)
     figure = figure or "requests_per_second"
-    field = figure.replace("second", "s")
-    made = []
+    field, made = figure.replace("second", "s"), []
     for share in mix:
-        if name not in ("", share.name):
-            made.append(share)
-            continue
-        value = change.value
-        if value is None or not rest:  # a demand is divided as it was before
-            factor = change.factor if value is None else value / (change.input.now or 1.0)
-            value = _load(share, figure) * factor
-        array = field in ("requests_per_s", "prompt_tokens", "output_tokens")
-        load = replace(share.workload, **{field: np.array([value]) if array else value})
-        made.append(replace(share, workload=load))
+        if name in ("", share.name):
+            to: Any = _load(share, figure) * factor if value is None else value
+            if field in ("requests_per_s", "prompt_tokens", "output_tokens"):
+                to = np.array([to])
+            share = replace(share, workload=replace(share.workload, **{field: to}))
+        made.append(share)
     if len(made) == 1 or mix[0].workload.serving != POISSON:
         return tuple(made)
     # Shares of the requests are those of the rates where requests arrive at random.
@@ -470,9 +444,10 @@ def _changed_mix(mix: Mix, change: Change) -> Mix:
     return tuple(replace(one, weight=r / total) for one, r in zip(made, rates, strict=True))
 
 
-def _changed_limits(limits: tuple[Limit, ...], change: Change) -> tuple[Limit, ...]:
+def _changed_limits(
+    limits: tuple[Limit, ...], metric: str, workload: str, change: Change
+) -> tuple[Limit, ...]:
     """The limits with one changed or added."""
-    workload, _, metric = change.input.name.removeprefix("limit.").rpartition(".")
     after = change.after or 0.0
     prefix, shown = f"{workload}: " if workload else "", change.input.show(after)
     if not any((one.metric, one.workload) == (metric, workload) for one in limits):
