@@ -122,17 +122,35 @@ class Choice:
 class Choices:
     """`priced`: the objective is in dollars, so that prices move it. `left_out` says why a chip is
     no choice. `points` were evaluated. `shared` is the part of an error's variance that is the
-    chip's."""
+    chip's. `kin` names those that err together, C names or none, where each chip errs for itself;
+    `price_sd` (C,) is of the logarithm; `demand`, requests per second, the ends of an 80% interval,
+    log-normal between, or None."""
 
     objective: str
     items: tuple[Choice, ...]
     left_out: Mapping[str, str]
     points: int
     shared: float
+    price_sd: Floats
+    kin: tuple[str, ...] = ()
+    demand: tuple[float, float] | None = None
 
     @property
     def priced(self) -> bool:
         return self.objective in THROUGHPUT_METRICS and "usd" in self.objective
+
+    @property
+    def eldest(self) -> NDArray[np.intp]:
+        """(C,) the first choice of the same kin."""
+        return eldest(self.kin) if self.kin else np.arange(len(self.items))
+
+    @property
+    def demands(self) -> tuple[float, ...]:
+        """Requests per second: the ends of the interval and its middle; none without a demand."""
+        if self.demand is None:
+            return ()
+        low, high = self.demand
+        return low, math.sqrt(low * high), high
 
 
 def choices_of(
@@ -167,7 +185,7 @@ def choices_of(
         points += len(batch)
         progress(f"{points:,} of {total:,} deployments")
     table = {name: np.concatenate([part[name] for part in parts], axis=-1) for name in parts[0]}
-    items, left_out = [], {}
+    items, kin, left_out = [], [], {}
     if (table["excess"][table["chip"] == MIXED] <= 1.0).any():
         mixed = "prefill and decode on two kinds of chip"
         left_out[mixed] = "prices are drawn of one chip a choice"
@@ -177,9 +195,11 @@ def choices_of(
             left_out[chip] = "no deployment of the space keeps the limits at the prediction"
             continue
         items.append(_choice(problem, chip, table, by_chip, rows))
+        kin.append(problem.machines.kin[code])
     if not items:
         raise NothingFeasible("no chip of the space keeps the limits: `dse run` counts the reasons")
-    return Choices(named, tuple(items), left_out, points, problem.machines.shared_error)
+    shared, price_sd = problem.machines.shared_error, np.zeros(len(items))
+    return Choices(named, tuple(items), left_out, points, shared, price_sd, tuple(kin))
 
 
 # Candidates that keep all but the limits that errors move, and these within LOOSE. Every array ends
@@ -329,41 +349,6 @@ def _loss_limit(problem: PhysicsProblem) -> float | None:
 
 
 @record
-class Uncertain:
-    """Choices with what is not known of them: `price_sd` (C,) of the logarithm; `demand`, requests
-    per second, the ends of an 80% interval, log-normal between, or None. `kin` names those that err
-    together, C names or none, where each chip errs for itself."""
-
-    choices: Choices
-    price_sd: Floats
-    demand: tuple[float, float] | None = None
-    kin: tuple[str, ...] = ()
-
-    @property
-    def items(self) -> tuple[Choice, ...]:
-        return self.choices.items
-
-    @property
-    def eldest(self) -> NDArray[np.intp]:
-        """(C,) the first choice of the same kin."""
-        return eldest(self.kin) if self.kin else np.arange(len(self.items))
-
-    def correlation(self, i: int, k: int) -> float:
-        """Of the errors of two choices."""
-        if i == k:
-            return 1.0
-        return self.choices.shared * COMMON if self.eldest[i] == self.eldest[k] else 0.0
-
-    @property
-    def demands(self) -> tuple[float, ...]:
-        """Requests per second: the ends of the interval and its middle; none without a demand."""
-        if self.demand is None:
-            return ()
-        low, high = self.demand
-        return low, math.sqrt(low * high), high
-
-
-@record
 class Draws(Rows):
     """N of them: `error` and `price` (N, C), standard normals; `demand` (N,) requests per second,
     None without one. `numbers` (N, 4) is what runs of the user leave of the law of quality, None
@@ -380,18 +365,18 @@ class Draws(Rows):
         return len(self.within)
 
 
-def draw(uncertain: Uncertain, count: int, seed: int) -> Draws:
+def draw(choices: Choices, count: int, seed: int) -> Draws:
     """`count` draws; those of a chip do not depend on the chips behind it in the space."""
-    items, shared = uncertain.items, uncertain.choices.shared
+    items, shared = choices.items, choices.shared
     children = np.random.SeedSequence(seed).spawn(len(items) + 1)
     common = np.random.default_rng(children[0])
     normal, within = common.standard_normal(count), common.uniform(1e-6, 1.0 - 1e-6, count)
     each, alone = [1] * len(items), np.arange(len(items))
-    chip, price, own = normals(children[1:], count, each, alone, uncertain.eldest)
+    chip, price, own = normals(children[1:], count, each, alone, choices.eldest)
     error = math.sqrt(shared) * chip + math.sqrt(1.0 - shared) * np.concatenate(own, axis=1)
     demand = numbers = None
-    if uncertain.demand is not None:
-        low, middle, high = uncertain.demands
+    if choices.demand is not None:
+        low, middle, high = choices.demands
         demand = middle * np.exp(math.log(high / low) / 2.0 / P90 * normal)
     if (loss := items[0].loss) is not None:
         of_law = np.random.default_rng((seed, 4))
@@ -431,12 +416,12 @@ def served(
     return price, own, row
 
 
-def outcomes(uncertain: Uncertain, draws: Draws) -> tuple[Floats, Floats, NDArray[np.intp]]:
+def outcomes(choices: Choices, draws: Draws) -> tuple[Floats, Floats, NDArray[np.intp]]:
     """Each choice in every draw, (N, C) as in `served`."""
-    factor = np.exp(uncertain.price_sd * draws.price)
+    factor = np.exp(choices.price_sd * draws.price)
     found = [
         served(item, draws.error[:, i], factor[:, i], draws.demand, draws.numbers)
-        for i, item in enumerate(uncertain.items)
+        for i, item in enumerate(choices.items)
     ]
     price, own, row = (np.stack(part, axis=1) for part in zip(*found, strict=True))
     return price, own, row
@@ -453,23 +438,23 @@ def judge(price: Floats, own: Floats) -> tuple[NDArray[np.intp], Floats]:
     return np.where(some, np.argmin(price, axis=1), -1), regret
 
 
-def robustness(uncertain: Uncertain, draws: Draws) -> tuple[dict[str, Floats], float, float]:
+def robustness(choices: Choices, draws: Draws) -> tuple[dict[str, Floats], float, float]:
     """What N draws say of the choices, by key of the vocabulary, (C,) each: the objective as it is
     predicted and the ends of its 80% interval, the regret where every interval is at its end
     against the choice, the chances that it keeps no limits and that it is first, its expected
     regret and the 95th percentile; with the share of draws in which no choice keeps the limits, and
     the largest standard error of a chance to be first."""
-    price, own, _ = outcomes(uncertain, draws)
+    price, own, _ = outcomes(choices, draws)
     first, regret = judge(price, own)
-    chance = (first[:, None] == np.arange(len(uncertain.items))).mean(axis=0)
+    chance = (first[:, None] == np.arange(len(choices.items))).mean(axis=0)
     low, high = np.quantile(price, [0.1, 0.9], axis=0, method="nearest")
-    middle = uncertain.demands[1] if uncertain.demand else None
-    metric = uncertain.choices.objective
+    middle = choices.demands[1] if choices.demand else None
+    metric = choices.objective
     columns = {
-        metric: _at_end(uncertain, 0.0, middle)[0],
+        metric: _at_end(choices, 0.0, middle)[0],
         f"{metric}.low": low,
         f"{metric}.high": high,
-        "worst_regret_at_ends": _worst_regret(uncertain),
+        "worst_regret_at_ends": _worst_regret(choices),
         "chance_misses_limits": np.isinf(price).mean(axis=0),
         "chance_first": chance,
         "expected_regret": regret.mean(axis=0),
@@ -479,22 +464,22 @@ def robustness(uncertain: Uncertain, draws: Draws) -> tuple[dict[str, Floats], f
     return columns, float((first < 0).mean()), error
 
 
-def _at_end(uncertain: Uncertain, end: float, demand: float | None) -> tuple[Floats, Floats]:
+def _at_end(choices: Choices, end: float, demand: float | None) -> tuple[Floats, Floats]:
     """(price, price without the limits), (C,) each, where all errors and prices lie `end` ends of
     the 80% interval away from the middle, at so many requests per second."""
-    normal = np.full((1, len(uncertain.items)), end * P90)
+    normal = np.full((1, len(choices.items)), end * P90)
     rate = None if demand is None else np.array([demand])
-    price, own, _ = outcomes(uncertain, Draws(normal, normal, normal[:, 0], rate))
+    price, own, _ = outcomes(choices, Draws(normal, normal, normal[:, 0], rate))
     return price[0], own[0]
 
 
-def _worst_regret(uncertain: Uncertain) -> Floats:
+def _worst_regret(choices: Choices) -> Floats:
     """(C,) the regret of a choice at the bad end of its intervals, every other at the good end, at
     the demand that is worst of the ends and the middle."""
     regrets = []
-    for demand in uncertain.demands or (None,):
-        price, own = _at_end(uncertain, 1.0, demand)
-        good, _ = _at_end(uncertain, -1.0, demand)
+    for demand in choices.demands or (None,):
+        price, own = _at_end(choices, 1.0, demand)
+        good, _ = _at_end(choices, -1.0, demand)
         rival = np.array([np.delete(good, i).min(initial=np.inf) for i in range(len(good))])
         served_by_any = np.isfinite(rival)
         rival = np.where(served_by_any, rival, 1.0)
@@ -504,7 +489,7 @@ def _worst_regret(uncertain: Uncertain) -> Floats:
 
 
 def measure_next(
-    uncertain: Uncertain,
+    choices: Choices,
     draws: Draws,
     robust: Mapping[str, Floats],
     progress: Progress = lambda text: None,
@@ -512,20 +497,20 @@ def measure_next(
     """Every measurement that could matter, the one that saves most chance of a wrong choice first;
     ties by regret. Empty where there is one choice. `what` of choice `i`: its price, or its error;
     `changes_choice` is the chance that what is learned makes another choice the likeliest first."""
-    items, priced = uncertain.items, uncertain.choices.priced
+    items, priced = choices.items, choices.priced
     most = max(len(item.deployments) for item in items)
     draws = draws.take(slice(max(WORK // most, 1_000)))
-    price, own, _ = outcomes(uncertain, draws)
+    price, own, _ = outcomes(choices, draws)
     likely = robust["chance_first"] >= LIKELY
-    likely[np.argmin(robust[uncertain.choices.objective])] = True
+    likely[np.argmin(robust[choices.objective])] = True
     asked = []
     for i in np.flatnonzero(likely).tolist() if len(items) > 1 else ():
-        quoted = priced and uncertain.price_sd[i] != 0.0
+        quoted = priced and choices.price_sd[i] != 0.0
         asked += [(what, i) for what in (("price", "serving") if quoted else ("serving",))]
     found = []
     for k, (what, i) in enumerate(asked):
         progress(f"measurement {k + 1} of {len(asked)}")
-        told = _learned(uncertain, draws, what, i, price, own)
+        told = _learned(choices, draws, what, i, price, own)
         found.append({"what": what, "i": i} | told)
     return sorted(
         found, key=lambda one: (-round(one["chance_saved"], 9), -one["expected_regret_saved"])
@@ -533,28 +518,29 @@ def measure_next(
 
 
 def _learned(
-    uncertain: Uncertain, draws: Draws, what: str, i: int, price: Floats, own: Floats
+    choices: Choices, draws: Draws, what: str, i: int, price: Floats, own: Floats
 ) -> dict[str, Any]:
     """`price` and `own` (N, C) are those of the draws as they are."""
     from scipy.special import ndtr, ndtri  # noqa: PLC0415 - 150 ms
 
-    count = len(uncertain.items)
+    count = len(choices.items)
     below = ndtr(EDGES)
     weight = np.diff(below)
     chance, regret = np.zeros((len(weight), count)), np.zeros((len(weight), count))
-    factor = np.exp(uncertain.price_sd * draws.price)
+    factor = np.exp(choices.price_sd * draws.price)
     for cell, chances in enumerate(weight):
         m = ndtri(below[cell] + chances * draws.within)
         at_price, at_own = price.copy(), own.copy()
         if what == "price":
-            moved = np.exp(uncertain.price_sd[i] * (m - draws.price[:, i]))
+            moved = np.exp(choices.price_sd[i] * (m - draws.price[:, i]))
             at_price[:, i] *= moved
             at_own[:, i] *= moved
         else:  # the choice and its kin, where its error is m
             rest = m - draws.error[:, i]
-            for k in map(int, np.flatnonzero(uncertain.eldest == uncertain.eldest[i])):
-                error = draws.error[:, k] + uncertain.correlation(i, k) * rest
-                of = served(uncertain.items[k], error, factor[:, k], draws.demand, draws.numbers)
+            for k in map(int, np.flatnonzero(choices.eldest == choices.eldest[i])):
+                correlation = 1.0 if k == i else choices.shared * COMMON
+                error = draws.error[:, k] + correlation * rest
+                of = served(choices.items[k], error, factor[:, k], draws.demand, draws.numbers)
                 at_price[:, k], at_own[:, k], _ = of
         first, lost = judge(at_price, at_own)
         chance[cell] = np.bincount(first[first >= 0], minlength=count) / len(draws)

@@ -20,7 +20,6 @@ from dse.study.choices import (
     Choices,
     Held,
     Moved,
-    Uncertain,
     draw,
     judge,
     measure_next,
@@ -51,10 +50,9 @@ def uncertain(
     shared: float = 0.5,
     demand: tuple[float, float] | None = None,
     kin: tuple[str, ...] = (),
-) -> Uncertain:
+) -> Choices:
     sd = np.zeros(len(items)) if prices is None else np.array(prices)
-    known = Choices("usd_per_million_total_tokens", items, {}, 0, shared)
-    return Uncertain(known, sd, demand, kin)
+    return Choices("usd_per_million_total_tokens", items, {}, 0, shared, sd, kin, demand)
 
 
 def wrong_after(measurement) -> float:
@@ -159,7 +157,7 @@ def test_the_same_seed_draws_the_same_and_more_choices_do_not_move_it() -> None:
         assert (a[:, i] != other[:, i]).any()
 
 
-def kinned(kin: tuple[str, ...], shared: float = 0.6, sd: float = 0.3) -> Uncertain:
+def kinned(kin: tuple[str, ...], shared: float = 0.6, sd: float = 0.3) -> Choices:
     """Three chips, the second a tenth dearer than the first, the third far off."""
     items = [choice(name, cost, sd) for name, cost in (("a", 1.0), ("b", 1.1), ("c", 50.0))]
     return uncertain(*items, shared=shared, kin=kin)

@@ -76,7 +76,7 @@ from dse.schema.study import Study
 from dse.schema.traffic import read_rate
 from dse.schema.workloads import load_words, mix_words
 from dse.space.candidates import CandidateBatch
-from dse.study.choices import Choice, Choices, Uncertain, choices_of, draw, measure_next, robustness
+from dse.study.choices import Choice, Choices, choices_of, draw, measure_next, robustness
 from dse.study.folder import STUDY, item_of, read_study
 
 Json = Mapping[str, Any]
@@ -379,11 +379,10 @@ def how_sure(subject: Subject, source: Any, given: Json) -> Answer:
     prices: list[dict[str, Any]] = []
     if choices.priced:
         prices = price_spreads(catalog.prices, basis, chips, given.get("price_interval"))
-    price_sd = np.array([row["sd"] for row in prices] or np.zeros(len(chips)))
-    kin = tuple(problem.machines.kin[problem.machines.code(chip)] for chip in chips)
-    case = Uncertain(choices, price_sd, rate, kin)
-    drawn = draw(case, draws, seed)
-    columns, none, error = robustness(case, drawn)
+        choices = replace(choices, price_sd=np.array([row["sd"] for row in prices]))
+    choices = replace(choices, demand=rate)
+    drawn = draw(choices, draws, seed)
+    columns, none, error = robustness(choices, drawn)
     loads = [load.row() for load in study.workloads]
     rows: list[dict[str, Any]] = []
     for item, *values in zip(choices.items, *columns.values(), strict=True):
@@ -395,7 +394,7 @@ def how_sure(subject: Subject, source: Any, given: Json) -> Answer:
     now = min(rows, key=lambda row: row[metric])
     wrong = 1.0 - max(row["chance_first"] for row in rows)
     learned = []
-    for one in measure_next(case, drawn, columns, progress):
+    for one in measure_next(choices, drawn, columns, progress):
         row, serving = rows[one["i"]], one["what"] == "serving"
         learned.append(
             {
@@ -456,7 +455,7 @@ def how_sure(subject: Subject, source: Any, given: Json) -> Answer:
     said[1:1] = unsold_sentences(unsold(catalog, chips), [take["chip"]])
     if none:
         said.append(f"In {percent(none)} of the draws no choice keeps the limits.")
-    rests = _drawn_from(study, catalog, case, prices, shape)
+    rests = _drawn_from(study, catalog, choices, prices, shape)
     facts = {
         "title": subject.title,
         "objective": metric,
@@ -587,12 +586,12 @@ def _advice(
 def _drawn_from(
     study: Study,
     catalog: Catalog,
-    case: Uncertain,
+    choices: Choices,
     prices: Sequence[Json],
     shape: Json | None,
 ) -> list[str]:
     """What is assumed, and how draws were made."""
-    choices, items = case.choices, case.items
+    items = choices.items
     chips = [item.chip for item in items]
     words = [
         never_measured(item.chip, item.kind, "wider intervals")
