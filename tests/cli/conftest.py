@@ -41,9 +41,11 @@ class Said:
 
 
 def dse(*arguments: object) -> Said:
-    """Runs `dse ARGUMENTS`; any exception but the exit itself fails the test."""
+    """Runs `dse ARGUMENTS`, of which the first may be several words; any exception but the exit
+    itself fails the test."""
     out, err, code = io.StringIO(), io.StringIO(), 0
-    given = [str(argument) for argument in arguments]
+    words = [str(argument) for argument in arguments]
+    given = [*" ".join(words[:1]).split(), *words[1:]]
     with (
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
@@ -54,6 +56,11 @@ def dse(*arguments: object) -> Said:
         except SystemExit as ended:
             code = int(ended.code or 0)
     return Said(code, out.getvalue(), err.getvalue())
+
+
+def ask(*arguments: object) -> Any:
+    """The document that `dse ARGUMENTS --json` prints."""
+    return dse(*arguments, "--json").json()
 
 
 @pytest.fixture(autouse=True)

@@ -26,7 +26,7 @@ from dse.space.batches import DEPLOYMENT_AXES, batch_of, batch_of_values
 from dse.space.candidates import CandidateBatch
 from dse.space.space import Space
 from dse.study.laws import rows, unseen
-from tests.cli.conftest import dse, fits
+from tests.cli.conftest import ask, dse, fits
 from tests.helpers import CHIPS, deploy, run, workload
 
 SPACE = """\
@@ -92,7 +92,7 @@ def test_a_study_from_check_to_explain(written: Path, tmp_path: Path) -> None:
     kinds = {block["kind"] for item in items for block in item["model"]["blocks"]}
     assert {"gqa", "mla"} <= kinds
     for item in items[:: max(len(items) // 8, 1)]:
-        again = dse("estimate", out, item["point"], "--json").json()
+        again = ask("estimate", out, item["point"])
         for name in ("tpot_s", "ttft_s", "kv_bytes_per_token", "memory_bytes_per_chip"):
             assert again[name] == item["metrics"][name]
         assert again["feasible"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dse.measure import torch_bench
-from tests.cli.conftest import dse, fits
+from tests.cli.conftest import ask, dse, fits
 from tests.fake_bench import CPU, H100, FakeBench
 
 RATE = {"bf16": 4e11, "fp8": 8e11}
@@ -56,7 +56,7 @@ def test_a_cpu_is_measured_and_used(device: Callable, tmp_path: Path, monkeypatc
     for word in ("held out", "Not measured", "my_cpu_efficiency.csv"):
         assert word in said.out
     use = said.out.replace("\\\n", "").split("Use them: dse ")[1].split()
-    answer = dse(*use, "--json").json()
+    answer = ask(*use)
     assert answer["deployment"]["chip"] == "my_cpu"
     assert answer["provenance"]["decode_step_s"] == "fitted"
     shown = dse(
@@ -75,8 +75,9 @@ def test_the_document_and_the_named_files(device: Callable, tmp_path: Path):
     assert {row["dtype"] for row in document["gemm"]} == {"bf16", "fp8"}
     assert document["provenance"]["seed"] == "3"
     assert sorted(path.name for path in out.parent.iterdir()) == ["pcie.csv", "pcie.yaml"]
-    checked = dse("estimate", "--model", "llama-3-8b", "--chip", "h100_pcie", "--json",
-                  "--efficiency-file", out).json()  # fmt: skip
+    checked = ask(
+        "estimate", "--model", "llama-3-8b", "--chip", "h100_pcie", "--efficiency-file", out
+    )
     assert any("measured here" in line for line in checked["assumed"])
 
 
@@ -118,22 +119,22 @@ def test_every_command_takes_the_file(mine: Path):
         dse("estimate", "--detail", *POINT, *flag).json()["decode_step_s"]
         == changed["decode_step_s"]
     )
-    shown = dse("catalog", "chips", "show", "h100_sxm", "--json", *flag).json()
+    shown = ask("catalog", "chips", "show", "h100_sxm", *flag)
     assert shown["measured_here"] == {"device": "a test"}
-    assert dse("catalog", "chips", "show", "h100_sxm", "--json").json()["measured_here"] is None
+    assert ask("catalog", "chips", "show", "h100_sxm")["measured_here"] is None
     assert dse("catalog", "chips", "list", "--json", *flag).code == 0
 
 
 def test_a_study_keeps_the_file(mine: Path, space: Callable[..., Path], tmp_path: Path):
     plain, changed = tmp_path / "plain", tmp_path / "changed"
-    one = dse("run", space(), "--out", plain, "--json").json()
-    two = dse("run", space(), "--out", changed, "--efficiency-file", mine, "--json").json()
+    one = ask("run", space(), "--out", plain)
+    two = ask("run", space(), "--out", changed, "--efficiency-file", mine)
     assert one["data_digest"] != two["data_digest"]
     assert one["fingerprint"] == two["fingerprint"]
     assert two["efficiency_files"] == [str(mine)]
     assert "efficiency_files" not in one
     assert f"--efficiency-file {mine}" in two["command"]
-    again = dse("estimate", changed, 1, "--json").json()
+    again = ask("estimate", changed, 1)
     item = (changed / "front.csv").read_text(encoding="utf-8").splitlines()
     row = dict(zip(item[0].split(","), item[1].split(","), strict=True))
     assert again["tpot_s"] == pytest.approx(float(row["tpot_s"]), rel=1e-8)

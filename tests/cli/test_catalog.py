@@ -13,7 +13,7 @@ from dse.answer.numbers import show
 from dse.data import hardware_dir
 from dse.schema.model_catalog import load_models
 from dse.schema.study import shipped_spaces
-from tests.cli.conftest import dse, fits
+from tests.cli.conftest import ask, dse, fits
 
 ESTIMATE = ["estimate", "--model", "llama-3-8b", "--chip"]
 SHORT = """\
@@ -37,7 +37,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_list_shows_every_chip_within_100_columns() -> None:
     listed = dse("catalog", "chips", "list")
     assert max(map(len, listed.out.splitlines())) <= 100
-    rows = dse("catalog", "chips", "list", "--json").json()
+    rows = ask("catalog", "chips", "list")
     assert len(rows) == len(list((hardware_dir() / "chips").glob("*.yaml"))) >= 82
     for row in rows:
         line = next(text for text in listed.out.splitlines() if text.split()[:1] == [row["id"]])
@@ -51,24 +51,22 @@ def test_list_shows_every_chip_within_100_columns() -> None:
 
 
 def test_list_filters_and_sorts() -> None:
-    rows = dse(
-        "catalog", "chips", "list", "--vendor", "amd", "--sort", "bandwidth", "--json"
-    ).json()
+    rows = ask("catalog", "chips", "list", "--vendor", "amd", "--sort", "bandwidth")
     assert {row["vendor"] for row in rows} == {"AMD"}
     speeds = [row["memory_bytes_per_s"] for row in rows]
     assert speeds == sorted(speeds, reverse=True)
     assert len(rows) >= 6
-    rows = dse("catalog", "chips", "list", "--family", "hopper", "--sort", "id", "--json").json()
+    rows = ask("catalog", "chips", "list", "--family", "hopper", "--sort", "id")
     assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
     assert "h20" in {row["id"] for row in rows}
-    rows = dse("catalog", "chips", "list", "--sort", "price", "--json").json()
+    rows = ask("catalog", "chips", "list", "--sort", "price")
     prices = [row["usd_per_hour_rental_3yr"] for row in rows]
     known = [price for price in prices if price is not None]
     assert prices == sorted(known, reverse=True) + [None] * (len(prices) - len(known))
 
 
 def test_show_prints_every_figure_with_its_source() -> None:
-    document = dse("catalog", "chips", "show", "b300_sxm", "--json").json()
+    document = ask("catalog", "chips", "show", "b300_sxm")
     assert all(f["source"] and f["date"] and f["kind"] for f in document["figures"])
     int8 = next(f for f in document["figures"] if f["name"] == "peak_int8")
     assert 4500e12 in [other["value"] for other in int8["alternatives"]]
@@ -110,13 +108,13 @@ def test_a_chip_that_does_not_exist(mine: Path) -> None:
     assert "no figure for" in checked.out
     shown = dse("catalog", "chips", "show", "./fresh.yaml")
     assert "fresh: own Fresh" in shown.out
-    listed = {row["id"] for row in dse("catalog", "chips", "list", "--json").json()}
-    rows = dse("catalog", "chips", "list", "--chip-file", "fresh.yaml", "--json").json()
+    listed = {row["id"] for row in ask("catalog", "chips", "list")}
+    rows = ask("catalog", "chips", "list", "--chip-file", "fresh.yaml")
     assert {row["id"] for row in rows} == listed | {"fresh"}
-    answer = dse(*ESTIMATE, "./fresh.yaml", "--json").json()
+    answer = ask(*ESTIMATE, "./fresh.yaml")
     assert answer["deployment"]["chip"] == "fresh"
     assert answer["provenance"]["tpot_s"] == "derived"
-    same = dse(*ESTIMATE, "fresh", "--chip-file", "fresh.yaml", "--json").json()
+    same = ask(*ESTIMATE, "fresh", "--chip-file", "fresh.yaml")
     assert same["tpot_s"] == answer["tpot_s"]
     taken = dse("catalog", "chips", "new", "h100_sxm")
     assert taken.code == 2
@@ -155,20 +153,20 @@ objectives: {usd_per_million_total_tokens: minimize, tpot_s: minimize}
 """,
         encoding="utf-8",
     )
-    space = dse("catalog", "spaces", "show", "space.yaml", "--json").json()
+    space = ask("catalog", "spaces", "show", "space.yaml")
     assert space["left_out"] == ["v100_sxm2_32"]
     run = dse("run", "space.yaml", "--out", "study")
     assert run.code == 0, run.err
     items = json.loads(Path("study/front.json").read_text(encoding="utf-8"))["items"]
     mine_first = next(item for item in items if item["deployment"]["chip"] == "my_chip")
-    again = dse("estimate", "study", str(mine_first["point"]), "--json").json()
+    again = ask("estimate", "study", str(mine_first["point"]))
     assert again["tpot_s"] == pytest.approx(mine_first["metrics"]["tpot_s"], rel=1e-9)
     study = json.loads(Path("study/study.json").read_text(encoding="utf-8"))
     assert study["left_out"] == ["v100_sxm2_32 has no price on basis rental_3yr"]
 
 
 def test_list_has_every_model_and_fits():
-    rows = dse("catalog", "models", "list", "--json").json()
+    rows = ask("catalog", "models", "list")
     assert [row["id"] for row in rows] == list(load_models())
     said = dse("catalog", "models", "list")
     assert fits(said.out, 100)
@@ -178,7 +176,7 @@ def test_list_has_every_model_and_fits():
 
 @pytest.mark.parametrize("model", ["llama-3-8b", "deepseek-v3", "gpt-oss-20b"])
 def test_show_a_model(model: str):
-    document = dse("catalog", "models", "show", model, "--json").json()
+    document = ask("catalog", "models", "show", model)
     assert document["id"] == model
     said = dse("catalog", "models", "show", model)
     assert fits(said.out, 100)
@@ -187,12 +185,12 @@ def test_show_a_model(model: str):
 
 def test_show_reads_a_config_file():
     path = Path(__file__).parents[1] / "data" / "configs" / "qwen3-32b.json"
-    document = dse("catalog", "models", "show", path, "--json").json()
+    document = ask("catalog", "models", "show", path)
     assert document["total_parameters"] == pytest.approx(32.8e9, rel=0.01)
 
 
 def test_list_has_every_shipped_space():
-    rows = dse("catalog", "spaces", "list", "--json").json()
+    rows = ask("catalog", "spaces", "list")
     assert [row["name"] for row in rows] == list(shipped_spaces())
     said = dse("catalog", "spaces", "list")
     assert fits(said.out, 100)
@@ -214,7 +212,7 @@ def test_show_writes_ratios_as_fractions():
 
 
 def test_size_of_a_space_without_conditions_is_the_product(space: Callable[..., Path]):
-    row = dse("catalog", "spaces", "show", space(), "--json").json()
+    row = ask("catalog", "spaces", "show", space())
     assert row["size"] == prod(axis["values"] for axis in row["axes"]) == 18
     assert row["constraints"] == ["ttft_s <= 2 s"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.cli.conftest import dse, fits
+from tests.cli.conftest import ask, dse, fits
 
 QWEN = ("check", "qwen2.5-7b", "--chip", "h200_sxm", "--tp", "8")
 CONFIGS = Path(__file__).parents[1] / "data" / "configs"
@@ -31,7 +31,7 @@ def test_the_answer_comes_first_and_fits():
 
 
 def test_json_is_the_contract():
-    document = dse(*QWEN, "--json").json()
+    document = ask(*QWEN)
     assert document["ok"] is False
     assert document["degrees"]["tp"] == [1, 2, 4]
     assert set(document["degrees"]) >= {"tp", "ep", "pp"}
@@ -48,8 +48,8 @@ def test_json_is_the_contract():
 
 
 def test_a_config_file_says_the_same_as_the_catalog():
-    config = dse("check", CONFIGS / "qwen2.5-7b.json", *QWEN[2:], "--json").json()
-    catalog = dse(*QWEN, "--json").json()
+    config = ask("check", CONFIGS / "qwen2.5-7b.json", *QWEN[2:])
+    catalog = ask(*QWEN)
     for part in ("degrees", "rules", "products", "steps"):
         assert config[part] == catalog[part]
     assert all(row["loss_nats"] is None for row in config["nearest"])
@@ -83,7 +83,7 @@ def test_a_chip_of_ones_own(tmp_path: Path):
         "id: mine\nname: Mine\nefficiency: class_gpu\npeak_bf16: 1000 TFLOP/s\n"
         "memory_capacity: 96 GB\nmemory_bandwidth: 4 TB/s\n"
     )
-    document = dse("check", "llama-3-8b", "--chip", file, "--json").json()
+    document = ask("check", "llama-3-8b", "--chip", file)
     assert document["chip"] == "mine"
     assert document["fills"] is None
 
@@ -107,7 +107,7 @@ def test_a_config_that_is_none(tmp_path: Path):
 
 def test_the_model_may_be_an_option_and_files_are_written(tmp_path: Path):
     said = dse("check", "--model", QWEN[1], *QWEN[2:], "--json", "--out", tmp_path)
-    assert said.json() == dse(*QWEN, "--json").json()
+    assert said.json() == ask(*QWEN)
     assert {path.name for path in tmp_path.iterdir()} == {
         f"check.{end}" for end in ("html", "md", "json", "csv", "xlsx")
     }
@@ -118,7 +118,7 @@ def test_the_model_may_be_an_option_and_files_are_written(tmp_path: Path):
 
 def test_a_point_of_a_study_is_checked_as_it_is_deployed(tiny: Path):
     item = json.loads((tiny / "front.json").read_text())["items"][0]
-    document = dse("check", tiny, item["point"], "--json").json()
+    document = ask("check", tiny, item["point"])
     assert document["ok"]
     assert document["chip"] == item["deployment"]["chip"]
     assert document["model"] == item["model"]["name"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.conftest import dse
+from tests.cli.conftest import ask, dse
 
 COLLECTIVES = [
     "all-reduce",
@@ -108,7 +108,7 @@ def test_algorithms_have_names():
 
 def test_jitter_and_overlap_of_a_point():
     plain, late, hidden = (
-        dse(*POINT, *flags, "--json").json()
+        ask(*POINT, *flags)
         for flags in (
             ("--set", "network_overlap=0"),
             ("--set", "network_overlap=0", "--set", "jitter=20 us"),
@@ -122,7 +122,7 @@ def test_jitter_and_overlap_of_a_point():
 
 
 def test_explain_shows_what_is_hidden():
-    said = dse("estimate", "--detail", *POINT[1:], "--set", "network_overlap=0.5", "--json").json()
+    said = ask("estimate", "--detail", *POINT[1:], "--set", "network_overlap=0.5")
     rows = {row["operator"]: row for row in said["breakdown"]}
     assert rows["network behind compute"]["decode_s"] < 0
     total = sum(row["decode_s"] for row in said["breakdown"])

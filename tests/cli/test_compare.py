@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dse.study.folder import FRONT, read_json
-from tests.cli.conftest import dse, fits
+from tests.cli.conftest import ask, dse, fits
 
 KEYS = (
     "hypervolume_a",
@@ -22,7 +22,7 @@ KEYS = (
 
 
 def test_a_study_and_itself(tiny: Path):
-    document = dse("compare", tiny, tiny, "--json").json()
+    document = ask("compare", tiny, tiny)
     assert set(KEYS) <= set(document)
     assert (document["ratio"], document["epsilon"]) == (1.0, 0.0)
     assert (document["entered"], document["left"]) == ([], [])
@@ -40,11 +40,11 @@ def pair(space: Callable[..., Path], tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_an_enumerated_study_is_the_reference(pair: tuple[Path, Path]):
-    document = dse("compare", *pair, "--json").json()
+    document = ask("compare", *pair)
     assert document["ratio"] < 1.0
     assert document["true_hypervolume_share"] == document["ratio"]
     assert document["epsilon"] > 0.0
-    back = dse("compare", *reversed(pair), "--json").json()
+    back = ask("compare", *reversed(pair))
     assert back["ratio"] == pytest.approx(1.0 / document["ratio"])
     assert (back["entered"], back["left"]) == (document["left"], document["entered"])
     points = {item["point"] for item in read_json(pair[0], FRONT)["items"]}
@@ -56,7 +56,7 @@ def test_two_fronts_of_a_whole_space_are_alike(space: Callable[..., Path], tmp_p
     a, b = tmp_path / "all", tmp_path / "some"
     assert dse("run", space(), "--out", a).code == 0
     assert dse("run", space(), "--engine", "random", "--trials", 3, "--out", b).code == 0
-    document = dse("compare", a, b, "--json").json()
+    document = ask("compare", a, b)
     assert (document["ratio"], document["entered"], document["left"]) == (1.0, [], [])
     assert "both saw every point of their space: 18 and 18" in str(document)
 
@@ -87,10 +87,10 @@ def test_other_workloads_are_said(space: Callable[..., Path], tmp_path: Path):
     a, b = tmp_path / "short", tmp_path / "long"
     assert dse("run", space(), "--out", a).code == 0
     assert dse("run", space("output_tokens: 256", "output_tokens: 512"), "--out", b).code == 0
-    document = dse("compare", a, b, "--json").json()
+    document = ask("compare", a, b)
     alike = {row["what"]: row["alike"] for row in document["comparable"]}
     assert (alike["workload"], alike["hardware data"]) == (False, True)
     assert "they serve different workloads" in document["answer"][1]
     assert "figures" not in document["answer"][1]
-    same = dse("compare", a, a, "--json").json()
+    same = ask("compare", a, a)
     assert all(row["alike"] for row in same["comparable"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dse.render.markdown import escape
-from tests.cli.conftest import dse, fits, on_page
+from tests.cli.conftest import ask, dse, fits, on_page
 from tests.unit.test_basket import SPACE
 from tests.unit.test_rediscovery import CASE, SMALL
 
@@ -30,7 +30,7 @@ def test_a_case_of_ones_own(case: Path):
 
 
 def test_the_document_has_everything_and_no_nan(case: Path):
-    document = dse("compare", case, "--json").json()
+    document = ask("compare", case)
     (of_case,), (row,) = document["cases"], document["designs"]
     assert of_case["expert"] == "llama-3-8b"
     assert row["cost_ratio"] > 0.0
@@ -41,8 +41,8 @@ def test_the_document_has_everything_and_no_nan(case: Path):
 
 
 def test_another_law_changes_quality_and_no_price(case: Path):
-    base = dse("compare", case, "--json").json()
-    other = dse("compare", case, "--law", "hoffmann", "--json").json()
+    base = ask("compare", case)
+    other = ask("compare", case, "--law", "hoffmann")
     assert other["cases"][0]["quality_law"] == "hoffmann"
     one, changed = base["nearest"][0], other["nearest"][0]
     assert changed[COST] == one[COST]
@@ -61,8 +61,8 @@ def test_the_page_of_a_case_is_the_same_bytes_twice(case: Path, tmp_path: Path):
 
 
 def test_a_space_and_a_model_are_the_same_comparison_as_a_case(case: Path):
-    named = dse("compare", case.parent / "small.yaml", "llama-3-8b", "--json").json()
-    known = dse("compare", case, "--json").json()
+    named = ask("compare", case.parent / "small.yaml", "llama-3-8b")
+    known = ask("compare", case)
     assert (named["cases"][0]["held"], named["known"]) == ({}, [])
     assert named["nearest"][0] | {"case": ""} == known["nearest"][0] | {"case": ""}
     free = next(row for row in known["variants"] if row["assumption"] == "free")
@@ -73,9 +73,7 @@ def test_a_space_and_a_model_are_the_same_comparison_as_a_case(case: Path):
 def test_a_study_and_a_model_are_the_space_and_the_model(case: Path, tmp_path: Path):
     space, out = case.parent / "small.yaml", tmp_path / "study"
     assert dse("run", space, "--out", out, "--engine", "random", "--trials", 20).code == 0
-    of_space, of_study = (
-        dse("compare", one, "llama-3-8b", "--json").json() for one in (space, out)
-    )
+    of_space, of_study = (ask("compare", one, "llama-3-8b") for one in (space, out))
     assert of_study == of_space
 
 
@@ -86,7 +84,7 @@ def test_a_basket_in_text_json_and_files(tmp_path: Path):
     assert said.code == 0
     assert fits(said.out, 100)
     assert "One shape for h100_sxm and mi300x costs at most" in said.out
-    document = dse("compare", path, "--by", "chip", "--json").json()
+    document = ask("compare", path, "--by", "chip")
     text = (tmp_path / "out" / "compare.md").read_text(encoding="utf-8")
     assert escape(document["answer"][0]) in text
     of = {(row["which"], row["chip"]): row["regret"] for row in document["choices"]}

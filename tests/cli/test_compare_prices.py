@@ -19,7 +19,7 @@ from dse.answer.answer import Answer
 from dse.catalog import load_catalog
 from dse.pareto import non_dominated
 from dse.study.folder import FLEET, FRONT, STUDY, read_json
-from tests.cli.conftest import Said, dse, fits, on_page
+from tests.cli.conftest import Said, ask, dse, fits, on_page
 from tests.cli.test_fleet import PLAN
 
 HEADER = "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
@@ -87,7 +87,7 @@ def alike(document: dict[str, Any]) -> dict[str, bool]:
 
 
 def test_the_answer_comes_first(pair: tuple[Path, Path]) -> None:
-    document = dse("compare", *pair, "--json").json()
+    document = ask("compare", *pair)
     before, after = chosen(document)
     assert (before["chip"], after["chip"]) == ("h200_sxm", "h100_sxm")
     lead = document["answer"][0]
@@ -103,7 +103,7 @@ def test_the_answer_comes_first(pair: tuple[Path, Path]) -> None:
 
 
 def test_a_design_kept_costs_what_an_estimate_says(pair: tuple[Path, Path]) -> None:
-    document = dse("compare", *pair, "--json").json()
+    document = ask("compare", *pair)
     items = {item["names"][0]: item for item in read_json(pair[0], FRONT)["items"] if item["names"]}
     deployment = items["cheapest"]["deployment"]
     found = dse_library.estimate(
@@ -124,7 +124,7 @@ def test_a_design_kept_costs_what_an_estimate_says(pair: tuple[Path, Path]) -> N
 
 def test_what_left_is_beaten_at_the_other_prices(pair: tuple[Path, Path]) -> None:
     """But for what is within the resolution of a design there."""
-    document = dse("compare", *pair, "--json").json()
+    document = ask("compare", *pair)
     for status, other in (("left", pair[1]), ("entered", pair[0])):
         there = [item["metrics"] for item in read_json(other, FRONT)["items"]]
         rows = [row for row in document["designs"] if row["became"] == status]
@@ -137,7 +137,7 @@ def test_what_left_is_beaten_at_the_other_prices(pair: tuple[Path, Path]) -> Non
 
 
 def test_chips_count_every_design_of_both_fronts(pair: tuple[Path, Path]) -> None:
-    document = dse("compare", *pair, "--json").json()
+    document = ask("compare", *pair)
     keys = ("designs.before", "left", "entered")
     total = [sum(row[key] for row in document["chips"]) for key in keys]
     assert total == [document["front_a"], len(document["left"]), len(document["entered"])]
@@ -211,7 +211,7 @@ def test_a_chip_that_gets_a_price_enters(renting: Path) -> None:
 def test_what_differs_beside_prices_is_said(renting: Path, pair: tuple[Path, Path]) -> None:
     other = renting.parent / "longer.yaml"
     other.write_text(SPACE.replace("output_tokens: 256", "output_tokens: 512"), encoding="utf-8")
-    document = dse("compare", pair[0], study(other, "longer", h100_sxm=1.0), "--json").json()
+    document = ask("compare", pair[0], study(other, "longer", h100_sxm=1.0))
     assert document["kept"] is None
     assert all(f"{COST}.elsewhere" not in row for row in document["designs"])
     assert any("they serve different workloads" in sentence for sentence in document["answer"])
@@ -243,7 +243,7 @@ def test_the_files_hold_the_same_answer(pair: tuple[Path, Path], tmp_path: Path)
     said = dse("compare", *pair, "--out", out)
     assert said.out.endswith(f"{out / 'compare.html'}\n")
     assert {path.name for path in out.iterdir()} == FILES
-    printed = dse("compare", *pair, "--json").json()
+    printed = ask("compare", *pair)
     written = json.loads((out / "compare.json").read_text(encoding="utf-8"))
     assert written["command"].startswith("dse ")
     assert {key: written[key] for key in printed} == printed
@@ -265,24 +265,15 @@ def test_the_files_hold_the_same_answer(pair: tuple[Path, Path], tmp_path: Path)
 
 def test_a_space_at_two_dates_in_one_command(renting: Path, tmp_path: Path) -> None:
     dates = ("--as-of", "2026-06", "--as-of", "2026-11")
-    document = dse("compare", renting, *dates, "--json").json()
+    document = ask("compare", renting, *dates)
     assert document["as_of"] == {"a": "2026-06", "b": "2026-11"}
     assert document["a"] == f"{renting} as of 2026-06"
     assert document["answer"][0].startswith("From 2026-06 to 2026-11, the cheapest design")
     changed = {
         row["chip"]: (row["a"], row["b"])
-        for row in dse(
-            "catalog",
-            "prices",
-            "list",
-            "--since",
-            "2026-06",
-            "--as-of",
-            "2026-11",
-            "--basis",
-            "on_demand",
-            "--json",
-        ).json()["changes"]
+        for row in ask("catalog prices list --since 2026-06 --as-of 2026-11 --basis on_demand")[
+            "changes"
+        ]
     }
     chips = {
         row["chip"]: tuple(row[f"usd_per_chip_hour.{end}"] for end in ("before", "after"))
@@ -294,7 +285,7 @@ def test_a_space_at_two_dates_in_one_command(renting: Path, tmp_path: Path) -> N
     out = tmp_path / "kept"
     assert dse("compare", renting, *dates, "--out", out).code == 0
     assert {path.name for path in out.iterdir()} == {*FILES, "2026-06", "2026-11"}
-    again = dse("compare", out / "2026-06", out / "2026-11", "--json").json()
+    again = ask("compare", out / "2026-06", out / "2026-11")
     assert again["answer"] == document["answer"]
 
 
@@ -341,7 +332,7 @@ def fleet(folder: Path, rent: float, count: int, **other: object) -> Path:
 
 def test_two_fleets(tmp_path: Path) -> None:
     a, b = fleet(tmp_path / "june", 3.0, 16), fleet(tmp_path / "now", 2.4, 24)
-    document = dse("compare", a, b, "--json").json()
+    document = ask("compare", a, b)
     lead = document["answer"][0]
     assert "order 24 h100_sxm (rent, quarter 1) instead of 16 h100_sxm (rent, quarter 1)" in lead
     assert "20.0% more ($126,144 over 1 quarters, before $105,120)" in lead
@@ -376,10 +367,10 @@ def test_two_plans_are_solved_and_compared(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "out").iterdir()} == FILES
     document = said.json()
     assert document["names"] == {"a": "small", "b": "large"}
-    alone = [dse("fleet", one, "--json", "--out", tmp_path / one.stem).json() for one in (a, b)]
+    alone = [ask("fleet", one, "--out", tmp_path / one.stem) for one in (a, b)]
     assert [document[f"usd_{side}"] for side in "ab"] == [one["usd"] for one in alone]
     assert document["ratio"] > 1.0
-    mixed = dse("compare", tmp_path / "small", b, "--json").json()
+    mixed = ask("compare", tmp_path / "small", b)
     assert mixed["ratio"] == document["ratio"]
     assert "--law does not go with two plans" in dse("compare", a, b, "--law", "abnar").err
 
@@ -387,7 +378,7 @@ def test_two_plans_are_solved_and_compared(tmp_path: Path) -> None:
 def test_fleets_of_other_plans_are_said(tmp_path: Path) -> None:
     a = fleet(tmp_path / "a", 3.0, 16)
     b = fleet(tmp_path / "b", 3.0, 16, plan="q", usd_per_million_tokens=0.5)
-    answer = " ".join(dse("compare", a, b, "--json").json()["answer"])
+    answer = " ".join(ask("compare", a, b)["answer"])
     assert "the orders stay" in answer
     assert "Not by prices alone: plan: p and q." in answer
     assert "Not by prices alone: demand" in answer

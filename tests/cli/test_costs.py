@@ -12,15 +12,11 @@ from dse.answer.numbers import dollars
 from dse.data import hardware_dir
 from dse.schema.prices import first_day
 from dse.study.folder import FRONT, FRONT_TABLE, read_json
-from tests.cli.conftest import dse, fits
+from tests.cli.conftest import ask, dse, fits
 from tests.unit.test_basket import SPACE as TWO_CHIPS
 
 POINT = ["--model", "llama-3-8b", "--chip", "h100_sxm", "--concurrency", "32"]
 HEADER = "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
-
-
-def document(*words: object) -> dict:
-    return dse(*words, "--json").json()
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +33,13 @@ def test_prices_of_a_chip_with_dates_and_sources(tmp_path: Path) -> None:
     assert max(len(line) for line in lines if "://" not in line) <= 100
     assert "[1] " in result.out
     assert "not counted" in result.out
-    found = document("catalog", "prices", "list", "--chip", "h100_sxm", "--basis", "on_demand")
+    found = ask("catalog", "prices", "list", "--chip", "h100_sxm", "--basis", "on_demand")
     assert all(row["source"] and row["date"] for row in found["prices"])
     copy = tmp_path / "copy.yaml"
     text = (hardware_dir() / "chips" / "l40s.yaml").read_text(encoding="utf-8")
     row = "{basis: on_demand, usd_per_chip_hour: 2, provider: x, date: 2026-11, source: quote}"
     copy.write_text(f"{text.replace('l40s', 'mine', 1)}prices: [{row}]\n", encoding="utf-8")
-    own = document("catalog", "prices", "list", "--chip", str(copy))
+    own = ask("catalog", "prices", "list", "--chip", str(copy))
     assert [(row["chip"], row["usd_per_chip_hour"]) for row in own["prices"]] == [("mine", 2.0)]
     (paid,) = found["paid"]
     counted = [row for row in found["prices"] if row["counted"]]
@@ -51,31 +47,31 @@ def test_prices_of_a_chip_with_dates_and_sources(tmp_path: Path) -> None:
 
 
 def test_prices_as_of_a_date() -> None:
-    now = document("catalog", "prices", "list", "--chip", "h100_sxm", "--basis", "on_demand")
-    then = document("catalog", "prices", "list", "--chip", "h100_sxm", "--basis", "on_demand",
+    now = ask("catalog", "prices", "list", "--chip", "h100_sxm", "--basis", "on_demand")
+    then = ask("catalog", "prices", "list", "--chip", "h100_sxm", "--basis", "on_demand",
                     "--as-of", "2026-06")  # fmt: skip
     assert len(then["prices"]) < len(now["prices"])
     assert then["paid"] != now["paid"]
-    answer = document("estimate", *POINT, "--set", "price_basis=on_demand", "--as-of", "2026-06")
+    answer = ask("estimate", *POINT, "--set", "price_basis=on_demand", "--as-of", "2026-06")
     assert answer["chip_usd_per_hour"] == then["paid"][0]["usd_per_chip_hour"]
     assert any("2026-06 (--as-of)" in sentence for sentence in answer["assumed"])
 
 
 def test_own_prices_scale_the_price_of_a_token_and_are_named(mine: str) -> None:
-    shipped, own = document("estimate", *POINT), document("estimate", *POINT, "--prices", mine)
+    shipped, own = ask("estimate", *POINT), ask("estimate", *POINT, "--prices", mine)
     ratio = 2.6 / shipped["chip_usd_per_hour"]
     for metric in ("input", "output", "total"):
         name = f"usd_per_million_{metric}_tokens"
         assert own[name] == pytest.approx(shipped[name] * ratio, rel=1e-12)
     assert any("own price of mine.csv" in sentence for sentence in own["assumed"])
-    assert document("estimate", *POINT) == shipped
+    assert ask("estimate", *POINT) == shipped
 
 
 def test_costs_of_ones_own_move_only_their_part(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("electricity: 0.1738 USD/kWh\n", encoding="utf-8")
     asked = ["estimate", *POINT, "--set", "price_basis=owned_tco"]
-    one, two = (document(*asked, *more)["price"] for more in ([], ["--costs", str(file)]))
+    one, two = (ask(*asked, *more)["price"] for more in ([], ["--costs", str(file)]))
     moved = {
         a["name"]: b["usd_per_chip_hour"] / a["usd_per_chip_hour"]
         for a, b in zip(one["parts"], two["parts"], strict=True)
@@ -88,8 +84,8 @@ def test_costs_of_ones_own_move_only_their_part(tmp_path: Path) -> None:
 
 def test_average_load() -> None:
     load = ["--set", "average_load=1B/day", "--set", "peak_over_average=2.5"]
-    answer = document("estimate", *POINT, *load)["at_average_load"]
-    busy = document("estimate", *POINT)
+    answer = ask("estimate", *POINT, *load)["at_average_load"]
+    busy = ask("estimate", *POINT)
     name = "usd_per_million_total_tokens"
     assert answer[name] == pytest.approx(busy[name] / answer["busy_share"], rel=1e-9)
     assert answer["usd_per_hour"] * 24 == pytest.approx(answer[name] * 1000, rel=1e-9)
@@ -115,12 +111,12 @@ def test_a_study_of_owned_chips_says_so_and_compares(tmp_path: Path, mine: str) 
     page = (tmp_path / "b" / "report.html").read_text(encoding="utf-8")
     assert "What an hour of a chip costs, by parts" in page
     assert "Sized for a peak of 3 times the average" in page
-    again = document("estimate", str(tmp_path / "b"), "cheapest")
+    again = ask("estimate", str(tmp_path / "b"), "cheapest")
     with (tmp_path / "b" / "front.csv").open(encoding="utf-8", newline="") as stream:
         cheapest = min(float(row["usd_per_million_total_tokens"]) for row in csv.DictReader(stream))
     assert again["usd_per_million_total_tokens"] == pytest.approx(cheapest, rel=1e-8)
     assert again["at_average_load"]["usd_per_million_total_tokens"] > cheapest
-    found = document("compare", str(tmp_path / "a"), str(tmp_path / "b"))
+    found = ask("compare", str(tmp_path / "a"), str(tmp_path / "b"))
     (row,) = (row for row in found["prices"] if row["change"])
     assert row["chip"] == "h100_sxm"
     assert row["change"] > 0.3
@@ -136,14 +132,14 @@ def test_a_space_says_what_it_owns_at() -> None:
     words = " ".join(said.split())
     assert "costs of its own: life 4 years (assumed: two generations of cards); " in words
     assert "staff 0 USD/year (assumed: its owner sees to it)" in words
-    assert document("catalog", "spaces", "show", "tiny")["costs"] == []
+    assert ask("catalog", "spaces", "show", "tiny")["costs"] == []
 
 
 # dse catalog prices list: computed prices by their parts, and what changed since a date.
 
 
 def listed(*words: object) -> dict:
-    return dse("catalog", "prices", "list", *words, "--json").json()
+    return ask("catalog", "prices", "list", *words)
 
 
 def test_owned_chips_are_listed_by_parts_that_make_up_their_price() -> None:
@@ -205,7 +201,7 @@ def costs(tmp_path: Path) -> Path:
 
 
 def train(*more: object) -> dict:
-    return dse("train", "llama-3-8b", *RUN, *more, "--json").json()
+    return ask("train", "llama-3-8b", *RUN, *more)
 
 
 def test_a_run_is_priced_by_ones_own_prices(ours: Path) -> None:
@@ -239,8 +235,8 @@ USD = "usd_per_million_total_tokens"
 def test_a_basket_says_what_its_prices_rest_on(tmp_path: Path, ours: Path, costs: Path) -> None:
     space = tmp_path / "two.yaml"
     space.write_text(TWO_CHIPS, encoding="utf-8")
-    own = dse("compare", space, "--by", "chip", "--prices", ours, "--json").json()
-    shipped = dse("compare", space, "--by", "chip", "--json").json()
+    own = ask("compare", space, "--by", "chip", "--prices", ours)
+    shipped = ask("compare", space, "--by", "chip")
     assert "own price of mine.csv" in " ".join(own["assumed"])
     assert "own price" not in " ".join(shipped["assumed"])
     # A price level of a chip cancels in a regret, and is all of the change of a price.
@@ -254,7 +250,7 @@ def test_a_basket_says_what_its_prices_rest_on(tmp_path: Path, ours: Path, costs
     said = dse("compare", space, "--by", "chip", "--costs", costs, "--detail")
     assert fits(said.out, 100)
     assert "costs of owning that were given: electricity" in " ".join(said.out.split())
-    found = dse("compare", space, "--by", "chip", "--costs", costs, "--json").json()
+    found = ask("compare", space, "--by", "chip", "--costs", costs)
     assert [row["chip"] for row in found["prices"]] == found["chips"]
 
 
@@ -264,7 +260,7 @@ def test_a_chip_enters_at_a_price_of_ones_own(
     study = tmp_path / "study"
     assert dse("run", space(), "--out", study).code == 0
     asked = ("whatif", study, "--require", "mi300x")
-    shipped, own = dse(*asked, "--json").json(), dse(*asked, "--prices", ours, "--json").json()
+    shipped, own = ask(*asked), ask(*asked, "--prices", ours)
     assert own["usd_per_chip_hour"] == 0.1
     assert own["enters_as_it_is"]
     assert not shipped["stale"]

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from dse.study.folder import FRONT, read_json
-from tests.cli.conftest import dse
+from tests.cli.conftest import ask, dse
 
 POINT = ("--model", "deepseek-v3", "--chip", "h200_sxm", "--tp", "8", "--concurrency", "64")
 
 
 def test_operators_add_up_to_the_step():
-    document = dse("estimate", "--detail", *POINT, "--json").json()
+    document = ask("estimate", "--detail", *POINT)
     total = sum(row["decode_s"] for row in document["breakdown"])
     assert total == pytest.approx(document["decode_step_s"], rel=1e-9)
     assert document["floor_s"] < document["decode_step_s"]
@@ -30,14 +30,14 @@ def test_operators_add_up_to_the_step():
 
 
 def test_json_is_the_estimate_and_more():
-    estimate = dse("estimate", *POINT, "--json").json()
-    explained = dse("estimate", "--detail", *POINT, "--json").json()
+    estimate = ask("estimate", *POINT)
+    explained = ask("estimate", "--detail", *POINT)
     assert {key: explained[key] for key in estimate} == estimate
 
 
 def test_a_point_of_a_study(tiny: Path):
     item = next(i for i in read_json(tiny, FRONT)["items"] if "knee" in i["names"])
-    document = dse("estimate", "--detail", tiny, "knee", "--json").json()
+    document = ask("estimate", "--detail", tiny, "knee")
     assert document["tpot_s"] == item["metrics"]["tpot_s"]
 
 
@@ -49,7 +49,7 @@ def study(space: Callable[..., Path], tmp_path: Path) -> Path:
 
 def why_not(study: Path, *flags: object) -> dict:
     model = ("--model", "llama-3-8b", "--chip", "h100_sxm", "--kv-dtype", "bf16")
-    return dse("estimate", "--why-not", study, *model, *flags, "--json").json()
+    return ask("estimate", "--why-not", study, *model, *flags)
 
 
 def test_why_not_a_point_that_is_on_the_front(study: Path):

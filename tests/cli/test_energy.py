@@ -18,7 +18,7 @@ from dse.physics.workload import Workload
 from dse.problem.evaluate import Metrics, evaluate
 from dse.schema.constants import EnergyConstants
 from dse.schema.dtypes import CODE
-from tests.cli.conftest import dse
+from tests.cli.conftest import ask, dse
 from tests.helpers import CHIPS, deploy, run, workload
 from tools.fits.published import published_energy
 
@@ -26,7 +26,7 @@ POINT = ("--model", "llama-3-8b", "--chip", "h100_sxm", "--concurrency", 32)
 
 
 def test_explain_as_json_adds_up() -> None:
-    document = dse("estimate", "--detail", *POINT, "--json").json()
+    document = ask("estimate", "--detail", *POINT)
     rows = document["energy"]["joules_per_output_token"]
     assert [row["level"] for row in rows] == [
         "arithmetic", "on_chip", "memory", "links", "network", "idle",
@@ -44,8 +44,8 @@ def test_explain_as_json_adds_up() -> None:
 
 
 def test_a_power_cap_slows_and_is_said() -> None:
-    full = dse("estimate", *POINT, "--json").json()
-    capped = dse("estimate", *POINT, "--set", "power_cap=400W", "--json").json()
+    full = ask("estimate", *POINT)
+    capped = ask("estimate", *POINT, "--set", "power_cap=400W")
     assert capped["power_cap_w"] == 400
     assert capped["watts_per_chip"] <= 400
     assert capped["prefill_s"] > full["prefill_s"]
@@ -58,7 +58,7 @@ def test_a_power_cap_slows_and_is_said() -> None:
 
 def test_a_chip_without_a_rated_power() -> None:
     point = ("--model", "llama-3-8b", "--chip", "tpu_v6e", "--tp", 4)
-    answer = dse("estimate", *point, "--json").json()
+    answer = ask("estimate", *point)
     assert answer["joules_per_output_token"] is None
     assert answer["watts_per_chip"] is None
     assert "no power figure" in dse("estimate", "--detail", *point).out
@@ -68,10 +68,10 @@ def test_a_chip_without_a_rated_power() -> None:
 
 
 def test_disaggregated_pools_have_energy() -> None:
-    answer = dse(
-        "estimate", "--serving", "disaggregated", "--model", "llama-3-8b", "--chip", "h100_sxm",
-        "--set", "prefill_workers=2", "--set", "decode_workers=2", "--concurrency", 64, "--json",
-    ).json()  # fmt: skip
+    answer = ask(
+        "estimate --serving disaggregated --model llama-3-8b --chip h100_sxm --set "
+        "prefill_workers=2 --set decode_workers=2 --concurrency 64"
+    )
     assert answer["provenance"]["watts_per_chip"] == "assumed"
     drawn = answer["watts_per_chip"] * 4 / answer["output_tokens_per_s"]
     assert drawn == pytest.approx(answer["joules_per_output_token"], rel=0.02)

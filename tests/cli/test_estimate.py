@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import dse, fits
+from tests.cli.conftest import ask, dse, fits
 
 POINT = ("--model", "llama-3-70b", "--chip", "h100_sxm", "--tp", "8")
 KEYS = (
@@ -26,7 +26,7 @@ KEYS = (
 
 
 def test_json_has_the_promised_keys():
-    document = dse("estimate", *POINT, "--json").json()
+    document = ask("estimate", *POINT)
     assert set(KEYS) <= set(document)
     assert document["output_tokens_per_s_per_user"] == pytest.approx(1 / document["tpot_s"])
     assert sum(document["memory_bytes_per_chip_parts"].values()) == pytest.approx(
@@ -38,7 +38,7 @@ def test_json_has_the_promised_keys():
 
 
 def test_what_does_not_apply_is_null():
-    document = dse("estimate", "--model", "kimi-k2", "--chip", "tpu_v5e", "--json").json()
+    document = ask("estimate", "--model", "kimi-k2", "--chip", "tpu_v5e")
     assert not document["feasible"]
     assert document["usd_per_million_total_tokens"] is None
     assert [row["constraint"] for row in document["violations"]] == ["memory_capacity"]
@@ -64,12 +64,30 @@ def test_an_infeasible_point_is_an_answer():
 
 
 def test_flags_reach_the_answer():
-    document = dse(
-        "estimate", *POINT, "--replicas", 2, "--weight-dtype", "FP8", "--kv-dtype", "fp8",
-        "--prompt-tokens", 100, "--output-tokens", 10, "--concurrency", 4, "--serving", "static",
-        "--backend", "vllm", "--set", "price_basis=on_demand", "--set", "training_tokens=3T",
-        "--json",
-    ).json()  # fmt: skip
+    document = ask(
+        "estimate",
+        *POINT,
+        "--replicas",
+        2,
+        "--weight-dtype",
+        "FP8",
+        "--kv-dtype",
+        "fp8",
+        "--prompt-tokens",
+        100,
+        "--output-tokens",
+        10,
+        "--concurrency",
+        4,
+        "--serving",
+        "static",
+        "--backend",
+        "vllm",
+        "--set",
+        "price_basis=on_demand",
+        "--set",
+        "training_tokens=3T",
+    )
     deployment, load = document["deployment"], document["workload"]
     assert (deployment["chips"], deployment["weight_dtype"], deployment["kv_dtype"]) == (
         16, "fp8", "fp8",
@@ -82,14 +100,14 @@ def test_flags_reach_the_answer():
 
 def test_a_config_file_is_a_model():
     path = Path(__file__).parents[1] / "data" / "configs" / "llama-3-8b.json"
-    mine = dse("estimate", "--model", path, "--chip", "h100_sxm", "--json").json()
-    known = dse("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm", "--json").json()
+    mine = ask("estimate", "--model", path, "--chip", "h100_sxm")
+    known = ask("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm")
     assert mine["tpot_s"] == known["tpot_s"]
     assert mine["predicted_loss"] is None
 
 
 def test_a_point_of_a_study_cites_the_study(tiny: Path):
-    assumed = dse("estimate", tiny, "cheapest", "--json").json()["assumed"]
+    assumed = ask("estimate", tiny, "cheapest")["assumed"]
     assert assumed[-1].startswith(f"from {tiny / 'front.json'}, point")
 
 
@@ -133,10 +151,10 @@ def test_points_of_a_file(tmp_path: Path):
     for row, reason in zip(rows[2:], ("llama-9", "abacus", "prompt_tokens"), strict=True):
         assert reason in row["status"]
         assert row["predicted"] == ""
-    one = dse(
-        "estimate", "--model", "llama-3-8b", "--chip", "h100_sxm", "--prompt-tokens", 1024,
-        "--output-tokens", 256, "--concurrency", 16, "--backend", "vllm", "--json",
-    ).json()  # fmt: skip
+    one = ask(
+        "estimate --model llama-3-8b --chip h100_sxm --prompt-tokens 1024 --output-tokens 256 "
+        "--concurrency 16 --backend vllm"
+    )
     # The row is a benchmark that starts all its requests at once, the estimate a steady state.
     assert float(rows[0]["predicted"]) == pytest.approx(one["tpot_s"], rel=0.05)
     said = dse("estimate", "--points", path, "--out", out)

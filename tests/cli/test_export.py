@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cli.conftest import dse, fits
+from tests.cli.conftest import ask, dse, fits
 
 POINT = ("--model", "llama-3-70b", "--chip", "h200_sxm", "--tp", 8)
 
@@ -26,7 +26,7 @@ def test_a_point_of_a_study_is_exported_and_estimated_alike(tiny: Path, tmp_path
     assert config["architectures"] == [document["architecture"]]
     assert config["max_position_embeddings"] == 1536
 
-    own = dse("estimate", tiny, point, "--json").json()
+    own = ask("estimate", tiny, point)
     axes = ("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")
     words: list[object] = []
     for flag, axis in zip(("--tp", "--pp", "--dp", "--ep"), axes, strict=True):
@@ -37,14 +37,14 @@ def test_a_point_of_a_study_is_exported_and_estimated_alike(tiny: Path, tmp_path
         words += [f"--{key.replace('_', '-')}", own["workload"][key]]
     words += ["--set", f"training_tokens={item['model']['training_tokens']!r}"]
     words += ["--set", f"price_basis={own['price_basis']}"]
-    again = dse("estimate", "--model", tmp_path / "shape", "--json", *words).json()
+    again = ask("estimate", "--model", tmp_path / "shape", *words)
     assert set(own) == set(again)
     for name in set(own) - {"model", "assumed", "violations", "feasible"}:
         assert own[name] == again[name], name
 
 
 def test_the_note_gives_the_training_tokens(tiny: Path):
-    said = dse("export", tiny, "1", "--format", "hf", "--json").json()
+    said = ask("export", tiny, "1", "--format", "hf")
     item = json.loads((tiny / "front.json").read_text())["items"][0]
     note = next(note for note in said["notes"] if "training_tokens" in note)
     tokens = note.split("training_tokens=")[1].split()[0]
@@ -88,11 +88,11 @@ def test_a_server_gets_its_command_and_the_class_it_runs(tmp_path: Path):
 
 @pytest.mark.parametrize("server", ["vllm", "sglang", "trtllm"])
 def test_the_backend_is_the_server_unless_one_is_named(server: str):
-    alone = dse("export", *POINT, "--format", server, "--json").json()
+    alone = ask("export", *POINT, "--format", server)
     assert not any("predicted with" in note for note in alone["notes"])
     assert alone["command"][0] in ("vllm", "python", "trtllm-serve")
     assert alone["chips_per_instance"] == 8
-    other = dse("export", *POINT, "--format", server, "--backend", "generic", "--json").json()
+    other = ask("export", *POINT, "--format", server, "--backend", "generic")
     assert f"predicted with backend generic, not with {server}" in other["notes"]
 
 
@@ -114,9 +114,7 @@ def test_megatron_arguments_are_sourced_by_a_shell():
 
 
 def test_a_class_may_be_asked_for():
-    said = dse(
-        "export", "--model", "qwen3-8b", "--format", "hf", "--set", "architecture=qwen3", "--json"
-    ).json()
+    said = ask("export", "--model", "qwen3-8b", "--format", "hf", "--set", "architecture=qwen3")
     assert said["architecture"] == "Qwen3ForCausalLM"
     assert said["parameters"]["beyond"] == {"norms of query and key heads": 9216}
     config = json.loads(said["files"]["config.json"])

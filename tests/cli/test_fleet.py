@@ -19,7 +19,7 @@ from dse.answer.answer import Formula
 from dse.catalog import load_catalog
 from dse.render.files import Sheet, workbook
 from dse.schema.plan_reader import load_plan, shipped_plans
-from tests.cli.conftest import dse
+from tests.cli.conftest import ask, dse
 
 PLAN = """\
 name: small
@@ -96,7 +96,7 @@ def read(page: str) -> tuple[str, set[str]]:
 
 def test_an_order_at_a_service_level_and_what_the_plain_one_serves(tmp_path: Path):
     """By option or by line of the plan, the same; the same seed draws the same futures."""
-    plain = json.loads(dse("fleet", written(tmp_path, PLAN), "--json").out)
+    plain = ask("fleet", written(tmp_path, PLAN))
     assert plain["futures"]["service_level"] is None
     served = round(100.0 * plain["futures"]["share"])
     assert any("Of 100 futures" in one and f"serve {served}" in one for one in plain["answer"])
@@ -338,13 +338,12 @@ def test_prices_and_costs_of_the_users_own_are_used_and_said(tmp_path: Path):
     )
     plan = written(tmp_path, BUY)
     bought = [
-        json.loads(dse("fleet", plan, "--json", *flags).out)["owned_prices"][0]
-        for flags in ((), ("--costs", str(costs)))
+        ask("fleet", plan, *flags)["owned_prices"][0] for flags in ((), ("--costs", str(costs)))
     ]
     assert [part["name"] for part in bought[0]["parts"]][:2] == ["server with chip", "network"]
     for price, flags in zip(bought, ((), ("--costs", str(costs))), strict=True):
         one = ("--chip", "h100_sxm", "--basis", "owned_tco")
-        listed = json.loads(dse("catalog", "prices", "list", *one, "--json", *flags).out)["prices"]
+        listed = ask("catalog", "prices", "list", *one, *flags)["prices"]
         assert price["usd_per_chip_hour"] == pytest.approx(listed[0]["usd_per_chip_hour"])
     assert bought[1]["usd_per_chip_hour"] < bought[0]["usd_per_chip_hour"]
     said = dse("fleet", plan, "--costs", str(costs), "--detail")
@@ -353,17 +352,7 @@ def test_prices_and_costs_of_the_users_own_are_used_and_said(tmp_path: Path):
     with zipfile.ZipFile(tmp_path / "out/fleet.xlsx") as book:
         names = ET.fromstring(book.read("xl/workbook.xml"))  # noqa: S314
     assert "parts" in [node.get("name") for node in names.iter()]
-    rented = json.loads(
-        dse(
-            "fleet",
-            written(tmp_path, PLAN),
-            "--json",
-            "--prices",
-            str(prices),
-            "--as-of",
-            "2026-06",
-        ).out
-    )
+    rented = ask("fleet", written(tmp_path, PLAN), "--prices", str(prices), "--as-of", "2026-06")
     offer = next(row for row in rented["prices"] if row["offer"].startswith("h100"))
     assert offer["price_usd"] == 0.9
     assert any("prices.csv" in text for text in rented["assumed"])
@@ -372,7 +361,7 @@ def test_prices_and_costs_of_the_users_own_are_used_and_said(tmp_path: Path):
 
 def test_a_percentile_of_random_arrivals_holds_at_the_rate_that_is_used(tmp_path: Path):
     text = PLAN.replace("tpot:", "percentile: 99\n    tpot:").replace("ttft: 1 s", "ttft: 200 ms")
-    answer = json.loads(dse("fleet", written(tmp_path, text), "--json").out)
+    answer = ask("fleet", written(tmp_path, text))
     option = next(row for row in answer["options"] if row["chips"] == {"h100_sxm": 1})
     assert option["percentile"] == 99
     rates = (option["requests_per_s"], 1.01 * option["requests_per_s"])
@@ -381,7 +370,7 @@ def test_a_percentile_of_random_arrivals_holds_at_the_rate_that_is_used(tmp_path
     assert first[0] <= 0.2
     assert token[0] <= 0.03
     assert first[1] > 0.2 or token[1] > 0.03
-    steady = json.loads(dse("fleet", written(tmp_path, PLAN), "--json").out)
+    steady = ask("fleet", written(tmp_path, PLAN))
     most = next(row for row in steady["options"] if row["chips"] == {"h100_sxm": 1})
     assert option["requests_per_s"] < most["requests_per_s"]
     assert any("Poisson" in text and "99%" in text for text in answer["assumed"])
@@ -407,14 +396,7 @@ def test_random_arrivals_never_serve_more_than_a_steady_load(tmp_path: Path, mod
 def arriving(rate: float) -> tuple[float, float]:
     """The 99th percentile of the first token, and the time per token, of one H100."""
     said = dse(
-        "estimate",
-        "--model",
-        "llama-3-8b",
-        "--chip",
-        "h100_sxm",
-        "--serving",
-        "poisson",
-        "--set",
+        "estimate --model llama-3-8b --chip h100_sxm --serving poisson --set",
         f"requests_per_second={rate}",
         "--prompt-tokens",
         "1024",

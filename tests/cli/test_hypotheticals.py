@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import dse, fits, unmarked
+from tests.cli.conftest import ask, dse, fits, unmarked
 
 POINT = ("--model", "llama-3-70b", "--tp", 8, "--concurrency", 1)
 SHORT = """\
@@ -35,29 +35,26 @@ def derived(folder: Path, *settings: str, parent: object = "h200_sxm", name: str
 def test_a_file_and_a_flag_are_the_same_chip(tmp_path: Path):
     path = derived(tmp_path, "hbm_bandwidth=2x", "link=1.5x")
     assert "well-formed" in dse("catalog", "chips", "check", path).out
-    shown = dse("catalog", "chips", "show", path, "--json").json()
+    shown = ask("catalog", "chips", "show", path)
     assert shown["derived_from"] == "h200_sxm"
     assert shown["availability"] == "hypothetical"
-    file = dse("estimate", *POINT, "--chip", path, "--json").json()
-    flag = dse(
-        "estimate", *POINT, "--chip", "h200_sxm", "--set", "hbm_bandwidth=2x", "--set", "link=1.5x",
-        "--json",
-    ).json()  # fmt: skip
+    file = ask("estimate", *POINT, "--chip", path)
+    flag = ask(
+        "estimate", *POINT, "--chip", "h200_sxm", "--set", "hbm_bandwidth=2x", "--set", "link=1.5x"
+    )
     assert file == flag
     assert file["deployment"]["chip"] == "hypothetical_h200_sxm_hbm_bandwidth_2x_link_1.5x"
     assert any("hypothetical, h200_sxm with memory_bandwidth 2 x" in s for s in file["assumed"])
     again = derived(tmp_path, "tdp=+10%", parent=path, name="again.yaml")
-    twice = dse("catalog", "chips", "show", again, "--json").json()
+    twice = ask("catalog", "chips", "show", again)
     assert twice["changes"][:2] == shown["changes"]
 
 
 def test_twice_the_bandwidth_speeds_up_decode_and_not_prefill():
     """A single user of Llama 3 70B on eight chips: a step reads every weight once, a prompt of
     2,048 tokens is bound by arithmetic and links."""
-    real = dse("estimate", *POINT, "--chip", "h200_sxm", "--json").json()
-    twice = dse(
-        "estimate", *POINT, "--chip", "h200_sxm", "--set", "hbm_bandwidth=2x", "--json"
-    ).json()
+    real = ask("estimate", *POINT, "--chip", "h200_sxm")
+    twice = ask("estimate", *POINT, "--chip", "h200_sxm", "--set", "hbm_bandwidth=2x")
     decode = real["decode_step_s"] / twice["decode_step_s"]
     prefill = real["prefill_s"] / twice["prefill_s"]
     assert 1.2 < decode < 2.0
@@ -89,7 +86,7 @@ def test_the_label_is_wherever_the_chip_is(tmp_path: Path, space: Callable[..., 
 def test_compare_gives_figures_operators_and_a_page(tmp_path: Path):
     chips = ("h200_sxm", "b200_sxm", "mi300x", "sn40l")
     flags = ("--set", "hbm_bandwidth=2x", *POINT)
-    document = dse("compare", *chips, *flags, "--out", tmp_path, "--json").json()
+    document = ask("compare", *chips, *flags, "--out", tmp_path)
     ids = document["chips"]
     assert ids == ["h200_sxm", "hypothetical_h200_sxm_hbm_bandwidth_2x", *chips[1:]]
     figures = {(row["chip"], row["figure_name"]): row for row in document["figures"]}
@@ -105,7 +102,7 @@ def test_compare_gives_figures_operators_and_a_page(tmp_path: Path):
     for chip in ids[:-1]:
         alone = ("--chip", "h200_sxm", "--set", "hbm_bandwidth=2x")
         alone = alone if chip == ids[1] else ("--chip", chip)
-        known = dse("estimate", *POINT, *alone, "--json").json()
+        known = ask("estimate", *POINT, *alone)
         assert points[chip]["tpot_s"] == known["tpot_s"]
         parts = sum(row["decode_s"] for row in document["operators"] if row["chip"] == chip)
         assert parts == pytest.approx(known["decode_step_s"])
@@ -159,7 +156,7 @@ def on_front(folder: Path, space: Callable[..., Path], parent: str, setting: str
 def test_what_is_required_enters_and_two_percent_less_does_not(
     tmp_path: Path, space: Callable[..., Path], study: Path, chip: str
 ):
-    answer = dse("whatif", study, "--require", chip, "--json").json()
+    answer = ask("whatif", study, "--require", chip)
     assert not answer["enters_as_it_is"]
     found = [row for row in answer["requirements"] if row["setting"]]
     assert "price" in {row["quantity"] for row in found}
@@ -186,18 +183,18 @@ def test_what_is_required_enters_and_two_percent_less_does_not(
 
 
 def test_what_is_on_the_front_needs_nothing(study: Path):
-    answer = dse("whatif", study, "--require", "h100_sxm", "--json").json()
+    answer = ask("whatif", study, "--require", "h100_sxm")
     assert answer["on_front"]
     assert answer["requirements"] == []
     assert not answer["enters_as_it_is"]
 
 
 def test_requirements_of_shapes_are_those_of_the_front(tiny: Path, tmp_path: Path):
-    answer = dse("whatif", tiny, "--require", "mi250x", "--json").json()
+    answer = ask("whatif", tiny, "--require", "mi250x")
     assert answer["shapes"] == answer["shapes_of_front"] > 1
     assert {"memory bandwidth", "price"} <= {row["quantity"] for row in answer["requirements"]}
     out = tmp_path / "as-it-is"
-    on = dse("whatif", tiny, "--require", "b200_sxm", "--json", "--out", out).json()
+    on = ask("whatif", tiny, "--require", "b200_sxm", "--out", out)
     assert on["enters_as_it_is"]
     assert "b200_sxm" in on["requirements"][0]["deployed"]
     assert "as it is" in (out / "whatif.csv").read_text("utf-8")

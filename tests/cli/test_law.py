@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dse.quality import LAWS
-from tests.cli.conftest import dse
+from tests.cli.conftest import ask, dse
 from tests.helpers_report import Page
 
 POINT = ("--model", "deepseek-v3", "--chip", "h200_sxm", "--tp", 8)
@@ -51,7 +51,7 @@ def both(folder: Path) -> tuple[Json, list[Json]]:
     ],
 )
 def test_estimate_names_its_law_and_where_it_extrapolates(law: str, loss: float, outside: str):
-    answer = dse("estimate", *POINT, "--set", f"law={law}", "--json").json()
+    answer = ask("estimate", *POINT, "--set", f"law={law}")
     assert answer["quality_law"] == law
     assert answer["predicted_loss"] == pytest.approx(loss, abs=2e-3)
     assert outside in answer["extrapolates"]
@@ -68,8 +68,8 @@ def test_the_penalty_of_quantised_weights_is_said_with_its_range():
     """The factor rests on checkpoints of 7 billion parameters and more: half a billion lie
     beyond."""
     point = ("estimate", "--model", "qwen2.5-0.5b", "--chip", "h100_sxm")
-    plain = dse(*point, "--json").json()
-    four = dse(*point, "--weight-dtype", "int4", "--json").json()
+    plain = ask(*point)
+    four = ask(*point, "--weight-dtype", "int4")
     added = four["predicted_loss"] - plain["predicted_loss"]
     assert added == pytest.approx(four["quantisation_loss"], rel=1e-9)
     assert added > 0.02
@@ -96,16 +96,16 @@ def test_a_loss_inside_the_law_and_outside_the_penalty_is_extrapolated():
         "--set",
         "training_tokens=100B",
     )
-    plain = dse(*point, "--json").json()["provenance"]
-    four = dse(*point, "--weight-dtype", "int4", "--json").json()["provenance"]
+    plain = ask(*point)["provenance"]
+    four = ask(*point, "--weight-dtype", "int4")["provenance"]
     assert plain["predicted_loss"] == plain["dense_equivalent_parameters"] == "fitted"
     assert four["predicted_loss"] == "extrapolated"
     assert four["dense_equivalent_parameters"] == "fitted"
 
 
 def test_the_law_moves_nothing_but_the_quality():
-    plain = dse("estimate", *POINT, "--json").json()
-    other = dse("estimate", *POINT, "--set", "law=abnar", "--json").json()
+    plain = ask("estimate", *POINT)
+    other = ask("estimate", *POINT, "--set", "law=abnar")
     assert plain["quality_law"] == "leverage"
     moved = {key for key, value in plain.items() if other[key] != value}
     assert moved == {
@@ -117,25 +117,23 @@ def test_the_law_moves_nothing_but_the_quality():
 
 def test_overtraining_of_a_model_that_is_trained_long():
     """At Llama-3-8B's compute the default law's optimum has 18 to 22 tokens a parameter."""
-    answer = dse("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm", "--json").json()
+    answer = ask("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm")
     best, ratio = answer["compute_optimal_tokens"], answer["overtraining_ratio"]
     assert ratio == pytest.approx(15e12 / best)
     assert 18 < best / (6.98e9 * ratio) < 22
     assert 0 < answer["loss_given_up"] < 0.1
-    shown = dse("catalog", "models", "show", "llama-3-8b", "--json").json()
+    shown = ask("catalog", "models", "show", "llama-3-8b")
     assert shown["compute_optimal_tokens"] == best
     assert "11 times the compute-optimal" in dse("catalog", "models", "show", "llama-3-8b").out
 
 
 def test_a_model_of_unknown_tokens_says_nothing_of_them():
     point = ("--model", "mixtral-8x7b", "--chip", "h200_sxm", "--tp", 2)
-    answer = dse("estimate", *point, "--json").json()
+    answer = ask("estimate", *point)
     assert answer["predicted_loss"] is None
     assert answer["overtraining_ratio"] is answer["quantisation_loss"] is None
     assert "Loss by" not in dse("estimate", *point).out
-    assert (
-        dse("catalog", "models", "show", "mixtral-8x7b", "--json").json()["loss_given_up"] is None
-    )
+    assert ask("catalog", "models", "show", "mixtral-8x7b")["loss_given_up"] is None
 
 
 def test_an_unknown_law_is_refused_with_the_nearest(tmp_path: Path):
@@ -167,20 +165,20 @@ def test_the_law_of_a_space_is_part_of_the_study(tmp_path: Path):
     )
     space.write_text(text, encoding="utf-8")
     folder = tmp_path / "study"
-    study = dse("run", space, "--out", folder, "--json").json()
+    study = ask("run", space, "--out", folder)
     assert study["quality_law"] == "joint"
     assert study["law"]["name"] == LAWS["joint"].title
     assert set(study["law"]["fit"]) == set(LAWS["joint"].fit)
-    asked = dse("run", "tiny", "--law", "joint", "--out", tmp_path / "asked", "--json").json()
+    asked = ask("run", "tiny", "--law", "joint", "--out", tmp_path / "asked")
     assert asked["fingerprint"] == study["fingerprint"]
     assert asked["command"].endswith("--law joint")
     front = (folder / "front.csv").read_bytes()
     assert (tmp_path / "asked" / "front.csv").read_bytes() == front
-    again = dse("estimate", folder, "best", "--json").json()
+    again = ask("estimate", folder, "best")
     best = next(item for item in both(folder)[1] if "best" in item["names"])
     assert again["quality_law"] == "joint"
     assert again["predicted_loss"] == best["metrics"]["predicted_loss"]
-    other = dse("estimate", folder, "best", "--set", "law=leverage", "--json").json()
+    other = ask("estimate", folder, "best", "--set", "law=leverage")
     assert other["predicted_loss"] != again["predicted_loss"]
     said = dse("run", "tiny", "--out", folder)
     assert said.code == 4
@@ -222,7 +220,7 @@ def test_every_point_says_on_whose_front_it_is(compared: Path):
 
 def test_the_front_of_a_law_is_what_a_study_of_it_finds(compared: Path, tmp_path: Path):
     row = next(r for r in both(compared)[0]["laws"]["compared"] if r["law"] == "joint")
-    study = dse("run", "tiny", "--law", "joint", "--out", tmp_path / "joint", "--json").json()
+    study = ask("run", "tiny", "--law", "joint", "--out", tmp_path / "joint")
     assert row["front_size"] == study["exact_front_size"]
     knee = next(item for item in both(tmp_path / "joint")[1] if "knee" in item["names"])
     for metric in ("predicted_loss", "dense_equivalent_parameters", "tpot_s"):
@@ -238,7 +236,7 @@ def test_the_robust_choice_has_the_least_regret_under_its_worst_law(compared: Pa
     assert "robust" in items[robust - 1]["names"]
     row = next(row for row in study["laws"]["chosen"] if row["name"] == "robust")
     assert row["regret"][row["worst_law"]] == row["worst_regret"] == min(worst)
-    assert dse("estimate", compared, "robust", "--json").json()["feasible"]
+    assert ask("estimate", compared, "robust")["feasible"]
     assert {row["name"] for row in study["laws"]["chosen"]} == {*study["chosen"], "robust"}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import dse
+from tests.cli.conftest import ask, dse
 
 TINY = Path(__file__).parents[2] / "search_spaces" / "tiny.yaml"
 # Ten runs drawn from the law leverage, moved by TRUTH, with noise of 0.006: nobody trained them.
@@ -56,8 +56,8 @@ def both(folder: Path) -> tuple[Json, list[Json]]:
 
 
 def test_estimate_says_what_the_runs_do_to_the_law(runs: Path):
-    law = dse("estimate", *POINT, "--json").json()
-    answer = dse("estimate", *POINT, "--set", f"loss_runs={runs}", "--json").json()
+    law = ask("estimate", *POINT)
+    answer = ask("estimate", *POINT, "--set", f"loss_runs={runs}")
     found = answer["loss_runs"]
     assert [one["name"] for one in found["posterior"]] == [
         "floor",
@@ -83,9 +83,7 @@ def test_estimate_says_what_the_runs_do_to_the_law(runs: Path):
 
 @pytest.mark.parametrize("law", ["hoffmann", "abnar", "joint"])
 def test_every_law_is_moved(runs: Path, law: str):
-    answer = dse(
-        "estimate", *POINT, "--set", f"law={law}", "--set", f"loss_runs={runs}", "--json"
-    ).json()
+    answer = ask("estimate", *POINT, "--set", f"law={law}", "--set", f"loss_runs={runs}")
     assert answer["quality_law"] == law
     assert answer["loss_runs"]["noise"] < 0.2
     assert answer["predicted_loss"] > 1.0
@@ -120,7 +118,7 @@ def test_a_space_names_the_line_of_its_file(tmp_path: Path):
 
 def test_a_point_again_is_the_point(study: Path):
     written, items = both(study)
-    answer = dse("estimate", study, "best", "--json").json()
+    answer = ask("estimate", study, "best")
     item = next(item for item in items if "best" in item["names"])
     assert answer["predicted_loss"] == item["metrics"]["predicted_loss"]
     assert answer["intervals"] == item["metrics"]["intervals"]
@@ -135,7 +133,7 @@ def test_runs_are_part_of_the_study(tmp_path: Path, dense: Path, runs: Path):
     shutil.copy(dense, tmp_path / "mine.csv")
     command = ("run", "tiny", "--out", folder, "--loss-runs", tmp_path / "mine.csv")
     assert dse(*command).code == 0
-    plain = dse("run", "tiny", "--out", tmp_path / "plain", "--json").json()
+    plain = ask("run", "tiny", "--out", tmp_path / "plain")
     written = both(folder)[0]
     assert written["fingerprint"] != plain["fingerprint"]
     assert "loss_runs" not in plain

@@ -16,7 +16,7 @@ from dse.search.evaluator import Checkpoint
 from dse.search.parallel import HERE
 from dse.search.run import against_truth, evidence, local_optimality, prove, search
 from dse.study.folder import FRONT, read_json
-from tests.cli.conftest import dse
+from tests.cli.conftest import ask, dse
 from tests.helpers_report import answer_of, both, sections
 
 LOCAL = ("run", "tiny", "--engine", "pareto-local", "--seed", 3)
@@ -40,7 +40,7 @@ def test_a_small_space_is_enumerated_after_a_search(tiny: Path, tmp_path: Path) 
     items, true = (read_json(out, FRONT)["items"] for out in (tmp_path, tiny))
     designs = [(item["model"], item["deployment"]) for item in items]
     assert designs == [(item["model"], item["deployment"]) for item in true]
-    again = dse(*LOCAL, "--out", tmp_path, "--json").json()
+    again = ask(*LOCAL, "--out", tmp_path)
     assert again["proof"] == proof
     assert again["trials"] == study["trials"]
     assert (tmp_path / "front.csv").read_bytes() == front
@@ -56,7 +56,7 @@ def test_a_small_space_is_enumerated_after_a_search(tiny: Path, tmp_path: Path) 
 
 
 def test_an_enumeration_needs_no_other_proof(tmp_path: Path) -> None:
-    study = dse("run", "deploy-llama-3-70b", "--out", tmp_path, "--json").json()
+    study = ask("run", "deploy-llama-3-70b", "--out", tmp_path)
     assert study["engine"] == "exhaustive"
     assert study["why_engine"] == "5,940 points are few enough to enumerate"
     assert study["true_hypervolume_share"] == 1.0
@@ -64,7 +64,7 @@ def test_an_enumeration_needs_no_other_proof(tmp_path: Path) -> None:
 
 
 def test_nothing_is_said_where_nothing_is_asked(tmp_path: Path) -> None:
-    study = dse(*LOCAL, "--no-prove", "--out", tmp_path, "--json").json()
+    study = ask(*LOCAL, "--no-prove", "--out", tmp_path)
     assert study["proof"] is None
     assert study["true_hypervolume_share"] is None
     assert study["command"].endswith("--no-prove")
@@ -77,7 +77,7 @@ def test_a_large_space_gets_evidence_and_no_share(
     """32,256 points, as if they were too many to enumerate."""
     monkeypatch.setattr("dse.search.run.ENUMERATE", 10_000)
     monkeypatch.setattr("dse.study.run.ENUMERATE", 10_000)
-    study = dse("run", "tiny", "--out", tmp_path, "--json").json()
+    study = ask("run", "tiny", "--out", tmp_path)
     assert study["engine"] == "pareto-local"
     assert study["true_hypervolume_share"] is None
     proof = study["proof"]
@@ -86,7 +86,7 @@ def test_a_large_space_gets_evidence_and_no_share(
     assert all(0.99 < run["share"] <= 1.0 for run in proof["restarts"])
     page = " ".join((tmp_path / "report.md").read_text().split())
     assert "evidence, not proof" in page
-    asked = dse("run", "tiny", "--prove", "--fresh", "--out", tmp_path, "--json").json()
+    asked = ask("run", "tiny", "--prove", "--fresh", "--out", tmp_path)
     assert asked["proof"]["enumerated"]["evaluations"] == 32_256
 
 

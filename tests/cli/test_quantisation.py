@@ -27,7 +27,7 @@ from dse.schema.dtypes import BITS, CODE, DTYPES, TRAINABLE
 from dse.schema.model import config_of
 from dse.schema.model_catalog import resolve_model
 from dse.space.batches import whole_training
-from tests.cli.conftest import dse
+from tests.cli.conftest import ask, dse
 from tools.fits import quantisation as fits
 
 
@@ -156,9 +156,7 @@ def test_the_interval_of_the_loss_holds_that_of_the_formats() -> None:
 
 def test_an_estimate_says_what_its_cache_costs() -> None:
     point = ("estimate", "--model", "llama-3-70b", "--chip", "b200_sxm", "--tp", "2")
-    plain, eight, four = (
-        dse(*point, "--kv-dtype", name, "--json").json() for name in ("bf16", "fp8", "nvfp4")
-    )
+    plain, eight, four = (ask(*point, "--kv-dtype", name) for name in ("bf16", "fp8", "nvfp4"))
     assert "cache_format_loss" not in plain
     assert plain["predicted_loss"] == eight["predicted_loss"]
     assert four["cache_format_loss"] == CACHE_NATS
@@ -180,7 +178,7 @@ def test_a_model_says_what_it_was_trained_in(tmp_path: Path) -> None:
         path = tmp_path / f"{name}.json"
         path.write_text(json.dumps(config | said), encoding="utf-8")
         run = ("estimate", "--model", path, "--chip", "b200_sxm", "--weight-dtype", "nvfp4")
-        answers[name] = dse(*run, "--json").json()
+        answers[name] = ask(*run)
     assert "training_format_loss" not in answers[None]
     assert answers["nvfp4"]["quantisation_loss"] == 0.0
     assert answers["int4"]["quantisation_loss"] == answers[None]["quantisation_loss"] > 0.0

@@ -33,7 +33,7 @@ from dse.schema.model_catalog import resolve_model
 from dse.schema.study import load_study, shipped_spaces
 from dse.schema.system import HEIGHT_UNIT_M, OWN_SOURCE, Rack, load_rack, shipped_racks
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
-from tests.cli.conftest import dse
+from tests.cli.conftest import ask, dse
 
 POINT = ("--model", "deepseek-v3", "--chip", "h100_sxm", "--tp", 8, "--dp", 16, "--ep", 128)
 
@@ -44,7 +44,7 @@ def test_a_rack_says_what_bounds_its_domain_within_100_columns(rack: str) -> Non
     assert said.code == 0
     bounds, _, _ = said.out.partition("Figures")  # sources are as long as they are
     assert max(map(len, bounds.splitlines())) <= 100
-    answer = dse("catalog", "racks", "show", rack, "--json").json()
+    answer = ask("catalog", "racks", "show", rack)
     assert f"it ends at {answer['largest']:,} chips, stopped by {answer['bound']}" in said.out
     assert [row["rack_bound"] for row in answer["bounds"]] == list(BOUNDS)
     assert any(row["next_breaks"] for row in answer["bounds"])
@@ -56,23 +56,17 @@ def test_a_rack_says_what_bounds_its_domain_within_100_columns(rack: str) -> Non
 
 
 def test_an_estimate_in_a_hypothetical_domain() -> None:
-    answer = dse("estimate", *POINT, "--set", "scale_up_domain=128", "--json").json()
-    plain = dse("estimate", *POINT, "--json").json()
+    answer = ask("estimate", *POINT, "--set", "scale_up_domain=128")
+    plain = ask("estimate", *POINT)
     assert answer["deployment"]["scale_up_domain"] == 128
     assert "scale_up_domain" not in plain["deployment"]
     assert answer["tpot_s"] < plain["tpot_s"]
     assert answer["feasible"]
     assert any("128 chips is hypothetical: hgx_h100 has 8" in text for text in answer["assumed"])
     assert any("no rack was named" in text for text in answer["assumed"])
-    held = dse(
-        "estimate",
-        *POINT,
-        "--set",
-        "scale_up_domain=128",
-        "--set",
-        "rack=hypothetical_copper",
-        "--json",
-    ).json()
+    held = ask(
+        "estimate", *POINT, "--set", "scale_up_domain=128", "--set", "rack=hypothetical_copper"
+    )
     assert [row["constraint"] for row in held["violations"]] == ["rack_cable_reach"]
     text = dse(
         "estimate", *POINT, "--set", "scale_up_domain=128", "--set", "rack=hypothetical_copper"
@@ -101,7 +95,7 @@ def test_a_study_of_ones_own_rack(tmp_path: Path) -> None:
     assert "scale-up domain is hypothetical" in report
     assert (out / "front.csv").read_text(encoding="utf-8").splitlines()[0].count("scale_up_domain")
     items = json.loads((out / "front.json").read_text(encoding="utf-8"))["items"]
-    again = dse("estimate", out, items[0]["point"], "--json").json()
+    again = ask("estimate", out, items[0]["point"])
     assert again["tpot_s"] == items[0]["metrics"]["tpot_s"]
     assert again["deployment"] == items[0]["deployment"]
 
@@ -109,8 +103,8 @@ def test_a_study_of_ones_own_rack(tmp_path: Path) -> None:
 def test_pools_of_one_hypothetical_domain_need_no_network() -> None:
     pools = ("--model", "deepseek-v3", "--chip", "h200_sxm", "--serving", "disaggregated")
     pools += ("--dp", 8, "--ep", 8, "--set", "prefill_tp=8", "--set", "prefill_workers=2")
-    plain = dse("estimate", *pools, "--json").json()
-    joined = dse("estimate", *pools, "--set", "scale_up_domain=64", "--json").json()
+    plain = ask("estimate", *pools)
+    joined = ask("estimate", *pools, "--set", "scale_up_domain=64")
     assert joined["transfer_s"] < plain["transfer_s"]
     assert joined["tpot_s"] == pytest.approx(plain["tpot_s"], rel=0.01)
 

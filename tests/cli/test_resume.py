@@ -17,7 +17,7 @@ from sqlalchemy.exc import OperationalError
 from dse.search.record import Record
 from dse.search.storage import open_storage
 from dse.study.folder import CHECKPOINT, FRONT_TABLE, STUDY, read_json
-from tests.cli.conftest import dse
+from tests.cli.conftest import ask, dse
 
 ONE_LEFT = """
 import sys
@@ -122,15 +122,15 @@ def test_other_hardware_data_is_refused_with_both_digests(
 def test_more_trials_are_added_and_none_is_lost(tmp_path: Path, jobs: int):
     run = ("run", "tiny", "--engine", "random", "--out", tmp_path / "out", "--jobs", jobs)
     run = (*run, "--no-prove")  # an enumeration afterwards would add its designs
-    few = dse(*run, "--trials", 60, "--json").json()
+    few = ask(*run, "--trials", 60)
     ids = trials(tmp_path / "out" / "journal.log")
-    more = dse(*run, "--trials", 140, "--json").json()
+    more = ask(*run, "--trials", 140)
     grown = trials(tmp_path / "out" / "journal.log")
     assert ids == grown[: len(ids)]
     assert few["trials"] == 60
     assert more["trials"] == 140
     assert more["duplicate_trials"] == 0
-    same_again = dse(*run, "--trials", 60, "--json").json()
+    same_again = ask(*run, "--trials", 60)
     assert same_again["trials"] == 140
     assert same_again["hypervolume"] == more["hypervolume"]
     assert same_again["front_size"] == more["front_size"]
@@ -156,7 +156,7 @@ def test_a_run_of_processes_that_is_killed_goes_on(tmp_path: Path):
     running.wait()
     ids = trials(journal)
     assert ids
-    document = dse(*run, 3, "--out", tmp_path, "--json").json()
+    document = ask(*run, 3, "--out", tmp_path)
     assert set(ids) <= set(trials(journal))
     assert document["trials"] == len(set(trials(journal)))
     assert document["duplicate_trials"] == 0

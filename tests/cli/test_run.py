@@ -18,7 +18,7 @@ import pytest
 import dse as library
 from dse.schema.study import resolve_space
 from dse.study.folder import FRONT, STUDY, read_json
-from tests.cli.conftest import dse, fits
+from tests.cli.conftest import ask, dse, fits
 
 FILES = ("front.csv", "front.json", "journal.log", "report.html", "report.md", "study.json")
 KEYS = (
@@ -69,7 +69,7 @@ def test_the_exact_front_and_the_front_at_its_resolution(tiny: Path, tmp_path: P
     usual = read_json(tiny, STUDY)
     text = resolve_space("tiny").read_text(encoding="utf-8")
     (tmp_path / "exact.yaml").write_text(f"{text}\nresolution: 0\n", encoding="utf-8")
-    exact = dse("run", tmp_path / "exact.yaml", "--out", tmp_path / "exact", "--json").json()
+    exact = ask("run", tmp_path / "exact.yaml", "--out", tmp_path / "exact")
     assert exact["front_size"] == exact["exact_front_size"] == usual["exact_front_size"]
     assert set(exact["resolution"].values()) == {"0"}
     assert exact["hypervolume"] == usual["hypervolume"]
@@ -99,7 +99,7 @@ def test_decisions_of_a_study(tiny: Path):
         assert sum(item["decision"] == one["decision"] for item in items) == one["designs"]
         assert items[one["point"] - 1]["decision"] == one["decision"]
     assert sum(one["probability"] for one in found["families"]) == pytest.approx(1.0)
-    again = dse("estimate", tiny, "start", "--json").json()
+    again = ask("estimate", tiny, "start")
     assert again["tpot_s"] == pytest.approx(items[start - 1]["metrics"]["tpot_s"])
     with (tiny / "front.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -110,7 +110,7 @@ def test_a_wish_moves_the_start_and_nothing_else(tiny: Path, tmp_path: Path):
     text = resolve_space("tiny").read_text(encoding="utf-8")
     wished = tmp_path / "wished.yaml"
     wished.write_text(f"{text}\nwish: cheapest at predicted_loss <= 2.05\n", encoding="utf-8")
-    study = dse("run", wished, "--out", tmp_path / "wished", "--json").json()
+    study = ask("run", wished, "--out", tmp_path / "wished")
     usual = read_json(tiny, STUDY)
     items = read_json(tmp_path / "wished", FRONT)["items"]
     start = items[study["chosen"]["start"]["point"] - 1]["metrics"]
@@ -214,7 +214,7 @@ def test_same_seed_same_bytes(tiny: Path, tmp_path: Path):
 def test_a_finished_study_is_reported_again_and_nothing_added(tiny: Path):
     before = {name: (tiny / name).read_bytes() for name in ("front.csv", "journal.log")}
     trials = read_json(tiny, STUDY)["trials"]
-    again = dse("run", "tiny", "--seed", 1, "--out", tiny, "--json").json()
+    again = ask("run", "tiny", "--seed", 1, "--out", tiny)
     assert again["trials"] == trials
     assert {name: (tiny / name).read_bytes() for name in before} == before
 
@@ -242,7 +242,7 @@ def test_a_journal_cut_in_half_is_filled_up_again(tiny: Path, tmp_path: Path):
     journal = folder / "journal.log"
     os.truncate(journal, journal.stat().st_size // 2)
     (folder / "front.csv").unlink()
-    again = dse("run", "tiny", "--seed", 1, "--out", folder, "--json").json()
+    again = ask("run", "tiny", "--seed", 1, "--out", folder)
     assert (folder / "front.csv").read_bytes() == (tiny / "front.csv").read_bytes()
     assert again["trials"] == read_json(tiny, STUDY)["trials"]
 
@@ -350,7 +350,7 @@ def test_damaged_documents_are_written_anew(space: Callable[..., Path], tmp_path
 
 def test_a_database_holds_the_study_as_well(space: Callable[..., Path], tmp_path: Path):
     url = f"sqlite:///{tmp_path / 'studies.db'}"
-    document = dse("run", space(), "--out", tmp_path / "out", "--storage", url, "--json").json()
+    document = ask("run", space(), "--out", tmp_path / "out", "--storage", url)
     assert document["trials"] > 0
     assert not (tmp_path / "out" / "journal.log").exists()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import dse, fits
+from tests.cli.conftest import ask, dse, fits
 
 DENSE = ("--model", "llama-3-8b", "--chip", "h100_sxm", "--chips-up-to", "16")
 SPARSE = ("--model", "deepseek-v3", "--chip", "gb200_nvl72", "--chips-up-to", "144")
@@ -32,7 +32,7 @@ def test_detail_has_every_table_and_what_it_rests_on():
 
 
 def test_json_holds_every_question():
-    document = dse("scale", *SPARSE, "--against", "b200_sxm", "--json").json()
+    document = ask("scale", *SPARSE, "--against", "b200_sxm")
     assert [entry["chip"] for entry in document["chips"]] == ["gb200_nvl72", "b200_sxm"]
     assert document["chips"][0]["scale_up_chips"] == 72
     sizes = [row for row in document["sizes"] if row["chip"] == "gb200_nvl72"]
@@ -48,7 +48,7 @@ def test_json_holds_every_question():
 
 
 def test_separate_pools_say_from_where_they_are_better():
-    document = dse("scale", *SPARSE, "--disaggregated", "--json").json()
+    document = ask("scale", *SPARSE, "--disaggregated")
     better = min(row["chips"] for row in document["pools"] if row["of_best"] > 1.0)
     assert any(f"better from {better} chips on" in text for text in document["answer"])
     assert all(row["used_chips"] <= row["chips"] for row in document["pools"])
@@ -81,8 +81,8 @@ def test_files_are_written(tmp_path: Path):
 
 def test_a_chip_without_a_price_has_latencies_and_no_costs(tmp_path: Path):
     chip = ("--chip", "h100_sxm", "--set", "price_basis=flex_start")
-    priced = dse("scale", *DENSE, "--json").json()
-    found = dse("scale", *DENSE[:2], *DENSE[4:], *chip, "--out", tmp_path, "--json").json()
+    priced = ask("scale", *DENSE)
+    found = ask("scale", *DENSE[:2], *DENSE[4:], *chip, "--out", tmp_path)
     for row, other in zip(priced["sizes"], found["sizes"], strict=True):
         assert other["tpot_s"] == row["tpot_s"]
         assert other["usd_per_million_total_tokens.at_limits"] is None
@@ -110,7 +110,7 @@ def test_limits_that_nothing_meets_are_an_answer(tmp_path: Path):
 
 
 def test_a_first_token_that_comes_too_late_is_the_reason():
-    document = dse("scale", *DENSE, "--ttft-limit", "1 ms", "--json").json()
+    document = ask("scale", *DENSE, "--ttft-limit", "1 ms")
     reason = document["sizes"][-1]["reason"]
     assert "s for its first token at best" in reason
     assert reason in document["answer"][1]
@@ -124,10 +124,7 @@ def test_one_chip_is_no_group():
 
 
 def test_overlapped_network_is_never_slower():
-    plain, hidden = (
-        dse("scale", *DENSE, "--set", f"network_overlap={share}", "--json").json()
-        for share in (0, 1)
-    )
+    plain, hidden = (ask("scale", *DENSE, "--set", f"network_overlap={share}") for share in (0, 1))
     assert hidden["workload"]["network_overlap"] == 1.0
     assert plain["workload"]["network_overlap"] == 0.0  # not what the backend does
     for before, after in zip(plain["sizes"], hidden["sizes"], strict=True):

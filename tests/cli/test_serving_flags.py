@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import dse, fits
+from tests.cli.conftest import ask, dse, fits
 
 POINT = ("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm")
 
@@ -41,7 +41,7 @@ constraints: [ttft_p99_s <= 2 s]
 
 
 def test_percentiles_of_arrivals_at_random() -> None:
-    answer = dse(*POINT, *poisson(4), "--json").json()
+    answer = ask(*POINT, *poisson(4))
     assert answer["ttft_s"] < answer["ttft_p90_s"] < answer["ttft_p99_s"]
     assert 0 < answer["utilisation"] < 1
     assert answer["workload"]["requests_per_second"] == 4
@@ -52,7 +52,7 @@ def test_percentiles_of_arrivals_at_random() -> None:
 
 
 def test_too_many_arrivals_are_an_answer() -> None:
-    answer = dse(*POINT, *poisson(1e4), "--json").json()
+    answer = ask(*POINT, *poisson(1e4))
     assert not answer["feasible"]
     assert answer["violations"][0]["constraint"] == "arrivals_within_capacity"
     assert answer["ttft_p99_s"] is None
@@ -63,15 +63,13 @@ POOLS = ("estimate", "--serving", "disaggregated", "--model", "deepseek-v3", "--
 
 
 def test_disaggregated_pools_add_up() -> None:
-    answer = dse(*POOLS, "--set", "prefill_workers=2", "--json").json()
+    answer = ask(*POOLS, "--set", "prefill_workers=2")
     prefill, decode = answer["prefill_pool"]["deployment"], answer["decode_pool"]["deployment"]
     assert (prefill["chips"], decode["chips"]) == (16, 8)
     rate = answer["output_tokens_per_s"]
     assert answer["output_tokens_per_s_per_chip"] == pytest.approx(rate / 24)
     paid = answer["usd_per_million_output_tokens_all_in"] * rate / 1e6 * 3600
-    one = dse(
-        "estimate", "--model", "deepseek-v3", "--chip", "h200_sxm", "--tp", 8, "--json"
-    ).json()
+    one = ask("estimate", "--model", "deepseek-v3", "--chip", "h200_sxm", "--tp", 8)
     assert paid == pytest.approx(24 * one["chip_usd_per_hour"])
     said = dse(*POOLS)
     assert fits(said.out, 100)
@@ -79,9 +77,7 @@ def test_disaggregated_pools_add_up() -> None:
 
 
 def test_each_pool_is_paid_at_its_own_price() -> None:
-    same, other = (
-        dse(*POOLS, *flags, "--json").json() for flags in ((), ("--set", "prefill_chip=b200_sxm"))
-    )
+    same, other = (ask(*POOLS, *flags) for flags in ((), ("--set", "prefill_chip=b200_sxm")))
     name = "usd_per_million_output_tokens"
     assert other[name] == pytest.approx(same[name], rel=0.02)
     assert other["usd_per_million_input_tokens"] != same["usd_per_million_input_tokens"]
@@ -89,7 +85,7 @@ def test_each_pool_is_paid_at_its_own_price() -> None:
 
 
 def test_stages_of_the_decode_pool_are_those_of_pp() -> None:
-    one, two = (dse(*POOLS, "--pp", n, "--set", "prefill_pp=1", "--json").json() for n in (1, 2))
+    one, two = (ask(*POOLS, "--pp", n, "--set", "prefill_pp=1") for n in (1, 2))
     pools = ("prefill_pool", "decode_pool")
     stages = [two[pool]["deployment"]["pipeline_parallel"] for pool in pools]
     assert stages == [1, 2]
@@ -103,7 +99,7 @@ def test_a_space_of_arrivals_is_searched_and_its_points_reproduce(tmp_path: Path
     assert said.code == 0, said.err
     front = json.loads((out / "front.json").read_text(encoding="utf-8"))
     items = front["items"] if isinstance(front, dict) else front
-    again = dse("estimate", out, 1, "--json").json()
+    again = ask("estimate", out, 1)
     for name in ("ttft_p99_s", "tpot_s", "utilisation"):
         assert again[name] == pytest.approx(items[0]["metrics"][name], rel=1e-9)
     assert again["workload"]["draft_tokens"] == 3
@@ -135,14 +131,14 @@ RATES = (
 
 def test_below_capacity_the_rate_is_that_of_the_arrivals() -> None:
     """No interval says that more could leave than arrives."""
-    below = dse(*POINT, *poisson(4), "--json").json()
-    above = dse(*POINT, *poisson(1e4), "--json").json()
+    below = ask(*POINT, *poisson(4))
+    above = ask(*POINT, *poisson(1e4))
     for metric in RATES:
         assert metric not in below["intervals"]
         assert below["provenance"][metric] == "derived"
         assert metric in above["intervals"]
     assert "tpot_s" in below["intervals"]
-    assert dse(*POINT, "--json").json()["intervals"].keys() >= set(RATES)
+    assert ask(*POINT)["intervals"].keys() >= set(RATES)
 
 
 @pytest.mark.parametrize(
@@ -155,9 +151,9 @@ def test_below_capacity_the_rate_is_that_of_the_arrivals() -> None:
     ],
 )
 def test_an_answer_says_that_no_measured_row_is_like_it(flags: tuple, words: str) -> None:
-    plain = dse(*POINT, "--json").json()["assumed"]
+    plain = ask(*POINT)["assumed"]
     assert not any("no measured row has" in sentence for sentence in plain)
-    assumed = dse(*POINT, *flags, "--json").json()["assumed"]
+    assumed = ask(*POINT, *flags)["assumed"]
     assert f"no measured row has {words}: intervals are those of closed loops without" in assumed
 
 
@@ -178,9 +174,9 @@ def test_copies_of_experts_need_ranks() -> None:
     said = dse(*model, "--set", "redundant_experts=32")
     assert said.code == 2
     assert "--set redundant_experts" in said.err
-    answer = dse(*model, "--ep", 8, "--set", "redundant_experts=32", "--json").json()
+    answer = ask(*model, "--ep", 8, "--set", "redundant_experts=32")
     assert answer["feasible"]
-    uneven = dse(*model, "--ep", 8, "--set", "redundant_experts=30", "--json").json()
+    uneven = ask(*model, "--ep", 8, "--set", "redundant_experts=30")
     assert [row["constraint"] for row in uneven["violations"]] == [
         "experts_divide_by_expert_parallel"
     ]
@@ -203,13 +199,13 @@ objectives: {tpot_s: minimize}
     out = tmp_path / "out"
     assert dse("run", tmp_path / "sparse.yaml", "--out", out).code == 0
     item = json.loads((out / "front.json").read_text(encoding="utf-8"))["items"][0]
-    again = dse("estimate", out, 1, "--json").json()["assumed"]
+    again = ask("estimate", out, 1)["assumed"]
     assert any("routing skew" in sentence for sentence in item["metrics"]["assumed"])
     assert item["metrics"]["assumed"] == again[:-1]
 
 
 def test_pools_say_what_one_pool_says() -> None:
-    answer = dse(*POOLS, "--json").json()
+    answer = ask(*POOLS)
     assert answer["e2e_s"] == pytest.approx(answer["ttft_s"] + 511 * answer["tpot_s"])
     assert answer["bottleneck"] == answer["decode_pool"]["bottleneck"]
     assert answer["prefill_pool"]["bottleneck"].startswith("prefill: ")
@@ -222,7 +218,7 @@ def test_pools_say_what_one_pool_says() -> None:
             answer[pool][f"memory_{name}bytes_per_chip"] for name in ("base_", "", "capacity_")
         )
         assert base < used < most
-    other = dse(*POOLS, "--set", "prefill_chip=b200_sxm", "--json").json()
+    other = ask(*POOLS, "--set", "prefill_chip=b200_sxm")
     assert "that the two can be joined is assumed" in other["assumed"][0]
 
 
@@ -237,9 +233,9 @@ def test_a_cache_cannot_cross_a_link_without_a_figure() -> None:
 def test_the_rate_is_of_all_workloads_together() -> None:
     loads = ("--set", "workloads=chat=3:1000/250,retrieval=1:6000/400")
     point = ("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm", "--serving", "poisson")
-    answer = dse(*point, *loads, "--set", "requests_per_second=2", "--json").json()
+    answer = ask(*point, *loads, "--set", "requests_per_second=2")
     assert answer["feasible"]
     assert answer["output_tokens_per_s"] == pytest.approx(1.5 * 250 + 0.5 * 400)
     assert [load["requests_per_second"] for load in answer["workloads"]] == [1.5, 0.5]
-    full = dse(*point, *loads, "--set", "requests_per_second=1000", "--json").json()
+    full = ask(*point, *loads, "--set", "requests_per_second=1000")
     assert "arrivals_within_capacity" in [row["constraint"] for row in full["violations"]]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import dse, fits
+from tests.cli.conftest import ask, dse, fits
 
 POINT = ("estimate", "--model", "llama-3-70b", "--chip", "h100_sxm", "--tp", 8)
 SPLIT = (*POINT, "--set", "weights_offloaded=0.5", "--set", "kv_offloaded=0.25")
@@ -14,9 +14,7 @@ SPLIT = (*POINT, "--set", "weights_offloaded=0.5", "--set", "kv_offloaded=0.25")
 
 def test_capacity_without_bandwidth_starves_the_compute() -> None:
     """Claim 9: 0, 50 and 100% of the weights in host DRAM."""
-    answers = [
-        dse(*POINT, "--set", f"weights_offloaded={share}", "--json").json() for share in (0, 0.5, 1)
-    ]
+    answers = [ask(*POINT, "--set", f"weights_offloaded={share}") for share in (0, 0.5, 1)]
     rates = [answer["output_tokens_per_s"] for answer in answers]
     assert rates[0] > 4 * rates[1] > 4 * 1.5 * rates[2]
     for metric in ("mfu", "output_tokens_per_s"):
@@ -34,21 +32,21 @@ def test_an_estimate_says_what_lies_where_and_what_that_rests_on() -> None:
     assert fits(said.out, 100)
     words = " ".join(said.out.split())
     assert "50% of the weights and 25% of the cache in host memory" in words
-    answer = dse(*SPLIT, "--json").json()
+    answer = ask(*SPLIT)
     assumed = " ".join(answer["assumed"])
     assert "host capacity: 2 TB of a DGX H100 over its 8 GPUs" in assumed
     assert "routed experts and cache on demand" in assumed
     assert answer["deployment"]["offload_tier"] == "host"
     parts = answer["memory_bytes_per_chip_parts"]
     assert parts["weights"] < answer["tier_bytes_per_chip"] < answer["tier_capacity_bytes_per_chip"]
-    plain = dse(*POINT, "--json").json()
+    plain = ask(*POINT)
     assert not {name for name in plain if name.startswith("tier_")}
     assert "offload_tier" not in plain["deployment"]
 
 
 def test_the_detail_shows_the_wait() -> None:
     arguments = ("estimate", "--detail", *SPLIT[1:], "--set", "offload_tier=flash")
-    answer = dse(*arguments, "--json").json()
+    answer = ask(*arguments)
     waits = next(r for r in answer["breakdown"] if r["operator"] == "wait for the memory tier")
     assert waits["decode_s"] == pytest.approx(answer["tier_wait_s"])
     assert waits["bound"] == "memory"
@@ -74,9 +72,7 @@ def test_ones_own_chip_brings_its_memories(tmp_path: Path, monkeypatch: pytest.M
         "--set",
         "weights_offloaded=1",
     )
-    host, cxl = (
-        dse(*point, "--set", f"offload_tier={tier}", "--json").json() for tier in ("host", "cxl")
-    )
+    host, cxl = (ask(*point, "--set", f"offload_tier={tier}") for tier in ("host", "cxl"))
     assert host["tier_capacity_bytes_per_chip"] == 100e9
     assert cxl["tier_capacity_bytes_per_chip"] == 1e12
     assert host["latency_floor_s"] == pytest.approx(2.5 * cxl["latency_floor_s"])
@@ -89,25 +85,24 @@ def test_ones_own_chip_brings_its_memories(tmp_path: Path, monkeypatch: pytest.M
 def test_pools_and_the_list_of_tiers() -> None:
     point = ("estimate", "--serving", "disaggregated", *POINT[1:], "--set", "prefill_tp=8")
     plain, split = (
-        dse(*point, *more, "--json").json()
-        for more in ((), ("--set", "kv_offloaded=1", "--concurrency", 64))
+        ask(*point, *more) for more in ((), ("--set", "kv_offloaded=1", "--concurrency", 64))
     )
     assert split["tpot_s"] > plain["tpot_s"]
     assert split["provenance"]["tpot_s"] == "assumed"
     words = " ".join(dse("catalog", "chips", "show", "gh200_141").out.split())
     assert "memory tiers: host (host LPDDR5X) 480 GB at 384 GB/s; flash 3.84 TB" in words
-    tiers = dse("catalog", "chips", "show", "sn40l", "--json").json()["tiers"]
+    tiers = ask("catalog", "chips", "show", "sn40l")["tiers"]
     assert [tier["name"] for tier in tiers] == ["host", "attached", "flash"]
 
 
 def test_the_backend_of_a_chip_is_taken_and_said() -> None:
     point = ("estimate", "--model", "llama-3-8b", "--chip", "wse3", "--concurrency", 1)
-    own, asked = dse(*point, "--json").json(), dse(*point, "--backend", "vllm", "--json").json()
+    own, asked = ask(*point), ask(*point, "--backend", "vllm")
     assert own["workload"]["backend"] == "compiled"
     assert "backend compiled, the default of wse3: no --backend was given" in own["assumed"]
     assert asked["workload"]["backend"] == "vllm"
     assert not any("default of wse3" in text for text in asked["assumed"])
-    gpu = dse(*POINT, "--json").json()
+    gpu = ask(*POINT)
     assert gpu["workload"]["backend"] == "generic"
     assert not any(text.startswith("backend") for text in gpu["assumed"])
 
@@ -123,9 +118,9 @@ def test_fit_answers_first_and_its_command_reproduces_it() -> None:
     said = dse(*FIT)
     assert said.code == 0
     assert fits(said.out, 100)
-    answer = dse(*FIT, "--json").json()
+    answer = ask(*FIT)
     assert f"\n- groq_lpu_v1: {answer['fewest']['chips']:,} chips at least." in said.out
-    again = dse(*answer["command"].split()[1:], "--json").json()
+    again = ask(*answer["command"].split()[1:])
     assert again["feasible"]
     assert again["tpot_s"] == answer["fewest"]["tpot_s"]
     assert again["deployment"]["chips"] == answer["fewest"]["chips"]
@@ -137,17 +132,7 @@ def test_fit_of_more_chips_than_a_domain_says_so() -> None:
 
 
 def test_a_model_that_does_not_fit_is_an_answer() -> None:
-    said = dse(
-        "estimate",
-        "--fit",
-        "--chip",
-        "wse3",
-        "--model",
-        "deepseek-v3",
-        "--set",
-        "most_chips=4",
-        *ONE,
-    )
+    said = dse("estimate --fit --chip wse3 --model deepseek-v3 --set most_chips=4", *ONE)
     assert said.code == 3
     assert "\n- Does not fit: DeepSeek-V3" in said.out
     assert "fill the memory of 16 chips" in said.out

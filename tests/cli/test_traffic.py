@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cli.conftest import Said, dse, fits, on_page, sheets, unmarked
+from tests.cli.conftest import Said, ask, dse, fits, on_page, sheets, unmarked
 
 pytestmark = pytest.mark.usefixtures("few_futures")
 
@@ -66,11 +66,11 @@ def test_the_document_holds_fleet_and_classes(found: dict[str, Any]) -> None:
 
 
 def test_a_rate_or_tokens_in_place_of_a_trace() -> None:
-    found = dse(*ASK, "--requests-per-second", 30, *LENGTHS, "--json").json()["demand"][0]
+    found = ask(*ASK, "--requests-per-second", 30, *LENGTHS)["demand"][0]
     assert (found["prompt_tokens"], found["output_tokens"]) == (1024.0, 256.0)
     assert found["mean_requests_per_s"] == found["peak_requests_per_s"] == 30.0
     words = ("--demand", f"{30 * 1280}/s", "--peak-over-average", 2)
-    tokens = dse(*ASK, *words, *LENGTHS, "--json").json()["demand"][0]
+    tokens = ask(*ASK, *words, *LENGTHS)["demand"][0]
     assert tokens["mean_requests_per_s"] == pytest.approx(30.0)
     assert tokens["peak_requests_per_s"] == pytest.approx(60.0)
 
@@ -109,7 +109,7 @@ def test_the_files_say_what_the_document_says(
 
 def test_all_chips_are_compared_and_those_left_out_are_named() -> None:
     ask = ("fleet", "--model", "llama-3-8b", "--chip", "all", "--requests-per-second", 30)
-    found = dse(*ask, *LENGTHS, "--price-basis", "owned_tco", "--json").json()
+    found = ask(*ask, *LENGTHS, "--price-basis", "owned_tco")
     hourly = [one["usd_per_hour"] for one in found["fleets"] if one["chips"]]
     assert len(hourly) > 5
     assert hourly == sorted(hourly)

@@ -17,7 +17,7 @@ from dse.accuracy import backtest
 from dse.accuracy import validate as measurements
 from dse.accuracy.fits import FOLDS, Problem
 from dse.data import hardware_dir
-from tests.cli.conftest import dse, fits
+from tests.cli.conftest import ask, dse, fits
 from tools.accuracy_page import page as accuracy_page
 
 SCORE = {
@@ -41,7 +41,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_document(rows: Path) -> None:
-    document = dse("validate", "--data", rows, "--json").json()
+    document = ask("validate", "--data", rows)
     assert {"rows", "covered", "not_covered", "scores"} <= set(document)
     assert document["rows"] == document["covered"] + sum(
         item["rows"] for item in document["not_covered"]
@@ -59,7 +59,7 @@ def test_the_document(rows: Path) -> None:
 def test_excluded_rows_are_in_no_count(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text(HEAD + ROW * 3 + ROW.replace(",\n", ",warm-up\n") * 2, encoding="utf-8")
-    document = dse("validate", "--data", path, "--json").json()
+    document = ask("validate", "--data", path)
     assert (document["rows"], document["covered"], document["not_covered"]) == (3, 3, [])
 
 
@@ -131,7 +131,7 @@ def test_held_out_scores_stand_beside_the_fits_own(
         worse = same.assign(**{name: 100.0 * same[name] for name in names})
         return {"group": same, "chip": worse, "model": unseen}
 
-    document = dse("validate", "--data", rows, "--json").json()
+    document = ask("validate", "--data", rows)
     monkeypatch.setattr(Problem, "cross_validate", folds)
     said = dse("validate", "--data", rows, "--cross-validate", "--json")
     held = said.json()["cross_validation"]
@@ -167,7 +167,7 @@ def test_nothing_covered_is_an_answer(tmp_path: Path) -> None:
     assert said.code == 0, said.err
     assert "0 of 1 measured rows predicted" in said.out
     assert "no chip 'abacus'" in said.out
-    document = dse("validate", "--data", path, "--json").json()
+    document = ask("validate", "--data", path)
     assert document["scores"] == []
 
 
@@ -181,7 +181,7 @@ def test_rows_that_cannot_run_say_so(tmp_path: Path) -> None:
     rows.append("llama-3-70b,h100_sxm,8,1e300,100,8,continuous,tpot_s")
     path, out = tmp_path / "rows.csv", tmp_path / "out.csv"
     path.write_text("\n".join([head, *rows, ""]), encoding="utf-8")
-    counted = dse("estimate", "--points", path, "--out", out, "--json").json()
+    counted = ask("estimate", "--points", path, "--out", out)
     assert counted == {"rows": 7, "ok": 1, "infeasible": 2}
     with out.open(encoding="utf-8") as file:
         found = list(csv.DictReader(file))
@@ -206,13 +206,13 @@ def test_a_row_is_feasible_where_estimate_says_so(tmp_path: Path, serving: str, 
     dse("estimate", "--points", path, "--out", out)
     point = ("--model", "deepseek-v3", "--chip", "b200_sxm", "--tp", str(tp), "--serving", serving)
     load = ("--prompt-tokens", "1000", "--output-tokens", "100", "--concurrency", "1")
-    asked = dse("estimate", *point, *load, "--backend", "vllm", "--json").json()
+    asked = ask("estimate", *point, *load, "--backend", "vllm")
     with out.open(encoding="utf-8") as file:
         (found,) = csv.DictReader(file)
     names = ", ".join(row["constraint"] for row in asked["violations"])
     assert found["status"] == (f"infeasible: {names}" if names else "ok")
     assert asked["feasible"] == (found["status"] == "ok") == (tp > 1)
-    document = dse("validate", "--data", path, "--json").json()
+    document = ask("validate", "--data", path)
     assert document["infeasible"] == (not asked["feasible"])
     assert document["rows"] == document["covered"] + document["infeasible"]
 
@@ -242,7 +242,7 @@ def test_an_open_loop_has_no_burst(tmp_path: Path) -> None:
     assert opened[0] == opened[1] == opened[2] < closed / 1.5
     assert opened[3] < closed / 1.5
     assert found[5]["status"] == "requests_per_s is empty"
-    document = dse("validate", "--data", path, "--json").json()
+    document = ask("validate", "--data", path)
     overall = {s["serving"]: s["rows"] for s in document["scores"] if s["by"] == "all"}
     assert overall == {"continuous": 1, "poisson": 4}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dse.data import hardware_dir
-from tests.cli.conftest import dse, fits
+from tests.cli.conftest import ask, dse, fits
 
 TRAINING = hardware_dir() / "measurements" / "training.csv"
 HEAD = (
@@ -27,7 +27,7 @@ def write(path: Path, text: str) -> Path:
 
 
 def test_the_shipped_rows_are_told_by_their_columns() -> None:
-    document = dse("validate", "--data", TRAINING, "--json").json()
+    document = ask("validate", "--data", TRAINING)
     assert document["rows"] == 577
     assert document["covered"] >= 0.95 * document["rows"]
     overall = {
@@ -50,7 +50,7 @@ def test_rows_of_both_kinds_in_one_file(tmp_path: Path) -> None:
         + "llama-3-8b,h100_sxm,1,vllm,continuous,1024,256,8,tpot_s,0.009,\n"
         + "llama-3-8b,h100_sxm,1,FSDP,,,,,tokens_per_s_per_chip,9000,pretrain\n",
     )
-    document = dse("validate", "--data", path, "--json").json()
+    document = ask("validate", "--data", path)
     assert (document["rows"], document["covered"]) == (2, 2)
     assert {item["serving"] for item in document["scores"]} == {"continuous", "pretrain"}
     assert {item["key"] for item in document["scores"] if item["by"] == "backend"} == {
@@ -64,7 +64,7 @@ def test_what_is_not_covered_is_counted_with_its_reason(tmp_path: Path) -> None:
         HEAD + ROW + ROW.replace("64,4", "63,4") + ROW.replace("fp8", "fp7") * 2
         + ROW.replace("1640", "fast") + ROW.replace("tokens_per_s_per_chip", "watts"),
     )  # fmt: skip
-    document = dse("validate", "--data", path, "--json").json()
+    document = ask("validate", "--data", path)
     assert (document["rows"], document["covered"]) == (6, 1)
     assert {(item["reason"], item["rows"]) for item in document["not_covered"]} == {
         ("tp x cp x pp x dp is not n_chips", 1),

@@ -15,7 +15,7 @@ from dse.schema.axes import AXES
 from dse.schema.backend import TUNINGS
 from dse.schema.plan import NOT_OF_A_PLAN, Plan
 from dse.schema.workloads import FIELDS, PREFILL_FIELDS, SERVED, WorkloadSpec
-from tests.cli.conftest import dse
+from tests.cli.conftest import ask, dse
 
 pytestmark = pytest.mark.usefixtures("few_futures")
 SPACE: dict[str, Any] = {
@@ -138,16 +138,13 @@ def test_workers_of_the_pools_of_a_plan_are_those_that_it_names(tmp_path: Path):
 def test_whatif_and_scale_take_pools_of_their_own():
     model = ("--model", "llama-3-70b", "--chip", "h100_sxm")
     pools = ("--set", "disaggregated=true", "--set", "prefill_tp=4")
-    one, two = (
-        json.loads(dse("whatif", *model, "--set", "tp=8", *more, "--json").out)["winner"]
-        for more in ((), pools)
-    )
+    one, two = (ask("whatif", *model, "--set", "tp=8", *more)["winner"] for more in ((), pools))
     cost = "usd_per_million_total_tokens"
     assert two[cost] < one[cost]
     assert two["deployment"]["prefill"]["tensor_parallel"] == 4
     assert " -> " in two["deployed"]
     set_pools = ("--disaggregated", "--set", "prefill_tp=4")
-    scaled = dse("scale", *model, "--chips-up-to", "32", *set_pools, "--json").json()
+    scaled = ask("scale", *model, "--chips-up-to", "32", *set_pools)
     rows = scaled["pools"]
     assert rows
     assert all(row["prefill_division"].startswith("tp4") for row in rows)

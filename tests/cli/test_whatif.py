@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import dse, fits
+from tests.cli.conftest import ask, dse, fits
 
 TWO = ("--model", "llama-3-8b", "--chip", "h100_sxm", "--chip", "mi300x")
 MODEL = (*TWO, "--set", "concurrency=16")
@@ -27,7 +27,7 @@ def test_without_a_question_the_chips_of_a_model_are_ranked():
         ("deploy-llama-3-70b",),
         ("--model", "llama-3-8b", "--chip", "h200_sxm", "--chip", "h100_sxm"),
     ):
-        found = dse("whatif", *asked, "--json").json()
+        found = ask("whatif", *asked)
         chips = found["break_even"]
         assert len(chips) > 1
         assert chips[0]["chip"] == found["winner"]["chip"]
@@ -56,15 +56,8 @@ def test_the_answer_comes_first_and_fits(space: Callable[..., Path]):
 
 def test_that_the_cheapest_chip_cannot_be_priced_as_owned_is_said():
     said = dse(
-        "whatif",
-        "--model",
-        "llama-3-70b",
-        "--chip",
-        "mi355x",
-        "--chip",
-        "b200_sxm",
-        *settings("tp=1", "weight_dtype=fp8", "kv_dtype=fp8"),
-        "--break-even",
+        "whatif --model llama-3-70b --chip mi355x --chip b200_sxm --set tp=1 --set "
+        "weight_dtype=fp8 --set kv_dtype=fp8 --break-even"
     )
     assert "No price or power to own it at: mi355x" in " ".join(said.out.split())
     assert "Owning b200_sxm beats renting it" in " ".join(said.out.split())
@@ -119,7 +112,7 @@ def test_files_are_written_and_names_escaped(space: Callable[..., Path], tmp_pat
 
 
 def test_a_study_folder_is_read_again(tiny: Path):
-    document = dse("whatif", tiny, "--set", "chip.h200_sxm.price=0.5x", "--json").json()
+    document = ask("whatif", tiny, "--set", "chip.h200_sxm.price=0.5x")
     study = json.loads((tiny / "study.json").read_text())
     assert document["front_size"] == study["exact_front_size"]
     assert document["scenarios"][1]["chip"] == "h200_sxm"
@@ -219,7 +212,7 @@ def test_a_study_is_asked_at_the_prices_that_it_was_made_with(
     assert dse("run", space(), "--out", out, "--prices", prices, "--as-of", "2026-06").code == 0
     front = json.loads((out / "front.json").read_text())["items"]
     cheapest = min(item["metrics"]["usd_per_million_total_tokens"] for item in front)
-    document = dse("whatif", out, "--json").json()
+    document = ask("whatif", out)
     winner = document["winner"]["usd_per_million_total_tokens"]
     assert winner == pytest.approx(cheapest, rel=1e-8)
     assert not any("have changed" in note for note in document["notes"])
@@ -227,7 +220,7 @@ def test_a_study_is_asked_at_the_prices_that_it_was_made_with(
     prices.with_name("other.csv").write_text(
         f"{head}h100_sxm,rental_3yr,1.0,me,2026-11-01,a mail,\n"
     )
-    other = dse("whatif", out, "--prices", tmp_path / "other.csv", "--json").json()
+    other = ask("whatif", out, "--prices", tmp_path / "other.csv")
     dear = other["winner"]["usd_per_million_total_tokens"]
     assert dear == pytest.approx(2.0 * cheapest, rel=1e-8)
     assert any("as this command gives them" in note for note in other["notes"])
@@ -235,15 +228,8 @@ def test_a_study_is_asked_at_the_prices_that_it_was_made_with(
 
 def test_a_sweep_says_where_nothing_is_left():
     said = dse(
-        "whatif",
-        "--model",
-        "llama-3-8b",
-        "--chip",
-        "h100_sxm",
-        *settings("tp=1", "weight_dtype=fp8", "requests_per_second=4"),
-        "--detail",
-        "--sweep",
-        "demand=1..12:3",
+        "whatif --model llama-3-8b --chip h100_sxm --set tp=1 --set weight_dtype=fp8 --set "
+        "requests_per_second=4 --detail --sweep demand=1..12:3"
     )
     assert said.code == 0, said.err
     text = " ".join(said.out.split())
@@ -260,21 +246,15 @@ def test_nothing_feasible_is_exit_code_3():
 def test_a_few_chips_in_whole_servers_cost_what_dse_fleet_says(tmp_path: Path) -> None:
     """A billion tokens a day of Llama 3 70B at a peak of 2.5: eight H100, where single chips are
     four MI355X."""
-    said = dse(
-        "whatif",
-        "deploy-llama-3-70b",
-        "--demand",
-        "1B/day",
-        "--peak-over-average",
-        "2.5",
-        *settings("whole_servers=true"),
-        "--json",
-    ).json()
+    said = ask(
+        "whatif deploy-llama-3-70b --demand 1B/day --peak-over-average 2.5 --set",
+        "whole_servers=true",
+    )
     load = said["winner"]["at_average_load"]
     assert (said["winner"]["chip"], load["chips"]) == ("h100_sxm", 8)
     plan = tmp_path / "plan.yaml"
     plan.write_text(PLAN, encoding="utf-8")
-    fleet = dse("fleet", plan, "--json").json()
+    fleet = ask("fleet", plan)
     hours = 8760 / 4
     assert fleet["by_quarter"][0]["usd"] / hours == pytest.approx(load["usd_per_hour"])
     assert fleet["instances"][0]["on"] == "2 x h100_sxm"

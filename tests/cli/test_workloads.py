@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dse.study.folder import FRONT, FRONT_TABLE, STUDY, read_json
-from tests.cli.conftest import SMALL, dse, fits
+from tests.cli.conftest import SMALL, ask, dse, fits
 
 POINT = ("--model", "llama-3-8b", "--chip", "h100_sxm", "--tp", 2, "--concurrency", 16)
 LOADS = ("--set", "workloads=chat=7:1000/250,retrieval=3:6000/400")
@@ -44,7 +44,7 @@ def test_every_point_is_reproduced_by_its_command(mixed: Path):
     for item in items(mixed):
         command = item["command"].split()
         assert command[0] == "dse"
-        document = dse(*command[1:], "--json").json()
+        document = ask(*command[1:])
         assert document["workloads"] == item["workloads"]
         assert document["workload"] is None
         same = {key: value for key, value in item["metrics"].items() if key != "assumed"}
@@ -52,12 +52,12 @@ def test_every_point_is_reproduced_by_its_command(mixed: Path):
 
 
 def test_each_workload_is_what_it_is_alone():
-    document = dse("estimate", *POINT, *LOADS, "--json").json()
+    document = ask("estimate", *POINT, *LOADS)
     for load in document["workloads"]:
         lengths = (
             "--prompt-tokens", load["prompt_tokens"], "--output-tokens", load["output_tokens"],
         )  # fmt: skip
-        alone = dse("estimate", *POINT, *lengths, "--json").json()
+        alone = ask("estimate", *POINT, *lengths)
         for metric in ("ttft_s", "tpot_s", "usd_per_million_total_tokens", "bottleneck", "mbu"):
             assert load[metric] == alone[metric]
     assert [load["weight"] for load in document["workloads"]] == [0.7, 0.3]
@@ -65,13 +65,13 @@ def test_each_workload_is_what_it_is_alone():
 
 
 def test_one_workload_by_the_flag_is_the_lengths():
-    flag = dse("estimate", *POINT, "--set", "workloads=chat=2:1000/250", "--json").json()
+    flag = ask("estimate", *POINT, "--set", "workloads=chat=2:1000/250")
     lengths = ("--prompt-tokens", 1000, "--output-tokens", 250)
-    assert flag == dse("estimate", *POINT, *lengths, "--json").json()
+    assert flag == ask("estimate", *POINT, *lengths)
 
 
 def test_the_detail_names_the_workload_of_its_operators(mixed: Path):
-    document = dse("estimate", "--detail", mixed, "knee", "--json").json()
+    document = ask("estimate", "--detail", mixed, "knee")
     heaviest = max(document["workloads"], key=lambda load: load["chip_seconds_share"])
     assert document["breakdown_of"] == heaviest["name"]
     total = sum(row["decode_s"] for row in document["breakdown"])
@@ -115,7 +115,7 @@ def test_damaged_workloads(mixed: Path, tmp_path: Path, loads: object):
 def test_spaces(space: Callable[..., Path]):
     path = space(ONE, SEVERAL)
     assert dse("catalog", "spaces", "check", path).out == "small: 18 points, no mistake found\n"
-    row = dse("catalog", "spaces", "show", path, "--json").json()
+    row = ask("catalog", "spaces", "show", path)
     assert row["constraints"] == ["ttft_s <= 2 s", "retrieval: ttft_s <= 1 s"]
     assert [load["weight"] for load in row["workloads"]] == [0.7, 0.3]
     said = dse("catalog", "spaces", "show", path)

@@ -36,7 +36,7 @@ from dse.questions.claims import (
     load_claim,
     shipped,
 )
-from tests.cli.conftest import dse, fits
+from tests.cli.conftest import ask, dse, fits
 from tools.claims_page import MARKS
 from tools.claims_page import page as claims_page
 
@@ -250,7 +250,7 @@ def test_a_claim_of_ones_own(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     more = "    with: {model: llama-3-8b, chip: h100_sxm, concurrency: 1}"
     file.write_text(OWN.format(more="").replace("    with: {tp: 1}", more).replace("<= 4", "< 1"))
-    document = dse("claims", "check", file, "--json").json()
+    document = ask("claims", "check", file)
     answer = dse(
         *("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm", "--concurrency", 1, "--json")
     ).json()
