@@ -74,8 +74,12 @@ def balance(
     that small, the pair of fewest chips, which takes more than `chips`."""
     ratio = np.minimum(ratio, MOST_WORKERS)
     near = ratio + TOLERANCE * (ratio + decode_chips / prefill_chips)
-    a, b = np.maximum(np.ceil(ratio), 1.0), np.ones(len(ratio))
-    p, q = a - 1.0, np.ones(len(ratio))
+    a: Floats = np.maximum(np.ceil(ratio), 1.0)
+    b: Floats = np.ones(len(ratio))
+    p: Floats = a - 1.0
+    q: Floats = np.ones(len(ratio))
+    steps: Floats
+    rise: Floats
     for _ in range(MOST_STEPS):
         above, below = a - ratio * b, ratio * q - p
         left = chips - (a * prefill_chips + b * decode_chips)

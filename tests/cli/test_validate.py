@@ -40,6 +40,13 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture
+def few_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every 20th of the shipped rows, as if there were no others."""
+    tables = [table.iloc[::20].reset_index(drop=True) for table in measurements.shipped()]
+    monkeypatch.setattr(measurements, "shipped", lambda: tables)
+
+
 def test_the_document(rows: Path) -> None:
     document = ask("validate", "--data", rows)
     assert {"rows", "covered", "not_covered", "scores"} <= set(document)
@@ -112,6 +119,7 @@ def test_bad_files(tmp_path: Path, content: str, words: tuple[str, ...]) -> None
     assert all(word in said.err for word in words), said.err
 
 
+@pytest.mark.usefixtures("few_shipped")
 def test_held_out_scores_stand_beside_the_fits_own(
     rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +153,7 @@ def test_held_out_scores_stand_beside_the_fits_own(
     assert fits(said.out, 100)
 
 
+@pytest.mark.usefixtures("few_shipped")
 def test_the_page_of_accuracy_shows_every_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """With folds that predict as the shipped model does, and one case of the backtest."""
     scores = library.validate().document["scores"]

@@ -145,9 +145,14 @@ def enumerated(request) -> tuple[PhysicsProblem, Result]:
     return problem, search(problem, "exhaustive")
 
 
-# Of NSGA-II one seed, as it takes ten times as long; more of them: benchmarks/search.py.
+# Of NSGA-II one seed of one space, as it takes ten times as long; more: benchmarks/search.py.
 @pytest.mark.parametrize(
-    ("engine", "seed"), [("nsga2", 0), *(("pareto-local", seed) for seed in range(3))]
+    ("enumerated", "engine", "seed"),
+    [
+        ("tiny", "nsga2", 0),
+        *((name, "pareto-local", seed) for name in ENUMERATED for seed in range(3)),
+    ],
+    indirect=["enumerated"],
 )
 def test_a_tenth_of_the_points_finds_the_front(
     enumerated: tuple[PhysicsProblem, Result], engine: str, seed: int

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import yaml
+
 from tests.cli.conftest import SMALL, dse
 from tests.fuzz.mistakes import Dice, damage, place, spoiled
 
@@ -20,97 +22,13 @@ ROOT = Path(__file__).parents[2]
 Words = Sequence[object]
 MODEL = ("--model", "llama-3-8b")
 CHIP = ("--chip", "h100_sxm")
-PLAN = """\
-name: small
-title: A small fleet
-quarters: 2
-price_basis: rental_3yr
-demand:
-  - {name: chat, model: llama-3-8b, tokens_per_day: 600M, prompt_tokens: 2048, output_tokens: 512,
-     ttft: 2 s, tpot: 50 ms, peak_over_average: 3, growth_per_quarter: 20 %}
-chips:
-  - chip: h100_sxm
-  - {chip: mi300x, server: 8, rent: {price: 2 USD/h, term_quarters: 12, source: a quote}}
-spares: {servers: 1}
-"""
-OFFERS = """\
-name: offers
-title: Offers of many kinds
-quarters: 3
-price_basis: rental_3yr
-used_after_end: 60 %
-uncertainty: {demand: 30 %, prices: 25 %, late: 10 %}
-demand:
-  - {name: chat, model: llama-3-8b, requests_per_second: 20, prompt_tokens: 1024,
-     output_tokens: 256, ttft: 1 s, percentile: 90, tpot: 30 ms, weight_dtype: [bf16, fp8]}
-chips:
-  - {chip: a100_80_sxm, classes: [chat]}
-  - chip: h100_sxm
-    rent: [{basis: on_demand, price: 3 USD/h, term_quarters: 1}, {site: provider}]
-    buy: {lead_quarters: 1, chips_per_quarter: 64, price_change_per_quarter: -3 %}
-stock:
-  - {chip: a100_80_sxm, chips: 16}
-costs: {life: 4 years, region: ohio, chips: {a100_80_sxm: {server_price: 24875 USD}}}
-limits: {power: 400 kW, chips: 512}
-spares: {share: 2 %}
-"""
-COSTS = """\
-electricity: 0.06 USD/kWh
-cost_of_capital: 8 %
-utilisation: 80 %
-life: {value: 4 years, source: our books, date: 2026-11}
-chips:
-  h100_sxm: {price: 25000 USD, power: 1.1 kW}
-lines:
-  software licence: shipped
-  support: 800 USD/server-month
-  installation: {value: 4000 USD/rack, source: a quote, date: 2026-10}
-  storage: {value: 0.02 USD/GB-month, amount: 1 TB}
-  insurance: 0.7 %
-"""
-REGION = """\
-region: fjord
-carbon: 50 g/kWh
-regions:
-  fjord: {electricity: 0.04 USD/kWh, carbon: 20 g/kWh, source: our contract, date: 2026-10}
-"""
-OWN_CHIP = """\
-id: my_chip
-name: My chip
-efficiency: class_gpu
-memory_capacity: 96 GB
-memory_bandwidth: 4 TB/s
-peak_bf16: 1000 TFLOP/s
-peak_fp8: {value: 2000 TFLOP/s, kind: claimed, source: data sheet, date: 2026-11}
-tdp: 700 W
-extra_memories: [{kind: host, capacity: 256 GB, bandwidth: 64 GB/s}]
-system: {chips: 8, bandwidth_per_direction: 450 GB/s, latency: 1 us, scale_out_bandwidth: 50 GB/s}
-prices: {rental_3yr: 1.5 USD/h}
-"""
-SCENARIOS = """\
-scenarios:
-  cheaper H100: {chip.h100_sxm.price: -50%}
-  long prompts: {workload.prompt_tokens: 8192}
-  faster answers:
-    limit.tpot_s: 20 ms
-    chip.all.memory_bandwidth: 1.5x
-"""
-CLAIM = """\
-title: The floor
-statement: A step takes no less than its bytes over the bandwidth.
-parts:
-  - says: dense models
-    rule: the time per token is at least the bytes of all weights over the bandwidth
-    holds: ">= 1"
-    ask: estimate
-    with: &floor {chip: h200_sxm, tp: 8, concurrency: 1, weight_dtype: bf16}
-    take: tpot_s
-    scale: 4.8e+12
-    over: {take: memory_bytes_per_chip_parts.weights, with: {weight_dtype: bf16}}
-    each: {model: [llama-3-8b], concurrency: [1, 64]}
-"""
-TRACE = "time,prompt,output\n0,512,64\n0.5,1024,128\n9.5,300,32\n"
-# A trace, a workload of two kinds of requests, prices to own, in a space.
+FILES = Path(__file__).parent / "files"
+PLAN, OFFERS, COSTS, REGION, OWN_CHIP, SCENARIOS, CLAIM = (
+    (FILES / f"{name}.yaml").read_text("utf-8")
+    for name in ("plan", "offers", "costs", "region", "own_chip", "scenarios", "claim")
+)
+TRACE = (FILES / "trace.csv").read_text("utf-8")
+# A workload of two kinds of requests and prices to own, in a space.
 MIXED = SMALL.replace(
     "workload: {prompt_tokens: 1024, output_tokens: 256, serving: continuous, backend: current}",
     "workloads:\n"
@@ -265,101 +183,19 @@ READERS: Mapping[str, tuple[str, str]] = {
     "rediscovery": ("dse.schema.study:load_case", "search_spaces/rediscovery/*.yaml"),
 }  # fmt: skip
 
-_SPACE = str(ROOT / "search_spaces/tiny.yaml")
-_POINT: Mapping[str, str] = {
-    "--tp": "2",
-    "--pp": "2",
-    "--dp": "2",
-    "--ep": "1",
-    "--replicas": "4",
-    "--concurrency": "64",
-    "--prompt-tokens": "2048",
-    "--output-tokens": "512",
-    "--weight-dtype": "fp8",
-    "--kv-dtype": "fp8",
-    "--serving": "static",
-    "--backend": "vllm",
-    "--as-of": "2026-06",
-    "--set price_basis": "on_demand",
-    "--set rack": "gb200_nvl72",
-    "--set draft_tokens": "3",
-    "--set acceptance": "0.7",
-    "--set redundant_experts": "2",
-    "--set hbm_bandwidth": "2x",
-    "--set workloads": "chat=0.7:1000/250",
-    "--set requests_per_second": "3",
-    "--set jitter": "10us",
-    "--set weights_offloaded": "0.5",
-    "--set offload_tier": "host",
-    "--set power_cap": "500W",
-    "--set average_load": "1B/day",
-    "--set peak_over_average": "2.5",
-    "--set training_tokens": "15T",
-    "--set prefix_hit_rate": "0.3",
-    "--set network_overlap": "0.5",
-    "--set scale_up_domain": "16",
-    "--set law": "joint",
-    "--set routing_skew": "0.3",
-    "--set max_running_requests": "64",
-    "--out": "answer",
-    "--chip": "mi300x",
-}  # fmt: skip
+_TABLES = yaml.safe_load((FILES / "flags.yaml").read_text("utf-8"))
+_POINT: Mapping[str, str] = _TABLES["point"]
+_WITH = {flag: words.split() for flag, words in _TABLES["with"].items()}
 _EXPERTS = ("--set redundant_experts", "--set routing_skew")
-# What a flag needs beside it.
-_WITH: Mapping[str, Sequence[str]] = {
-    "--set rack": ("--set", "scale_up_domain=8"), "--set draft_tokens": ("--set", "acceptance=0.7"),
-    "--set acceptance": ("--set", "draft_tokens=3"),
-    "--set requests_per_second": ("--serving", "poisson"),
-    "--set offload_tier": ("--set", "weights_offloaded=0.5"), "--at": ("--equal", "power"),
-    "--name": ("--set", "hbm_bandwidth=2x"), "--from": ("--set", "hbm_bandwidth=2x"),
-}  # fmt: skip
+_COMPARED = {k: v for k, v in _POINT.items() if k != "--chip" and not k.startswith("--set ")}
 # {words: the flags that go with them, each with a value that is good}
 FLAGS: Mapping[tuple[str, ...], Mapping[str, str]] = {
-    ("estimate", *MODEL, *CHIP): {
-        name: value for name, value in _POINT.items() if name not in _EXPERTS
-    },
+    ("estimate", *MODEL, *CHIP): {k: v for k, v in _POINT.items() if k not in _EXPERTS},
     ("estimate", "--model", "deepseek-v3", "--chip", "h200_sxm", "--dp", "8", "--ep", "8"): _POINT,
-    ("compare", "h200_sxm", "b200_sxm", *MODEL): {
-        name: value
-        for name, value in _POINT.items()
-        if name != "--chip" and not name.startswith("--set ")
-    },
-    ("train", "llama-3-8b", *CHIP, "--chips", "8", "--tokens", "1B"): {
-        "--chips": "64", "--tokens": "15T", "--precision": "fp8", "--sequence-length": "4096",
-        "--tp": "2", "--pp": "2", "--observed-mfu": "11%", "--set": "stack=fsdp",
-        "--as-of": "2026-06", "--price-basis": "on_demand",
-    },
-    ("scale", *MODEL, *CHIP, "--chips-up-to", "16"): {
-        "--jitter": "10us", "--chips-up-to": "32", "--tpot-limit": "50ms", "--ttft-limit": "2s",
-        "--demand": "64", "--set": "requests_per_chip=32",
-    },
-    ("check", "llama-3-8b", *CHIP): {
-        "--tp": "3", "--concurrency": "64", "--prompt-tokens": "1024", "--weight-dtype": "fp8",
-        "--training-tokens": "15T",
-    },
-    ("fleet", *MODEL, *CHIP, "--demand", "1B/day", "--prompt-tokens", "1024",
-     "--output-tokens", "128"): {
-        "--demand": "1B/day", "--peak-over-average": "2", "--ttft-limit": "2s",
-        "--tpot-limit": "50ms", "--percentile": "99", "--set windows": "0.9",
-        "--set largest_instance": "16", "--set weight_dtype": "bf16,fp8", "--as-of": "2026-06",
-    },
-    ("whatif", *MODEL, *CHIP, "--set", "tp=1", "--set", "concurrency=32"): {
-        "--set": "chip.h100_sxm.price=-20%", "--sweep": "chip.h100_sxm.price=1USD/h..4USD/h:4",
-        "--limit": "tpot_s <= 20 ms", "--objective": "tpot_s", "--demand": "1B/day",
-        "--peak-over-average": "2.5", "--equal": "power", "--at": "100kW",
-    },
-    ("export", *MODEL, "--format", "vllm", *CHIP): {
-        "--tp": "2", "--format": "sglang", "--set checkpoint": "x", "--concurrency": "64",
-        "--set architecture": "LlamaForCausalLM",
-    },
-    ("catalog", "chips", "derive", "--from", "h200_sxm"): {
-        "--set": "hbm_bandwidth=1.5x", "--name": "fast", "--from": "mi300x",
-    },
-    ("catalog", "prices", "list"): {
-        "--chip": "h100_sxm", "--basis": "on_demand", "--as-of": "2026-06", "--since": "2026-Q2",
-    },
-    ("catalog", "spaces", "show"): {"": _SPACE},
-}  # fmt: skip
+    ("compare", "h200_sxm", "b200_sxm", *MODEL): _COMPARED,
+    **{tuple(words.split()): flags for words, flags in _TABLES["commands"].items()},
+    ("catalog", "spaces", "show"): {"": str(ROOT / "search_spaces/tiny.yaml")},
+}
 STORED = ("journal", "sqlite")
 SHARES: Mapping[str, int] = (
     {name: kind.share for name, kind in KINDS.items()}

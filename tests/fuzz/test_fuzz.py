@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import dse
+from tests.cli.conftest import dse, few_futures  # noqa: F401 - a fixture
 from tests.fuzz import SHARES, complaint, say
 from tests.fuzz.kinds import KINDS, OWN_CHIP, PLAN, good
+
+pytestmark = pytest.mark.usefixtures("few_futures")
 
 # Kinds whose inputs take a tenth of a second and more: fewer of each.
 SLOW = {
