@@ -79,8 +79,8 @@ def test_a_fleet_serves_at_least_what_it_is_sized_for() -> None:
     """Up to the most that it serves the fleet is the same, beyond it another."""
 
     def asked(rate: float) -> dict:
-        ask = ("--requests-per-second", rate, *LENGTHS, "--json")
-        return dse("fleet", "--model", "llama-3-8b", "--chip", "h100_sxm", *ask).json()
+        asked = "fleet --model llama-3-8b --chip h100_sxm --requests-per-second"
+        return ask(asked, rate, *LENGTHS)
 
     def used(found: dict) -> int:
         return found["chips"][0]["serving_chips"]
@@ -108,8 +108,8 @@ def test_the_files_say_what_the_document_says(
 
 
 def test_all_chips_are_compared_and_those_left_out_are_named() -> None:
-    ask = ("fleet", "--model", "llama-3-8b", "--chip", "all", "--requests-per-second", 30)
-    found = ask(*ask, *LENGTHS, "--price-basis", "owned_tco")
+    asked = ("fleet", "--model", "llama-3-8b", "--chip", "all", "--requests-per-second", 30)
+    found = ask(*asked, *LENGTHS, "--price-basis", "owned_tco")
     hourly = [one["usd_per_hour"] for one in found["fleets"] if one["chips"]]
     assert len(hourly) > 5
     assert hourly == sorted(hourly)
@@ -120,10 +120,10 @@ def test_all_chips_are_compared_and_those_left_out_are_named() -> None:
 
 
 def test_limits_that_nothing_keeps() -> None:
-    ask = (*ASK, "--requests-per-second", 3, *LENGTHS, "--percentile", "steady", "--tpot-limit")
-    said = dse(*ask, "1us")
+    asked = (*ASK, "--requests-per-second", 3, *LENGTHS, "--percentile", "steady", "--tpot-limit")
+    said = dse(*asked, "1us")
     assert said.code == 3
     assert "within its limits" in said.err
     nearest = re.search(r"h100_sxm: one request alone takes ([\d.]+) ms a token", said.err)
     assert nearest is not None
-    assert dse(*ask, f"{1.01 * float(nearest[1])}ms").code == 0
+    assert dse(*asked, f"{1.01 * float(nearest[1])}ms").code == 0

@@ -88,21 +88,21 @@ def test_a_held_plan():
 
 def test_the_memory_of_a_70b_model():
     """Claim 16: 140 + 140 + 560 = 840 GB, here of the model's 70.6B parameters."""
-    ask = ("train", "llama-3-70b", "--chip", "h100_sxm", "--chips", "8")
-    whole = ask(*ask)["memory_unsharded_bytes"]
+    asked = ("train", "llama-3-70b", "--chip", "h100_sxm", "--chips", "8")
+    whole = ask(*asked)["memory_unsharded_bytes"]
     assert whole["total"] == pytest.approx(840e9 * 70.55 / 70, rel=1e-3)
     assert whole["optimizer"] == 4 * whole["weights"] == 4 * whole["gradients"]
-    said = dse(*ask)
+    said = dse(*asked)
     assert "847 GB" in said.out
     assert "Not feasible" in said.out
 
 
 def test_nothing_fits_is_an_answer():
-    ask = ("train", "llama-3.1-405b", "--chip", "l40s", "--chips", "8", "--tokens", "1T")
-    said = dse(*ask)
+    asked = ("train", "llama-3.1-405b", "--chip", "l40s", "--chips", "8", "--tokens", "1T")
+    said = dse(*asked)
     assert said.code == 0
     assert "Its memory is mostly" in said.out
-    answer = ask(*ask)
+    answer = ask(*asked)
     assert (answer["feasible"], answer["step_s"], answer["usd"]) == (False, None, None)
     assert answer["violations"][0]["constraint"] == "memory_capacity"
     assert answer["violations"][0]["amount"] > 0.5
@@ -173,7 +173,7 @@ def test_older_and_consumer_chips(chip: str):
 
 
 def test_many_consumer_chips_need_sites():
-    ask = ("train", "llama-3-8b", "--chip", "rtx4090", "--chips", "64", "--tokens", "1T")
-    found = ask(*ask, *sets(sites=8, site_bandwidth="25Gb/s"))
+    asked = ("train", "llama-3-8b", "--chip", "rtx4090", "--chips", "64", "--tokens", "1T")
+    found = ask(*asked, *sets(sites=8, site_bandwidth="25Gb/s"))
     assert found["feasible"]
     assert found["parallelism"]["data_parallel"] % 8 == 0

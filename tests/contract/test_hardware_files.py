@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 from dse.catalog import MEASUREMENTS, Catalog, catalog_digest, load_catalog
 from dse.data import hardware_dir
@@ -28,104 +29,16 @@ def named(path: Path) -> str:
 CHIPS = {path.stem: load_chip(path) for path in files("chips")}
 SYSTEMS = {path.stem: load_system(path) for path in files("systems")}
 
-# Dense FLOP a clock and compute unit of 16-bit matrix arithmetic, from the vendors' architecture
-# papers: twice the fused multiply-adds of the matrix cores.
-FLOP_PER_CLOCK = {
-    "jetson_thor_t5000": 8192,  # of which its 16-bit peak, a quarter of nvfp4, is within 1%
-    "a100_40_sxm": 2048,
-    "a100_80_sxm": 2048,
-    "h100_sxm": 4096,
-    "h200_sxm": 4096,
-    "gh200_96": 4096,
-    "gh200_141": 4096,
-    "gb200_nvl72": 8192,
-    "rtx4090": 512,  # GeForce: half rate with 32-bit accumulation
-    "rtx5090": 512,
-    "mi250x": 1024,
-    "mi300x": 2048,
-    "mi325x": 2048,
-    "mi350x": 4096,
-    "mi355x": 4096,
-    "gaudi2": 2 * 256 * 256,
-    "gaudi3": 2 * 256 * 256,
-    "wse2": 2 * 4,
-    "wse3": 2 * 8,
-}
-NOT_DERIVED = {
-    "b200_sxm": "2250 TFLOP/s is a matrix clock of 1856 MHz; the listed 1965 MHz is the boost clock"
-}
-# Width and count of the matrix units of one core, as its file says. The clock is not published with
-# them, so the peak must imply one that such a chip can have.
-TPU_WIDTH = {
-    "tpu_v3": (128, 2),
-    "tpu_v4": (128, 4),
-    "tpu_v5e": (128, 4),
-    "tpu_v5p": (128, 4),
-    "tpu_v6e": (256, 2),
-    "tpu_v7x": (256, 2),
-    "tpu_8t": (256, 2),
-    "tpu_8i": (256, 2),
-}
-TPU_TOO_FEW_UNITS = {
-    "tpu_v6e": "two units of 256 x 256 would need 3.5 GHz for the published peak",
-    "tpu_v7x": "two units of 256 x 256 a core would need 4.4 GHz for the published peak",
-    "tpu_8t": "two units of 256 x 256 would need 3.8 GHz for the announced peak",
-}
-# Ratios of peaks that differ from two, and why.
-_ULTRA = "Blackwell Ultra has 1.5 times the fp4 of Blackwell"
-_NO_INT8 = "Blackwell Ultra gave up int8 units for fp4"
-_TRAINIUM = "fp8 and fp4 share one rate, four times that of 16 bits less a clock"
-_ONE_RATE = "8 bits run at the rate of 16"
-_TF32 = "tf32 runs at the rate of 16 bits"
-_TPU_8 = "announced: most of the chip is 8-bit and 4-bit units"
-_RUBIN = "Rubin grows its 4-bit and 8-bit units, and nearly drops int8"
-_GEFORCE = "16 bits run at half rate with 32-bit accumulation, the narrow formats do not"
-_INT8_LPU = "the matrix unit does four int8 products in place of one of fp16"
-_MTIA = "announced with 1.5 times the fp4 of twice its fp8"
+# Clocks, widths of matrix units, ratios that are exceptions, published values: see the file.
+PEAKS = yaml.safe_load((Path(__file__).parents[1] / "data/peaks.yaml").read_text("utf-8"))
+FLOP_PER_CLOCK, TPU_WIDTH, PUBLISHED = (
+    PEAKS[name] for name in ("flop_per_clock", "tpu_width", "published")
+)
 RATIO_EXCEPTIONS = {
-    ("tpu_v5p", "fp8"): (1.0, "the matrix unit runs fp8 at the bf16 rate"),
-    ("tpu_v6e", "fp8"): (1.0, "the matrix unit runs fp8 at the bf16 rate"),
-    ("tpu_v4", "int8"): (1.0, "the matrix unit runs int8 at the bf16 rate"),
-    ("tpu_8t", "fp8"): (6.0, _TPU_8),
-    ("tpu_8t", "int8"): (1.0, _TPU_8),
-    ("tpu_8t", "mxfp4"): (12.65, _TPU_8),
-    ("tpu_8i", "fp8"): (8.0, _TPU_8),
-    ("tpu_8i", "mxfp4"): (9.17, _TPU_8),
-    ("b300_sxm", "int8"): (0.068, _NO_INT8),
-    ("gb300_nvl72", "int8"): (0.066, _NO_INT8),
-    ("b300_sxm", "nvfp4"): (6.0, _ULTRA),
-    ("b300_sxm", "mxfp4"): (6.0, _ULTRA),
-    ("gb300_nvl72", "nvfp4"): (6.0, _ULTRA),
-    ("gb300_nvl72", "mxfp4"): (6.0, _ULTRA),
-    ("vr200_nvl72", "fp8"): (4.375, _RUBIN),
-    ("vr200_nvl72", "int8"): (0.625, _RUBIN),
-    ("vr200_nvl72", "nvfp4"): (8.75, _RUBIN),
-    ("vr200_nvl72", "mxfp4"): (8.75, _RUBIN),
-    ("rtx4090", "int8"): (4.0, _GEFORCE),
-    ("rtx5090", "nvfp4"): (8.0, _GEFORCE),
-    ("rtx5090", "mxfp4"): (8.0, _GEFORCE),
-    ("mi250x", "int8"): (1.0, _ONE_RATE),
-    ("mi455x", "int8"): (1.0, _ONE_RATE),
-    ("gaudi3", "fp8"): (1.0, _ONE_RATE),
-    ("gaudi3", "peak_fp16"): (0.274, "fp16 runs at the tf32 rate"),
-    ("gaudi3", "peak_tf32"): (0.274, "published so"),
-    ("trn1", "fp8"): (1.0, _ONE_RATE),
-    ("inf2", "fp8"): (1.0, _ONE_RATE),
-    ("trn1", "peak_tf32"): (1.0, _TF32),
-    ("inf2", "peak_tf32"): (1.0, _TF32),
-    ("trn2_16", "peak_tf32"): (1.0, _TF32),
-    ("trn2_ultra64", "peak_tf32"): (1.0, _TF32),
-    ("trn3_gen1", "peak_tf32"): (1.0, _TF32),
-    ("trn3_gen2", "peak_tf32"): (1.0, _TF32),
-    ("trn3_gen1", "fp8"): (3.75, _TRAINIUM),
-    ("trn3_gen1", "mxfp4"): (3.75, _TRAINIUM),
-    ("trn3_gen2", "fp8"): (3.75, _TRAINIUM),
-    ("trn3_gen2", "mxfp4"): (3.75, _TRAINIUM),
-    ("ascend_950dt", "fp8"): (1.89, "announced so"),
-    ("ascend_950dt", "mxfp4"): (3.67, "announced so"),
-    ("mtia_450", "mxfp4"): (6.0, _MTIA),
-    ("groq_lpu_v1", "int8"): (4.0, _INT8_LPU),
-    ("mtia_500", "mxfp4"): (6.0, _MTIA),
+    (chip, name): ratio
+    for chips in PEAKS["ratios"].values()
+    for chip, ratios in chips.items()
+    for name, ratio in ratios.items()
 }
 # 16-bit peaks that nobody published as bf16: each note says from which figure they follow.
 ASSUMED_BF16 = {"groq_lpu_v1", "groq3_lp30", "wse2", "wse3"}
@@ -244,12 +157,12 @@ def test_peaks_are_dense(chip: Chip) -> None:
     bf16 = chip.peak_flops_per_s["bf16"]
     for dtype, ratio in TO_BF16.items():
         if dtype in chip.peak_flops_per_s:
-            expected, _ = RATIO_EXCEPTIONS.get((chip.id, dtype), (ratio, ""))
+            expected = RATIO_EXCEPTIONS.get((chip.id, dtype), ratio)
             assert chip.peak_flops_per_s[dtype] / bf16 == pytest.approx(expected, rel=0.05), dtype
     for name, ratio in (("peak_fp16", 1.0), ("peak_tf32", 0.5)):
         figure = chip.figure(name)
         if figure is not None:
-            expected, _ = RATIO_EXCEPTIONS.get((chip.id, name), (ratio, ""))
+            expected = RATIO_EXCEPTIONS.get((chip.id, name), ratio)
             assert figure.value / bf16 == pytest.approx(expected, rel=0.05), name
 
 
@@ -260,7 +173,7 @@ def test_peaks_follow_from_clock_and_units(chip: Chip) -> None:
         assert chip.clock_hz is not None
         derived = chip.compute_units * chip.clock_hz * FLOP_PER_CLOCK[chip.id]
         assert chip.peak_flops_per_s["bf16"] == pytest.approx(derived, rel=0.02)
-    elif chip.id not in NOT_DERIVED:
+    elif chip.id not in PEAKS["not_derived"]:
         assert chip.compute_units is None or chip.clock_hz is None
 
 
@@ -270,7 +183,7 @@ def test_the_peak_of_a_tpu_implies_a_clock_that_it_can_have(chip: str) -> None:
     assert cores is not None
     assert f"{side}x{side} x{count}" in str(cores.note)
     clock = CHIPS[chip].peak_flops_per_s["bf16"] / (2 * side**2 * count * cores.value)
-    assert (0.9e9 < clock < 2.2e9) is (chip not in TPU_TOO_FEW_UNITS)
+    assert (0.9e9 < clock < 2.2e9) is (chip not in PEAKS["tpu_too_few_units"])
 
 
 @pytest.mark.parametrize("chip", CHIPS.values(), ids=CHIPS)
@@ -301,36 +214,12 @@ def test_sizes_are_of_their_kind(chip: Chip) -> None:
                 assert 0.2 < other.value / figure.value < 5, name
 
 
-@pytest.mark.parametrize(
-    ("chip", "bf16", "gigabytes", "bytes_per_s"),
-    [
-        ("a100_80_sxm", 312e12, 85.899, 2.039e12),
-        ("h100_sxm", 989e12, 85.521, 3.35e12),
-        ("h200_sxm", 989e12, 141, 4.8e12),
-        ("b200_sxm", 2250e12, 192.27, 8e12),
-        ("b300_sxm", 2250e12, 288.4, 8e12),
-        ("gb200_nvl72", 2500e12, 198.67, 8e12),
-        ("mi300x", 1307e12, 192, 5.3e12),
-        ("mi355x", 2500e12, 288, 8e12),
-        ("tpu_v5e", 197e12, 16, 819e9),
-        ("tpu_v5p", 459e12, 102.0, 2.765e12),
-        ("l40s", 362e12, 48.31, 864e9),
-        ("a100_40_sxm", 312e12, 40, 1.555e12),
-        ("h20", 148e12, 96, 4e12),
-        ("gh200_141", 989e12, 141, 4.8e12),
-        ("gb300_nvl72", 2500e12, 298.01, 8e12),
-        ("mi325x", 1307e12, 256, 6e12),
-        ("tpu_v4", 275e12, 34.36, 1.2e12),
-        ("tpu_v7x", 2307e12, 206.16, 7.38e12),
-        ("trn2_16", 667e12, 103.08, 2.9e12),
-        ("gaudi3", 1677e12, 128, 3.7e12),
-        ("rtx_pro_6000", 467.8e12, 102.64, 1.792e12),
-    ],
-)
-def test_published_values(chip: str, bf16: float, gigabytes: float, bytes_per_s: float) -> None:
-    assert CHIPS[chip].peak_flops_per_s["bf16"] == bf16
+@pytest.mark.parametrize("chip", PUBLISHED)
+def test_published_values(chip: str) -> None:
+    teraflops, gigabytes, gigabytes_per_s = PUBLISHED[chip]
+    assert CHIPS[chip].peak_flops_per_s["bf16"] == teraflops * 1e12
     assert CHIPS[chip].capacity_bytes == pytest.approx(gigabytes * 1e9, rel=1e-3)
-    assert CHIPS[chip].memories[0].bytes_per_s == bytes_per_s
+    assert CHIPS[chip].memories[0].bytes_per_s == gigabytes_per_s * 1e9
 
 
 @pytest.mark.parametrize("system", SYSTEMS.values(), ids=SYSTEMS)
