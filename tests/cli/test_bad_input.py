@@ -73,7 +73,7 @@ def test_a_refusal_is_one_line(row: dict[str, str], place: Path, monkeypatch: py
         ("name: small", "name: small\nloss_runs: .", ["loss_runs", "directory", "a CSV file"]),
         ("name: small", "name: small\nloss_runs: no.csv", ["loss_runs: /", "no.csv", "a CSV file"]),
         ("name: small", "name: [small", ["YAML"]),
-        ("name: small", "a: " + "[" * 1500, ["nested too deep"]),
+        ("name: small", "a:\n" + "- " * 1500, ["nested too deep"]),
     ],
 )
 @pytest.mark.parametrize("verb", [("catalog", "spaces", "check"), ("run",)])
