@@ -30,7 +30,7 @@ from dse.rules.registry import MEANINGS, names
 from dse.schema.backend import KINDS
 from dse.schema.metrics import Limit
 from dse.schema.model import Model
-from dse.space.batches import DRAFT_AXIS, one_of
+from dse.space.batches import one_of
 from dse.space.candidates import CandidateBatch, Floats, Rows, concatenated
 from dse.space.deployments import (
     Deployments,
@@ -84,25 +84,22 @@ def subject_of(
     weight_dtype: str | None = None,
     kv_dtype: str | None = None,
     price_basis: str = "rental_3yr",
-    routing_skew: float | None = None,
     capped: bool = False,
     deployment: Mapping[str, Any] = MappingProxyType({}),
-    draft_tokens: int | None = None,
     redundant_experts: Sequence[int] = (),
 ) -> Subject:
-    """Formats are the checkpoint's own where they are not given; `deployment` is
-    what no table of deployments changes. Drafts are accepted as the workload says,
-    else as published of the model. The backend's cap on running requests of
-    one instance is a setting that larger instances would raise, so it is lifted unless `capped`.
+    """Formats are the checkpoint's own where they are not given; `deployment` is what no table of
+    deployments changes, but for what is None. Drafts are accepted as the workload says, else as
+    published of the model. The backend's cap on running requests of one instance is a setting that
+    larger instances would raise, so it is lifted unless `capped`.
     Raises InputError for an unknown chip or price basis, and for a chip without a figure that every
     estimate needs."""
     catalog.require(chip)
-    if draft_tokens is not None:
-        deployment = {**deployment, DRAFT_AXIS: draft_tokens}
+    axes = {name: value for name, value in deployment.items() if value is not None}
     if not capped:
         backend = replace(workload.backend, max_running_requests=UNCAPPED)
         workload = replace(workload, backend=backend)
-    subject = Subject(
+    return Subject(
         catalog=catalog,
         model=model,
         chip=chip,
@@ -110,16 +107,9 @@ def subject_of(
         machines=compile_machines(catalog, [chip], price_basis),
         price_basis=price_basis,
         domain=catalog.systems[catalog.chip(chip).system].levels[0].size or 1,
-        one=one_of(model, deployment, weight_dtype, kv_dtype),
+        one=one_of(model, axes, weight_dtype, kv_dtype),
         copies=tuple(redundant_experts),
     )
-    return subject if routing_skew is None else with_routing_skew(subject, routing_skew)
-
-
-def with_routing_skew(subject: Subject, skew: float) -> Subject:
-    """The same with experts chosen as evenly as `skew` says, the standard deviation of how often an
-    expert is chosen over its mean."""
-    return replace(subject, one=replace(subject.one, routing_skew=np.full(1, skew)))
 
 
 @record

@@ -31,6 +31,7 @@ from dse.errors import InputError
 from dse.pareto import non_dominated
 from dse.physics.intervals import CLASS
 from dse.problem.evaluate import Metrics
+from dse.problem.mix import whole
 from dse.problem.objective import PhysicsProblem
 from dse.quality import depth_factor
 from dse.record import record
@@ -38,7 +39,7 @@ from dse.schema.axes import AXES, Axis
 from dse.schema.dtypes import DTYPES
 from dse.schema.metrics import METRICS
 from dse.schema.model import BlockSpec, Model
-from dse.space.batches import trained_codes, weight_formats, whole_training
+from dse.space.batches import DEPLOYMENT_AXES, trained_codes, weight_formats, whole_training
 from dse.space.candidates import CandidateBatch, Codes, Floats, Rows
 from dse.space.space import Ints, Space, count_deployments, deployed_values
 
@@ -51,7 +52,7 @@ def model_at(batch: CandidateBatch, i: int, name: str, training_tokens: float | 
             block.kind,
             int(block.count[i]),
             {
-                size: _plain(values[i])
+                size: whole(values[i])
                 for size, values in block.sizes.items()
                 if values[i] or size in BLOCK_SIZES[block.kind]
             },
@@ -75,10 +76,6 @@ def model_at(batch: CandidateBatch, i: int, name: str, training_tokens: float | 
         prediction_layers=None if modules is None else int(modules[i]),
         trained_in=trained_in if said else None,
     )
-
-
-def _plain(value: float) -> float | int:
-    return int(value) if float(value).is_integer() else float(value)
 
 
 QUALITY = "predicted_loss"
@@ -441,8 +438,6 @@ COLUMNS = (
     "memory_weights_bytes_per_chip",
     "memory_capacity_bytes_per_chip",
 )
-DEPLOYED = ("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel", "replicas")
-DEPLOYED = (*DEPLOYED, "concurrency")
 
 
 @record
@@ -473,7 +468,7 @@ class Shapes:
         at = np.asarray(rows, dtype=np.intp)
         shape = {name: self.values[name][at] for name in self.shape_axes}
         served: dict[str, Any]
-        served = {name: self.values[name][at] for name in DEPLOYED if name in self.values}
+        served = {name: self.values[name][at] for name in DEPLOYMENT_AXES if name in self.values}
         for name in ("weight_dtype", "kv_dtype"):
             served[name] = [DTYPES[int(code)] for code in self.values[name][at]]
         price = np.where(np.isfinite(self.price[at]), self.price[at], np.nan)

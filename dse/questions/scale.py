@@ -161,8 +161,10 @@ def scale(
             weight_dtype=flags["weight_dtype"],
             kv_dtype=flags["kv_dtype"],
             price_basis=basis,
-            routing_skew=extra["routing_skew"],
-            draft_tokens=flags["draft_tokens"] or None,
+            deployment={
+                "routing_skew": extra["routing_skew"],
+                "draft_tokens": flags["draft_tokens"] or None,
+            },
             redundant_experts=() if (copies := flags["redundant_experts"]) is None else (copies,),
         )
         return replace(made, machines=with_jitter(made.machines, delay_s)) if delay_s else made

@@ -151,7 +151,7 @@ def subject_of_class(
         weight_dtype=weights,
         kv_dtype=cache,
         price_basis="",  # the program prices servers, not instances
-        draft_tokens=drafted,
+        deployment={"draft_tokens": drafted},
         redundant_experts=one.redundant_experts,
     )
 
