@@ -27,6 +27,7 @@ from dse.problem.evaluate import Metrics, evaluate
 from dse.problem.pools import Joined, Side, W, side_of
 from dse.record import record
 from dse.rules.registry import MEANINGS, names
+from dse.schema.axes import DEGREES
 from dse.schema.backend import KINDS
 from dse.schema.metrics import Limit
 from dse.schema.model import Model
@@ -217,13 +218,7 @@ def _broken(metrics: Metrics) -> NDArray[np.intp]:
     return found
 
 
-DIVIDED = (
-    "tensor_parallel",
-    "pipeline_parallel",
-    "data_parallel",
-    "expert_parallel",
-    "redundant_experts",
-)
+DIVIDED = (*DEGREES.values(), "redundant_experts")
 RATE, USD = "output_tokens_per_s_per_chip", "usd_per_million_total_tokens"
 SAME_RATE = 0.01  # rates that differ by less count as equal: the smaller instance is named
 FINE = 8  # steps between two powers of two of the requests in flight, and between two of these
@@ -356,7 +351,7 @@ def division(table: Deployments) -> NDArray[np.object_]:
     """(n,) `tp8 pp2`; degrees of 1 are left out."""
     words = []
     for *degrees, copies in zip(*(table[axis].tolist() for axis in DIVIDED), strict=True):
-        parts = [f"{name}{n}" for name, n in zip(("tp", "pp", "dp", "ep"), degrees, strict=True)]
+        parts = [f"{name}{n}" for name, n in zip(DEGREES, degrees, strict=True)]
         kept = [part for part, n in zip(parts, degrees, strict=True) if n > 1]
         words.append(" ".join(kept) + (f"+{copies}" if copies else "") if kept else "one chip")
     return np.array(words, dtype=object)

@@ -53,7 +53,7 @@ from dse.physics.step import Step
 from dse.physics.workload import Workload
 from dse.problem.evaluate import Metrics, Values
 from dse.record import record
-from dse.schema.axes import POOL_AXES, POOLS, SEPARATE, rule_of
+from dse.schema.axes import CHIP_DEGREES, POOL_AXES, POOLS, SEPARATE, rule_of
 from dse.schema.metrics import Limit
 from dse.space.candidates import CandidateBatch, Floats, Rows, concatenated
 from dse.space.space import Space
@@ -72,7 +72,6 @@ RULES: Mapping[str, str] = {
     "pools_carry_cache": "the links carry the cache as fast as prompts are served",
 }
 POOL_PREFIXES = tuple(f"{pool}_" for pool in POOL_AXES)
-DEGREES = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 BOUND = "bottleneck"  # of a worker, index into BOTTLENECKS
 WORST = "predicted_loss"  # the higher of both pools: either runs the whole prompt or answer
 # Metrics of a design that are those of `Met`, and those that follow from both pools.
@@ -386,7 +385,7 @@ class Pools:
         names = [name for name in values if not name.startswith((*POOL_PREFIXES, "pool"))]
         own: dict[str, NDArray] = {name: values[name] for name in names}
         if "chips" in own:
-            degrees = (np.maximum(own.get(name, np.ones(1)), 1.0) for name in DEGREES)
+            degrees = (np.maximum(own.get(name, np.ones(1)), 1.0) for name in CHIP_DEGREES)
             own["replicas"] = own.pop("chips") / math.prod(degrees)
         rows = np.flatnonzero(self.separate(index))
         if not len(rows):

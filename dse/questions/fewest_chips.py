@@ -26,7 +26,6 @@ from dse.problem.evaluate import evaluate
 from dse.problem.instances import Evaluated, Subject, evaluated, subject_of
 from dse.problem.mix import alone as mix_alone
 from dse.questions.estimate.estimate import (
-    DEGREES,
     OFFLOAD_FIELDS,
     SUBJECT,
     Backend,
@@ -36,6 +35,7 @@ from dse.questions.estimate.estimate import (
     offload_of,
 )
 from dse.questions.estimate.point import assumptions
+from dse.schema.axes import DEGREES
 from dse.schema.backend import find_backend
 from dse.schema.dtypes import known_dtypes
 from dse.schema.model import Model

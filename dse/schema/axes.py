@@ -49,19 +49,18 @@ class AxisRule:
     names: tuple[str, ...] = ()
 
 
+# How one instance is divided: axis by flag; and the axes whose product is its chips.
+DEGREES = {
+    "tp": "tensor_parallel",
+    "pp": "pipeline_parallel",
+    "dp": "data_parallel",
+    "ep": "expert_parallel",
+}
+CHIP_DEGREES = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 # Where `deployment` has `prefill` and `decode`, designs whose pools are separate stand beside those
 # of its own axes, or alone: this axis, which no file writes, says which a point is.
 POOLS, AGGREGATED, SEPARATE = "pools", "aggregated", "separate"
-_POOL = (
-    "chip",
-    "tensor_parallel",
-    "pipeline_parallel",
-    "data_parallel",
-    "expert_parallel",
-    "redundant_experts",
-    "weight_dtype",
-    "kv_dtype",
-)
+_POOL = ("chip", *DEGREES.values(), "redundant_experts", "weight_dtype", "kv_dtype")
 SHARED = ("chip", "backend")  # of the deployment, where a pool has none of its own
 # The axes of a worker of each pool; in a space their names begin with that of the pool.
 POOL_AXES: Mapping[str, tuple[str, ...]] = {

@@ -13,7 +13,7 @@ from typing import Any
 from dse.errors import InputError
 from dse.files import full_path
 from dse.record import record
-from dse.schema.axes import POOL_AXES, Axis
+from dse.schema.axes import CHIP_DEGREES, POOL_AXES, Axis
 from dse.schema.catalog import Catalog, is_chip_file
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import Costs, lacks_for_owning
@@ -36,7 +36,6 @@ from dse.schema.system import Rack
 from dse.schema.system import refusal as rack_refusal
 from dse.schema.training import TrainingTerms
 
-_DEGREES = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 SYSTEMS = "systems"
 
 
@@ -161,7 +160,7 @@ def _largest_instance(document: Document, chip: str) -> float:
         return 1.0
     sizes = []
     for part in _parts(deployment).values():
-        most = math.prod(_largest(part.get(axis, 1), chip) for axis in _DEGREES)
+        most = math.prod(_largest(part.get(axis, 1), chip) for axis in CHIP_DEGREES)
         sizes.append(min(most, _largest(part.get("chips", math.inf), chip)))
     return max(sizes)
 

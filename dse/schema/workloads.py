@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Literal, TypedDict, get_args
 
 from dse.errors import InputError
+from dse.schema.axes import DEGREES
 from dse.schema.backend import TUNINGS
 from dse.schema.catalog import Catalog
 from dse.schema.loader import Document, did_you_mean
@@ -326,17 +327,11 @@ CHOICE_FIELDS = (
 # The same of the prefill workers, on a pool of their own.
 PREFILL_FIELDS = (
     Field("prefill_chip", Text(), None),
-    *(Field(f"prefill_{degree}", DEGREE, None) for degree in ("tp", "pp", "dp", "ep")),
+    *(Field(f"prefill_{degree}", DEGREE, None) for degree in DEGREES),
 )
 
 NO_EXPERTS = "the model has no experts"
-_PREFILL = {
-    "prefill_chip": "chip",
-    "prefill_tp": "tensor_parallel",
-    "prefill_pp": "pipeline_parallel",
-    "prefill_dp": "data_parallel",
-    "prefill_ep": "expert_parallel",
-}
+_PREFILL = {f"prefill_{flag}": axis for flag, axis in {"chip": "chip", **DEGREES}.items()}
 # Lines of a space or a plan that is made from arguments, as options.
 OPTIONS = {f"prefill.{axis}": f"--{flag.replace('_', '-')}" for flag, axis in _PREFILL.items()}
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.blocks import BLOCK_SIZES, OPTIONAL_GROUPS, WEIGHT_PARTS
-from dse.schema.axes import AXES
+from dse.schema.axes import AXES, DEGREES
 from dse.schema.constants import TIERS
 from dse.schema.dtypes import BITS, CODE, DTYPES, GGUF
 from dse.schema.model import Model
@@ -191,14 +191,7 @@ def _feed_forward(shape: _Shape, layers: Floats) -> list[Block]:
 
 BF16 = CODE["bf16"]
 KIND_ORDER = tuple(BLOCK_SIZES)
-DEPLOYMENT_AXES = (
-    "tensor_parallel",
-    "pipeline_parallel",
-    "data_parallel",
-    "expert_parallel",
-    "replicas",
-    "concurrency",
-)
+DEPLOYMENT_AXES = (*DEGREES.values(), "replicas", "concurrency")
 EXPERT_AXES = ("redundant_experts", "routing_skew")  # of sparse models, where they are given
 # Shares in a memory tier, and its code (`dse.schema.constants.TIERS`), where something is put.
 OFFLOAD_AXES = ("weights_offloaded", "kv_offloaded", "offload_tier")

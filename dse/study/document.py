@@ -41,7 +41,7 @@ from dse.quality.laws import LAWS, UNIQUE_TOKENS
 from dse.questions.estimate.point import assumptions, average_load
 from dse.questions.estimate.where import breakdown
 from dse.rules.registry import MEANINGS
-from dse.schema.axes import POOLS
+from dse.schema.axes import DEGREES, POOLS
 from dse.schema.catalog import LAWS as EFFICIENCY_FILES
 from dse.schema.catalog import PRICES
 from dse.schema.dtypes import CODE, DTYPES
@@ -577,8 +577,7 @@ def _pools(case: _Case, catalog: Catalog) -> dict[str, Any] | None:
     batch = case.at_loads()
     own = describe_deployment(batch, 0, problem.machines)
     worker = {axis: own[axis] for axis in ("chip", "weight_dtype", "kv_dtype")}
-    degrees = ("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")
-    worker |= {axis: int(getattr(batch, axis)[0]) for axis in degrees}
+    worker |= {axis: int(getattr(batch, axis)[0]) for axis in DEGREES.values()}
     chips = int(batch.chips[0] / batch.replicas[0])
     loads = np.unique(np.maximum(batch.concurrency // batch.replicas, 1.0))
     row = study.workloads[0].row()

@@ -11,7 +11,7 @@ from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError
 from dse.files import full_path
 from dse.problem.objective import TOTAL as COST
-from dse.schema.axes import POOL_AXES
+from dse.schema.axes import DEGREES, POOL_AXES
 from dse.schema.catalog import is_chip_file
 from dse.schema.dtypes import ALIASES
 from dse.schema.metrics import METRICS
@@ -38,10 +38,7 @@ BUSY = [60, 80, 100]  # percent of the time that prefill workers are, at most
 LIMITS = ("ttft_s <= 2 s", "tpot_s <= 50 ms")
 # Axes and sections of a space, as flags.
 FLAGS = {
-    "tensor_parallel": "--set tp",
-    "pipeline_parallel": "--set pp",
-    "data_parallel": "--set dp",
-    "expert_parallel": "--set ep",
+    **{axis: f"--set {flag}" for flag, axis in DEGREES.items()},
     "constraints": "--limit",
     "objectives": "--objective",
     "chip": "--chip",

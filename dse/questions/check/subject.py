@@ -21,6 +21,7 @@ from dse.rules.divide import EXPERTS, GROUP, STAGES
 from dse.rules.kinds import Flags, Rule, family_of
 from dse.rules.registry import findings
 from dse.rules.waste import Filling, Steps, judge_products
+from dse.schema.axes import DEGREES
 from dse.schema.backend import Backend
 from dse.schema.chip import Chip
 from dse.schema.model import Model
@@ -29,7 +30,7 @@ from dse.space.candidates import CandidateBatch
 from dse.space.deployments import Deployments, Ints
 
 MOST = 1024  # no shape has so many heads
-AXES = ("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")
+AXES = tuple(DEGREES.values())
 
 
 @record

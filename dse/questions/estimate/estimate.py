@@ -48,6 +48,7 @@ from dse.questions.estimate.where import (
     where_figures,
 )
 from dse.record import record
+from dse.schema.axes import DEGREES
 from dse.schema.constants import find_tier
 from dse.schema.costs import costs_of
 from dse.schema.derive import derive
@@ -70,12 +71,6 @@ MOST_JITTER_S = 1.0
 MOST_TOKENS = 100_000_000
 SHOWN_POINTS = 5  # that beat one, in words
 TOKENS = ("prompt_tokens", "output_tokens")
-DEGREES = {
-    "tp": "tensor_parallel",
-    "pp": "pipeline_parallel",
-    "dp": "data_parallel",
-    "ep": "expert_parallel",
-}
 WEIGHTED = re.compile(r"([^=]{1,40})=([0-9]{1,9}(?:\.[0-9]{1,17})?):([0-9]{1,9})/([0-9]{1,9})")
 
 
@@ -132,7 +127,7 @@ SETTINGS = Fields(
 )
 # What is asked of a point beside the workloads, prices and law that a study says.
 OF_POINT = {
-    *("tp", "pp", "dp", "ep", "replicas", "weight_dtype", "kv_dtype", "concurrency", "settings"),
+    *(*DEGREES, "replicas", "weight_dtype", "kv_dtype", "concurrency", "settings"),
     *(*EXPERT_AXES, DOMAIN_AXIS, "rack", "power_cap", "training_tokens", "detail", "why_not"),
     *(one.name for one in OFFLOAD_FIELDS),
 }

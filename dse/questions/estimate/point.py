@@ -34,6 +34,7 @@ from dse.problem.mix import Mix, alone, evaluate_mix, load_row, one_load, served
 from dse.problem.models import describe_own_law, own_law
 from dse.quality.laws import DEFAULT, UNIQUE_TOKENS, find_law
 from dse.record import record
+from dse.schema.axes import CHIP_DEGREES
 from dse.schema.backend import KINDS, find_backend
 from dse.schema.chip import GENERIC, Chip
 from dse.schema.constants import tiers_of
@@ -138,8 +139,7 @@ def estimate(
     used = law if own is None else own.law
     if demand is not None and price_basis == OWNED:
         check_idle_once(catalog.costs.value("utilisation"))
-    degrees = ("tensor_parallel", "pipeline_parallel", "data_parallel")
-    catalog.require(chip, math.prod(float(deployment.get(axis, 1.0)) for axis in degrees))
+    catalog.require(chip, math.prod(float(deployment.get(axis, 1.0)) for axis in CHIP_DEGREES))
     if DOMAIN_AXIS in deployment:
         check_domain(catalog, chip)
     machines = compile_machines(catalog, [chip], price_basis, rack, power_cap_w)

@@ -22,6 +22,7 @@ from dse.record import record
 from dse.rules.case import servers_on
 from dse.rules.kinds import UNKNOWN, family_of
 from dse.rules.registry import RULES, rebind, row_words
+from dse.schema.axes import DEGREES
 from dse.schema.backend import Backend
 from dse.schema.chip import GENERIC, Chip
 from dse.schema.huggingface import ARCHITECTURES, TRANSFORMERS, Written, note_of, write_config
@@ -355,7 +356,7 @@ def class_notes(written: Written) -> tuple[str, ...]:
 
 # What a stack refuses is not exported: the rules of `dse.rules`, with the message of each.
 
-FLAGS = {"tensor_parallel": "--tp", "pipeline_parallel": "--pp", "expert_parallel": "--ep"}
+FLAGS = {axis: f"--{flag}" for flag, axis in DEGREES.items()}
 
 
 def refuse_illegal(
