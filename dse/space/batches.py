@@ -253,7 +253,7 @@ def batch_of(
         trained_whole=trained[0],
         trained_in=trained[1],
         **{
-            axis: np.broadcast_to(column(deployment.get(axis, 1.0)), n).copy()
+            axis: np.broadcast_to(column(deployment.get(axis, np.ones(1))), n).copy()
             for axis in (*DEPLOYMENT_AXES, *EXPERT_AXES, *OFFLOAD_AXES[:2], CAP_AXIS)
             if axis in DEPLOYMENT_AXES or axis in deployment
         },
