@@ -141,11 +141,9 @@ REFUSALS = [
         "draft model",
     ),
     ("sglang", {"model": "jamba-v0.1", "tensor_parallel": 8}, "JambaForCausalLM"),
-    ("vllm", {"tensor_parallel": 1}, "fit the memory"),
     ("sglang", {"chip": "tpu_v5p", "tensor_parallel": 8}, "chips of Google"),
     ("vllm", {"chip": "groq_lpu_v1", "model": "llama-3-8b"}, "chips of Groq"),
     ("sglang", {"model": "windowed"}, "no model with these sliding windows"),
-    ("vllm", {"model": "gopher-280b", "tensor_parallel": 16}, "relative positions"),
 ]
 
 

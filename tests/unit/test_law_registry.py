@@ -5,12 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.errors import InputError
 from dse.quality import (
     DEFAULT,
     LAWS,
     compute_optimal_tokens,
-    find_law,
     overtraining,
     predicted_loss,
 )
@@ -184,13 +182,6 @@ def test_one_expert_that_every_token_uses_is_a_dense_model(law: str) -> None:
     dense = SMALL | {"experts": 0.0}
     one = SMALL | {"experts": 1.0, "experts_per_token": 1.0, "shared_width_ratio": 0.0}
     assert loss(one, law) == pytest.approx(loss(dense, law), rel=1e-12)
-
-
-def test_unknown_law_names_the_nearest() -> None:
-    with pytest.raises(InputError, match="'hofmann', did you mean 'hoffmann'"):
-        find_law("hofmann")
-    with pytest.raises(InputError, match="unknown quality law 3"):
-        find_law(3)
 
 
 # -- laws of all laws -----------------------------------------------------------------------

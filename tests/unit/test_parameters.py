@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dse.physics.parameters import (
     Parameters,
-    index_bytes_per_token,
-    kv_elements_per_token,
     parameters,
-    state_bytes_per_request,
 )
 from dse.schema.model import BlockSpec, Model
-from dse.schema.model_catalog import resolve_model
 from tests.helpers_models import batch_of_models, gqa, mlp, model, moe
 
 
@@ -158,32 +152,6 @@ def test_learned_positions_count_in_the_total_alone():
     found = count(model(gqa(1, 4, 4, 16), mlp(1, 96), BlockSpec("positions", 1, {"rows": 50})))
     assert found.total - plain.total == found.positions == 50 * 64
     assert found.active == plain.active
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "qwen3-next-80b-a3b",
-        "jamba-v0.1",
-        "nemotron-3-super-120b-a12b",
-        "deepseek-v3.2",
-        "opt-66b",
-        "deepseek-v4-flash",
-        "hunyuan-large",
-        "kimi-k3",
-        "minimax-m3",
-        "gemma-4-26b-a4b",
-    ],
-)
-def test_kinds_that_a_model_lacks_add_exactly_nothing(name):
-    other = model(gqa(5, 4, 2, 8), moe(5, 6, 2, 30, 10), hidden=192)
-    alone, together = batch_of_models(other), batch_of_models(other, resolve_model(name))
-    with np.errstate(all="raise"):
-        for field in dataclasses.fields(Parameters):
-            both = getattr(parameters(together), field.name)
-            assert both[0] == getattr(parameters(alone), field.name)[0], field.name
-        for kept in (kv_elements_per_token, index_bytes_per_token, state_bytes_per_request):
-            assert kept(together)[0] == kept(alone)[0]
 
 
 def test_tied_table_is_counted_once_and_serves_as_head():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,6 +55,14 @@ def rank(requests: float, prompt: int, output: int, scheduler: str, budget: int 
     )
 
 
+def served(
+    prompt: int, output: int, spread: float, requests: int, n: int, **how: Any
+) -> simulation.Served:
+    """So many requests of lengths that spread, n in flight."""
+    given = lengths(prompt, spread, requests, 1), lengths(output, spread, requests, 2)
+    return simulation.closed_loop(law, *given, n, **{"budget": BUDGET, **how})
+
+
 def errors(scheduler: str, spread: float, rounds: float) -> tuple[np.ndarray, np.ndarray]:
     """|form / simulation - 1| of the means of ttft and tpot over shapes and requests."""
     ttft, tpot = [], []
@@ -61,20 +70,13 @@ def errors(scheduler: str, spread: float, rounds: float) -> tuple[np.ndarray, np
         for n in REQUESTS:
             steady = np.isinf(rounds)
             m = n * (40 if steady else int(rounds))
-            served = simulation.closed_loop(
-                law,
-                lengths(prompt, spread, m, 1),
-                lengths(output, spread, m, 2),
-                n,
-                budget=BUDGET,
-                policy=scheduler,
-            )
+            found = served(prompt, output, spread, m, n, policy=scheduler)
             kept = slice(10 * n, 39 * n) if steady else slice(None)
             one = rank(n, prompt, output, scheduler)
             share = np.zeros(1) if steady else synchronised_share(one.output, rounds, spread)
             form = closed_loop(one, rounds, share)
-            ttft.append(form.ttft_s[0] / served.ttft_s[kept].mean() - 1)
-            tpot.append(form.tpot_s[0] / served.tpot_s[kept].mean() - 1)
+            ttft.append(form.ttft_s[0] / found.ttft_s[kept].mean() - 1)
+            tpot.append(form.tpot_s[0] / found.tpot_s[kept].mean() - 1)
     return np.abs(ttft), np.abs(tpot)
 
 
@@ -111,11 +113,11 @@ def test_a_token_or_two_takes_equal_requests_out_of_step(scheduler) -> None:
     for prompt in (512, 1024, 2048, 4096):
         for n in (8, 16, 32, 64):
             outputs = np.random.default_rng(n).integers(254, 259, 10 * n)
-            served = simulation.closed_loop(
+            found = simulation.closed_loop(
                 law, np.full(10 * n, prompt), outputs, n, budget=BUDGET, policy=scheduler
             )
             one = rank(n, prompt, 256, scheduler)
-            measured = served.ttft_s.mean()
+            measured = found.ttft_s.mean()
             for errors, share in (
                 (kept, kept_in_step(one.packed, scheduler)),
                 (ever, np.ones(1)),
@@ -131,15 +133,13 @@ def test_the_token_budget_bounds_the_requests_that_decode(prompt, output, budget
     n = 256
     most = decoding_limit(budget, np.array([float(prompt)]), np.array([float(output)]))[0]
     assert most < n
-    served = simulation.closed_loop(
-        law, lengths(prompt, 0.3, 40 * n, 1), lengths(output, 0.3, 40 * n, 2), n, budget=budget
-    )
+    found = served(prompt, output, 0.3, 40 * n, n, budget=budget)
     form = closed_loop(rank(most, prompt, output, "mixed", budget), np.inf, np.zeros(1))
     residence = form.ttft_s[0] + (output - 1) * form.tpot_s[0]
-    assert most / residence == pytest.approx(served.requests_per_s, rel=0.1)
+    assert most / residence == pytest.approx(found.requests_per_s, rel=0.1)
     waiting = (n - most) * residence / most
     kept = slice(10 * n, 39 * n)
-    assert form.ttft_s[0] + waiting == pytest.approx(served.ttft_s[kept].mean(), rel=0.1)
+    assert form.ttft_s[0] + waiting == pytest.approx(found.ttft_s[kept].mean(), rel=0.1)
 
 
 @pytest.mark.parametrize("scheduler", ["mixed", "prefill_first"])
@@ -156,19 +156,11 @@ def test_requests_wait_for_the_next_look(scheduler, poll) -> None:
     ttft = []
     for prompt, output in [(1024, 1024), (8192, 1024), (1024, 8192)]:
         for n in (4, 16, 64):
-            m = n * 14
-            served = simulation.closed_loop(
-                law,
-                lengths(prompt, 0.111, m, 1),
-                lengths(output, 0.111, m, 2),
-                n,
-                budget=2 * BUDGET,
-                policy=scheduler,
-                poll=poll,
-            )
+            how = {"budget": 2 * BUDGET, "policy": scheduler, "poll": poll}
+            found = served(prompt, output, 0.111, 14 * n, n, **how)
             one = replace(rank(n, prompt, output, scheduler, 2 * BUDGET), poll_steps=float(poll))
             form = closed_loop(one, np.inf, np.zeros(1))
-            ttft.append(abs(form.ttft_s[0] / served.ttft_s[5 * n : 13 * n].mean() - 1))
+            ttft.append(abs(form.ttft_s[0] / found.ttft_s[5 * n : 13 * n].mean() - 1))
     assert np.median(ttft) < 0.12
     assert max(ttft) < 0.30
 
@@ -182,23 +174,10 @@ OPEN_REQUESTS = 6000
 
 
 def open_rank(rows: np.ndarray, prompt: int, output: int, scheduler: str) -> Rank:
-    def one(value: float) -> np.ndarray:
-        return np.array([float(value)])
-
-    return Rank(
-        requests=rows,
-        step_s=FIXED + ROW * rows,
-        added_s=one(TOKEN * prompt),
-        own_s=one(FIXED * np.ceil(prompt / BUDGET) + TOKEN * prompt),
-        stages=one(1),
-        prompt=one(prompt),
-        output=one(output),
-        chunk_tokens=float(BUDGET),
-        scheduler=scheduler,
-    )
+    return replace(rank(1, prompt, output, scheduler), requests=rows, step_s=FIXED + ROW * rows)
 
 
-def against_simulation(scheduler: str, ranks: int, requests: int, poll: int = 1) -> np.ndarray:
+def against_simulation(scheduler: str, ranks: int, requests: int, poll: int) -> np.ndarray:
     """(n, 5) form over simulation: mean and percentiles 50, 90, 99 of the time to first token, mean
     time between tokens. Several ranks bear a third of the load of one, their prompts come apart."""
     ratios = []
@@ -244,35 +223,24 @@ def against_simulation(scheduler: str, ranks: int, requests: int, poll: int = 1)
     return np.array(ratios)
 
 
-@pytest.mark.parametrize("scheduler", ["mixed", "prefill_first"])
-def test_percentiles_and_token_times_are_those_of_the_simulation(scheduler) -> None:
-    errors = np.abs(against_simulation(scheduler, 1, OPEN_REQUESTS) - 1.0)
-    assert (np.median(errors, axis=0) < [0.08, 0.10, 0.16, 0.12, 0.05]).all()
-    assert (np.quantile(errors, 0.9, axis=0) < [0.15, 0.25, 0.25, 0.20, 0.20]).all()
-
-
+# Percentiles and token times of one rank; of ranks that wait for each other, where prompts of one
+# slow the tokens of all, up to five times at these loads; of a server that looks every ten steps.
 @pytest.mark.parametrize(
-    ("ranks", "median", "most"),
+    ("ranks", "requests", "poll", "median", "most"),
     [
-        (2, [0.12, 0.12, 0.20, 0.20, 0.10], [0.25, 0.35, 0.35, 0.40, 0.20]),
-        (8, [0.25, 0.27, 0.26, 0.22, 0.16], [0.36, 0.38, 0.45, 0.40, 0.29]),
+        (1, OPEN_REQUESTS, 1, [0.08, 0.10, 0.16, 0.12, 0.05], [0.15, 0.25, 0.25, 0.20, 0.20]),
+        (2, 2000, 1, [0.12, 0.12, 0.20, 0.20, 0.10], [0.25, 0.35, 0.35, 0.40, 0.20]),
+        (8, 2000, 1, [0.25, 0.27, 0.26, 0.22, 0.16], [0.36, 0.38, 0.45, 0.40, 0.29]),
+        (1, 2000, 10, [0.13, 0.10, 0.18, 0.30, 0.05], [0.22, 0.25, 0.27, 0.55, 0.16]),
     ],
 )
 @pytest.mark.parametrize("scheduler", ["mixed", "prefill_first"])
-def test_ranks_that_wait_for_each_other_are_those_of_the_simulation(
-    scheduler, ranks, median, most
+def test_arrivals_at_random_are_served_as_in_the_simulation(
+    scheduler, ranks, requests, poll, median, most
 ) -> None:
-    """Prompts of one rank slow the tokens of all: up to five times at these loads."""
-    errors = np.abs(against_simulation(scheduler, ranks, 2000) - 1.0)
+    errors = np.abs(against_simulation(scheduler, ranks, requests, poll) - 1.0)
     assert (np.median(errors, axis=0) < median).all()
     assert (np.quantile(errors, 0.9, axis=0) < most).all()
-
-
-@pytest.mark.parametrize("scheduler", ["mixed", "prefill_first"])
-def test_a_server_that_looks_every_ten_steps_is_that_of_the_simulation(scheduler) -> None:
-    errors = np.abs(against_simulation(scheduler, 1, 2000, poll=10) - 1.0)
-    assert (np.median(errors, axis=0) < [0.13, 0.10, 0.18, 0.30, 0.05]).all()
-    assert (np.quantile(errors, 0.9, axis=0) < [0.22, 0.25, 0.27, 0.55, 0.16]).all()
 
 
 def arrivals(rates: list[float], **axes: float):

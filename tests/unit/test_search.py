@@ -66,13 +66,6 @@ def test_auto_decides_by_counts_and_says_why(size, how, name, why):
     assert (engine.name, why in words) == (name, True)
 
 
-def test_an_unknown_engine_names_the_nearest():
-    with pytest.raises(
-        InputError, match=r"did you mean 'nsga2'.*exhaustive, model-first, pareto-local"
-    ):
-        choose_engine("nsga-2", 10)
-
-
 class Measured:
     """The model, off by a factor of each value of each axis: log-normal, 20%."""
 

@@ -14,7 +14,7 @@ from dse.schema.metrics import METRICS, parse_constraint
 from dse.schema.study import Study, load_study, resolve_space
 from dse.space.space import Space
 from tests import helpers_files
-from tests.helpers_files import refusal, write
+from tests.helpers_files import write
 
 DENSE = """\
 name: sample
@@ -216,13 +216,10 @@ def test_resolve_space(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "field", "said"),
     [
-        ("  hidden_size:", "  hiden_size:", "model.hiden_size", "did you mean hidden_size"),
         ("  chips: 8", "  chips: 8\n  head_dim: 64", "deployment.head_dim", "under model"),
-        ("head_dim: 128", "head_dim: []", "model.head_dim", "no values"),
         ("head_dim: 128", "head_dim:", "model.head_dim", "no values"),
         ("head_dim: 128", "head_dim: 128.5", "model.head_dim", "128.5"),
         ("[16, 32]", "[16, 0]", "model.num_hidden_layers[1]", "read 0"),
-        ("[16, 32]", "[-16, 32]", "model.num_hidden_layers[0]", "read -16"),
         ("[16, 32]", "[16, 16]", "model.num_hidden_layers[1]", "twice"),
         ("[16, 32]", "[16, true]", "model.num_hidden_layers[1]", "read True"),
         ("to: 4096, multiple_of: 1024", "to: 1024, multiple_of: 1024", "model.hidden_size", "no v"),
@@ -238,24 +235,17 @@ def test_resolve_space(tmp_path: Path) -> None:
         ("values: [1, 2]", "values: [1, -2]", "model.num_attention_heads.values[1]", "-2"),
         ("head_dim: 128", "head_dim: {ratio_of: num_attention_heads, values: [1]}",
          "model.head_dim", "num_attention_heads -> head_dim"),
-        ("chip: [h100_sxm,", "chip: [h100_sxn,", "deployment.chip[0]", "did you mean h100_sxm"),
         ("[bf16, fp8]", "[bf16, fp9]", "deployment.weight_dtype[1]", "did you mean fp8"),
         ("  chips: 8\n", "", "deployment", "neither chips nor replicas"),
         ("  chips: 8\n", "  chips: 8\n  replicas: 1\n", "deployment", "both chips and replicas"),
         ("  concurrency: 64\n", "", "deployment", "concurrency is missing"),
-        ("predicted_loss: minimize", "predicted_los: minimize", "objectives.predicted_los",
-         "did you mean predicted_loss"),
-        ("predicted_loss: minimize", "predicted_loss: best", "objectives.predicted_loss", "best"),
         ("{predicted_loss: minimize, tpot_s: minimize}", "{}", "objectives", "0 objectives"),
         ("{predicted_loss: minimize,",
          "{mfu: maximize, mbu: maximize, ttft_s: minimize, chips: minimize, prefill_s: minimize,",
          "objectives", "6 "),
-        ("ttft_s <= 2 s", "ttft <= 2 s", "constraints[0]", "did you mean ttft_s"),
-        ("ttft_s <= 2 s", "ttft_s <= 2 GB", "constraints[0]", "a size, not a time"),
         ("ttft_s <= 2 s", "ttft_s < 2 s", "constraints[0]", "metric <= limit"),
         ("ttft_s <= 2 s", "tpot_s <= 2 s", "constraints[1]", "twice"),
         ("ttft_s <= 2 s", "ttft_s <= 0 s", "constraints[0]", "zero"),
-        ("rental_3yr", "rental_4yr", "price_basis", "rental_3yr"),
         ("constraints:", "resolution: 1%\nconstraints:", "resolution", "0 for the exact front"),
         ("constraints:", "resolution: true\nconstraints:", "resolution", "0 for the exact front"),
         ("constraints:", "wish: cheapest\nconstraints:", "wish", "no objective is in dollars"),
@@ -266,11 +256,7 @@ def test_resolve_space(tmp_path: Path) -> None:
         ("constraints:", "wish: {tpot_s: 1}\nconstraints:", "wish", "cheapest at"),
         ("15T", "15 GB", "training_tokens", "15 GB"),
         ("training_tokens: 15T\n", "", "", "neither training_compute nor training_tokens"),
-        ("training_tokens: 15T", "training_tokens: 15", "training_tokens", "did you mean 15T?"),
         ("15T", "15T\ntraining_compute: 1e24 FLOP", "", "both"),
-        ("backend: current", "backend: vlm", "workload.backend", "did you mean vllm"),
-        ("prompt_tokens: 1024", "prompt_tokens: 0", "workload.prompt_tokens", "greater than 0"),
-        ("name: sample", "naem: sample", "naem", "did you mean name"),
     ],
 )  # fmt: skip
 def test_mistake(tmp_path: Path, old: str, new: str, field: str, said: str) -> None:
@@ -324,13 +310,6 @@ def test_all_mistakes_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
     text = text.replace("tpot_s <= 30 ms", "tpot_s <= 30").replace("continuous", "contin")
     errors = mistakes(tmp_path, text)
     assert [error.line for error in errors] == [2, 9, 17, 21]
-
-
-def test_axis_given_twice(tmp_path: Path) -> None:
-    text = DENSE.replace("  head_dim: 128\n", "  head_dim: 128\n  head_dim: 64\n")
-    error = refusal(read, tmp_path, text)
-    assert "written twice" in str(error)
-    assert error.line == 10
 
 
 def test_space_beyond_64_bits(tmp_path: Path) -> None:

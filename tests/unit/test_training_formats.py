@@ -18,7 +18,6 @@ from dse.schema.training import (
     Constants,
     TrainingStack,
     load_training_stack,
-    training_stack,
     training_stacks,
 )
 from tests.helpers import machines
@@ -186,11 +185,6 @@ def test_a_wrong_file_is_refused(tmp_path: Path, old: str, new: str, said: str) 
     error = str(refusal(load_training_stack, changed(tmp_path, old, new)))
     assert said in error
     assert "mine.yaml" in error
-
-
-def test_an_unknown_stack_has_near_names() -> None:
-    with pytest.raises(InputError, match="did you mean megatron"):
-        training_stack("megatrn")
 
 
 def test_two_stacks_of_one_id_are_refused(tmp_path: Path) -> None:
