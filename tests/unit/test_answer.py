@@ -120,12 +120,6 @@ def test_text_of_others_is_escaped() -> None:
     assert "<img" not in ANSWER.to_markdown()
 
 
-def test_words_are_explained_once_and_only_those_in_use() -> None:
-    page = ANSWER.to_html()
-    assert "<dt>knee</dt>" in page
-    assert "<dt>hypervolume</dt>" not in page
-
-
 def test_text_fits_the_width_and_starts_with_the_answer() -> None:
     text = ANSWER.to_text(60)
     assert max(map(len, text.splitlines())) <= 60

@@ -172,12 +172,6 @@ def test_intervals_are_of_the_worst_law_of_either_pool() -> None:
     assert (answer["predicted_low"], answer["predicted_high"]) == (low[0], high[0])
 
 
-def test_a_row_without_a_link_between_its_pools_is_refused() -> None:
-    row = row_of("model=llama-3-8b chip=mtia_300 weight_dtype=bf16 concurrency=4")
-    status = estimate_table(pd.DataFrame([row]))["status"][0]
-    assert "mtia_300 has no bandwidth_per_direction of scale-out network" in status
-
-
 def test_rows_of_the_format_are_predicted_or_refused_with_a_reason() -> None:
     row = row_of("concurrency=64 prefill_tp=8 decode_workers=2 decode_tp=1 decode_dp=8 decode_ep=8")
     table = pd.DataFrame([row, row | {"metric": "ttft_s"}, row | {"prefill_workers": ""}])

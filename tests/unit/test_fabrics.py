@@ -26,8 +26,7 @@ from dse.physics.machines import Machines, compile_machines, with_jitter
 from dse.physics.phases import case_of, decode_step
 from dse.physics.step import Step, Work
 from dse.schema.derive import derive
-from dse.schema.loader import Document
-from dse.schema.system import FabricLevel, read_system
+from dse.schema.system import FabricLevel
 from dse.space.candidates import Floats
 from tests.helpers import CHIPS, deploy, machines, run, workload
 
@@ -357,45 +356,6 @@ def test_overlap_hides_a_share_of_the_shorter(share: float) -> None:
     shorter = np.minimum(plain.network_s, plain.seconds - plain.network_s)
     assert hidden.seconds == pytest.approx(plain.seconds - share * shorter)
     assert hidden.network_s == pytest.approx(plain.network_s - share * shorter)
-
-
-def written(**fields: str) -> Document:
-    document = load_system_document()
-    document.data["levels"][1].update(
-        {
-            name: {"value": value, "kind": "spec", "source": "x", "date": "2026"}
-            for name, value in fields.items()
-        }
-    )
-    return document
-
-
-def load_system_document() -> Document:
-    from dse.data import hardware_dir
-    from dse.schema.loader import load_yaml
-
-    return load_yaml(hardware_dir() / "systems" / "hgx_h100.yaml")
-
-
-@pytest.mark.parametrize(
-    ("fields", "says"),
-    [
-        ({"topology": "dragon_fly"}, "did you mean dragonfly"),
-        ({"in_network_reduction": "yes"}, "accepted: none, supported"),
-        ({"reached": "1.2"}, "above 0, at most 1"),
-        ({"software": "75"}, "its unit is missing"),
-    ],
-)
-def test_a_level_with_a_mistake(fields: dict[str, str], says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        read_system(written(**fields))
-
-
-def test_a_level_with_figures_of_its_own() -> None:
-    read = read_system(written(software="75 us", reached="0.8", ramp="0.36"))
-    network = read.levels[1]
-    assert (network.software_s, network.reached, network.ramp) == (75e-6, 0.8, 0.36)
-    assert {"software", "reached", "ramp"} <= {f.name.split()[-1] for f in read.figures}
 
 
 def test_stages_hand_over_on_the_levels_between_them() -> None:

@@ -229,15 +229,6 @@ def test_cost_energy_and_rate_lie_between_the_members(parts, serving, concurrenc
         assert (found.values[name] <= each.max(axis=0) * (1 + 1e-9)).all(), name
 
 
-@given(st.floats(0.01, 0.98), st.floats(0.001, 0.01))
-def test_more_of_the_dearer_workload_is_dearer(weight, more) -> None:
-    chat, retrieval = run(batch(), CHAT, ON), run(batch(), RETRIEVAL, ON)
-    before, after = both(weight), both(weight + more)
-    for name in COSTS:
-        dearer = np.sign(chat.values[name] - retrieval.values[name])
-        assert (dearer * (after.values[name] - before.values[name]) > 0.0).all(), name
-
-
 SPACE = """\
 name: mixed
 workloads:

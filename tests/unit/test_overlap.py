@@ -131,16 +131,6 @@ def test_more_copies_never_raise_the_busiest_load(mean, ranks, skew, more) -> No
     assert many <= few
 
 
-def test_copies_never_slow_a_step_beyond_what_they_read() -> None:
-    """A large batch is served sooner with copies, the more of them the sooner."""
-    times = []
-    for copies in (0.0, 32.0, 64.0, 128.0):
-        batch = wide(data_parallel=32, expert_parallel=32, redundant_experts=copies)
-        case = case_of(batch, replace(LOAD, network_overlap=0.0), machines())
-        times.append(float(prefill_step(case, np.array([8192.0]))[1].seconds[0]))
-    assert times == sorted(times, reverse=True)
-
-
 @pytest.mark.parametrize("ranks", [1, 8])
 def test_the_cap_counts_requests_of_an_attention_rank(ranks: int) -> None:
     degrees = {"data_parallel": ranks, "expert_parallel": ranks, "tensor_parallel": 8 // ranks}

@@ -320,8 +320,3 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, text: str, said: str):
 def test_every_mistake_is_said_with_its_line(tmp_path: Path):
     text = RUNS.replace("3.83", "x").replace("20B", "y")
     assert [error.line for error in mistakes(loaded, tmp_path, text)] == [2, 3]
-
-
-def test_a_file_that_is_not_there(tmp_path: Path):
-    with pytest.raises(InputError, match="no such file"):
-        load_loss_runs(tmp_path / "none.csv")

@@ -14,7 +14,6 @@ from dse.answer.answer import Answer, Table
 from dse.answer.numbers import label, show
 from dse.problem.words import deployment_words
 from dse.render.page import PLOTLY, script_json, template_text
-from tests.cli.conftest import dse
 from tests.finished_reports import REPORTS, command_of
 from tests.helpers_report import Json, answer_of, both, decided_sample
 
@@ -116,14 +115,6 @@ def test_more_tokens_than_any_model_had_are_told() -> None:
     for item in front["items"]:
         item["metrics"]["training_tokens"] = 40e12
     assert "training_tokens <=" not in " ".join(answer_of(front, study).sentences)
-
-
-@pytest.mark.parametrize("dtype", ["bf16", "int4"])
-def test_the_interval_of_the_loss_holds_the_loss(dtype: str) -> None:
-    flags = f"--model llama-3-8b --chip h100_sxm --weight-dtype {dtype} --concurrency 8 --json"
-    answer = dse("estimate", *flags.split(), "--prompt-tokens", 1024, "--output-tokens", 256).json()
-    low, high = answer["intervals"]["predicted_loss"]
-    assert low < answer["predicted_loss"] < high
 
 
 def test_owned_chips_state_their_terms() -> None:

@@ -6,6 +6,7 @@ import itertools
 import math
 from dataclasses import replace
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,50 +23,23 @@ from dse.economics.scenarios import (
     hedged,
     margins,
 )
-from dse.schema.plan import Plan
-from dse.schema.plan_reader import load_plan
+from dse.schema.plan import Limits, Plan
+from tests.helpers_fleet import chip, demand, option, plan, rent
 
 LEVEL = 0.8
 SD = 0.25
 DRAWN = 500
 
 
-def plan_of(*offers: float, per_s: float = 100.0, **more: object) -> Plan:
+def plan_of(*offers: float, per_s: float = 100.0, **more: Any) -> Plan:
     """Chips at dollars an hour, one by one, for one class."""
-    names = ("h100_sxm", "mi300x", "b200_sxm")
-    return load_plan(
-        {
-            "name": "test",
-            "title": "A test",
-            "quarters": 1,
-            "price_basis": "rental_3yr",
-            "used_after_end": "100%",
-            "demand": [
-                {
-                    "name": "chat",
-                    "model": "llama-3-8b",
-                    "requests_per_second": per_s,
-                    "prompt_tokens": 1000,
-                    "output_tokens": 100,
-                    "ttft": "1 s",
-                    "tpot": "50 ms",
-                }
-            ],
-            "chips": [
-                {"chip": name, "server": 1, "rent": {"price": f"{usd} USD/h", "term_quarters": 12}}
-                for name, usd in zip(names, offers, strict=False)
-            ],
-            **more,
-        },
-        load_catalog(),
-    )
+    names = ("h100_sxm", "mi300x", "b200_sxm")[: len(offers)]
+    chips = (chip(name, rent(name, usd), server=1) for name, usd in zip(names, offers, strict=True))
+    return plan(*chips, **{"quarters": 1, "demand": (demand(per_s=per_s),), **more})
 
 
 def options_of(plan: Plan, rate: float = 1.0) -> list[Option]:
-    return [
-        Option("chat", "m", {chip.chip: 1}, rate, 0.1, 0.01, f"1 x {chip.chip}")
-        for chip in plan.chips
-    ]
+    return [option({chip.chip: 1}, rate) for chip in plan.chips]
 
 
 def futures(plan: Plan, count: int, seed: int, *, demand: float = 0.0, rate: float = 0.0):
@@ -125,12 +99,7 @@ def test_the_order_is_nearly_the_cheapest_of_all_that_serve_enough(prices: tuple
 def test_what_can_wait_is_not_ordered_now():
     """Demand doubles in the second quarter: rents without a lead time are ordered then, those with
     one are ordered now."""
-    growing = {"quarters": 2, "used_after_end": "100%"}
-    plan = plan_of(2.0, **growing)
-    plan = replace(
-        plan,
-        demand=(replace(plan.demand[0], growth_per_quarter=1.0),),
-    )
+    plan = plan_of(2.0, quarters=2, demand=(demand(per_s=100.0, growth=1.0),))
     now = solved(plan, options_of(plan), demand=SD)
     assert sum(now.order.values()) == pytest.approx(100.0 * math.exp(SD * 0.84), rel=0.06)
 
@@ -171,9 +140,9 @@ def test_what_is_late_is_not_counted_upon():
 
 
 def test_a_cap_that_leaves_too_little_is_said():
-    plan = plan_of(2.0, limits={"power": "180 kW"})
+    plan = plan_of(2.0, limits=Limits(watts=110e3))
     one = solved(plan, options_of(plan), demand=SD)
-    most = math.floor(180e3 / plan.chips[0].watts)
+    most = math.floor(110e3 / plan.chips[0].watts)
     assert not one.reached
     assert one.share == pytest.approx(NormalDist().cdf(math.log(most / 100.0) / SD), abs=0.04)
 

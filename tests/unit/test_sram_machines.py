@@ -149,14 +149,3 @@ def test_what_does_not_fit_says_so(catalog: Catalog) -> None:
     alone = fitted(catalog, "deepseek-v3", "h200_nvl")  # no link to another was published
     assert alone["most_chips"] == 1
     assert "no bandwidth_per_direction" in alone["limited_by"]
-
-
-def test_small_chips_pay_for_links_that_a_wafer_does_not_need(catalog: Catalog) -> None:
-    """Claim 10: the share of a decode step that is interconnect, of the same 8B and 70B models."""
-    for model in ("llama-3-8b", "llama-3-70b"):
-        wafer, chips = (
-            fitted(catalog, model, chip, dtype)["fewest"]
-            for chip, dtype in (("wse3", "bf16"), ("groq_lpu_v1", "int8"))
-        )
-        assert wafer["interconnect_share"] < 0.06
-        assert chips["interconnect_share"] > 3 * wafer["interconnect_share"]

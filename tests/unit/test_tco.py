@@ -204,18 +204,6 @@ def test_every_cost_has_its_source_date_and_kind() -> None:
         assert cost.note or cost.kind != "assumed"
 
 
-def test_a_file_takes_the_place_of_single_lines(tmp_path: Path) -> None:
-    path = write(tmp_path, "electricity: 0.05 USD/kWh\nlife: {value: 4 years, source: our books}\n")
-    catalog = load_catalog(costs=path)
-    mine = catalog.costs
-    assert (mine.value("electricity"), mine.value("life")) == (0.05, 4 * YEAR_S)
-    assert mine.inputs["life"].source == "our books"
-    assert mine.inputs["electricity"].kind == "given"
-    assert mine.value("staff") == COSTS.value("staff")
-    assert load_catalog().costs == COSTS
-    assert load_catalog().digest != catalog.digest
-
-
 @pytest.mark.parametrize(
     ("line", "usd_a_year"),
     [
@@ -282,16 +270,6 @@ def test_a_chip_without_a_price_says_what_to_write(tmp_path: Path) -> None:
         price_by_parts(CATALOG, "trn2_16", "owned_tco")
 
 
-def test_rent_is_one_part_and_bases_have_near_names() -> None:
-    rent = price_by_parts(CATALOG, "h100_sxm", "rental_3yr")
-    assert [part["name"] for part in rent["parts"]] == ["rent"]
-    said = str(refusal(price_by_parts, CATALOG, "h100_sxm", "on_demnd"))
-    assert "did you mean on_demand" in said
-    assert "/" not in said  # no path of the shipped file
-    with pytest.raises(InputError, match="owned_tco prices a chip that is bought"):
-        price_by_parts(CATALOG, "h100_sxm", "purchase")
-
-
 def row(kind: str, usd: float, chip: str = "x") -> PurchaseRow:
     return PurchaseRow(
         chip=chip, kind=kind, usd_per_chip=usd, provider="shop", date="2026", source="a page"
@@ -342,16 +320,6 @@ def test_idle_hours_are_counted_once(tmp_path: Path) -> None:
         check_idle_once(0.999)
 
 
-def test_own_prices_take_the_place_of_a_chips_rows(tmp_path: Path) -> None:
-    line = "h100_sxm,on_demand,2.5,quote,2026-11-01,a mail,\n"
-    path = write(tmp_path, HEADER + line, "mine.csv")
-    prices = load_catalog(prices=path).prices.select("on_demand")
-    assert prices["h100_sxm"].usd_per_chip_hour == 2.5
-    assert prices["h100_sxm"].notes == ("own price of mine.csv",)
-    shipped = CATALOG.prices.select("on_demand")
-    assert prices["h200_sxm"] == shipped["h200_sxm"]
-
-
 @pytest.mark.parametrize(
     ("row", "says"),
     [
@@ -366,14 +334,6 @@ def test_own_rows_that_no_catalog_takes(tmp_path: Path, row: str, says: str) -> 
     path = write(tmp_path, f"{HEADER}{row}\n", "mine.csv")
     with pytest.raises(InputError, match=says):
         load_catalog(prices=path)
-
-
-def test_prices_as_of_a_date_are_those_known_then() -> None:
-    then = load_catalog(as_of="2026-06").prices.rows
-    assert 0 < len(then) < len(CATALOG.prices.rows)
-    assert all(first_day(row.date) <= "2026-06-31" for row in then)
-    missing = [row for row in CATALOG.prices.rows if row not in then]
-    assert all(first_day(row.date) > "2026-06-30" for row in missing)
 
 
 def test_dates() -> None:
@@ -459,15 +419,6 @@ def test_of_a_provider_the_newest_price_counts():
     assert len(PriceTable("", sizes).select("on_demand")["a"].rows) == 3
     bare = (row("", 1.0, "2025"), row("", 2.0, "2026"))
     assert PriceTable("", bare).select("on_demand")["a"].usd_per_chip_hour == 1.5
-
-
-def test_no_shipped_price_counts_beside_a_newer_one_of_its_provider():
-    for basis in (table := load_catalog().prices).bases():
-        for price in table.select(basis).values():
-            dates: dict[str, set[str]] = {}
-            for one in price.rows:
-                dates.setdefault(one.provider, set()).add(first_day(one.date))
-            assert all(len(of) == 1 for of in dates.values()), (basis, price.rows[0].chip)
 
 
 def test_a_region_sets_electricity_and_carbon_and_a_line_of_ones_own_replaces_it(tmp_path: Path):

@@ -226,12 +226,6 @@ def of_states(parameters: float, ranks: float, stage: float, **bytes_: float) ->
     return [float(part[0]) / 1e9 for part in parts]
 
 
-def test_the_70b_example_takes_840_gb() -> None:
-    parts = of_states(70e9, 1, 0, moments=8, master=0, gradient=2)
-    assert parts == [140.0, 140.0, 560.0, 0.0]
-    assert sum(parts) == 840.0
-
-
 def test_the_same_model_through_the_whole_path() -> None:
     runs = plan("llama-3-70b", zero_stage=0, master_bytes=0, gradient_bytes=2)
     count = parameters(deploy("llama-3-70b", "h100_sxm")).total

@@ -199,7 +199,6 @@ def test_points_near_the_winner_give_the_same_sensitivities(monkeypatch: pytest.
         ("chip.h100_sxm.price=-100%", "chip.h100_sxm.price would be 0 USD/h .*more than 0"),
         ("chip.h100_sxm.price=0 USD/h", "chip.h100_sxm.price would be 0 USD/h"),
         ("chip.all.price=-100%", "a factor of 0"),
-        ("costs.electricity=+50%", "count on the price basis owned_tco only"),
         ("workload.network_overlap=2x", "is 0, which no factor changes"),
         ("chip.h100_sxm.memory_bandwidth=0x", "would be 0 B/s"),
         ("chip.h100_sxm.tdp=1e9x", "1e-6 to 1e6"),
