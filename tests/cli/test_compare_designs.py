@@ -8,8 +8,7 @@ import pytest
 
 from dse.render.markdown import escape
 from tests.cli.conftest import ask, dse, fits, on_page
-from tests.unit.test_basket import SPACE
-from tests.unit.test_rediscovery import CASE, SMALL
+from tests.unit.test_rediscovery import CASE, SMALL, TWO_CHIPS
 
 COST = "usd_per_million_total_tokens"
 
@@ -79,7 +78,7 @@ def test_a_study_and_a_model_are_the_space_and_the_model(case: Path, tmp_path: P
 
 def test_a_basket_in_text_json_and_files(tmp_path: Path):
     path = tmp_path / "two-chips.yaml"
-    path.write_text(SPACE, encoding="utf-8")
+    path.write_text(TWO_CHIPS, encoding="utf-8")
     said = dse("compare", path, "--by", "chip", "--out", tmp_path / "out")
     assert said.code == 0
     assert fits(said.out, 100)

@@ -13,7 +13,7 @@ from dse.data import hardware_dir
 from dse.schema.prices import first_day
 from dse.study.folder import FRONT, FRONT_TABLE, read_json
 from tests.cli.conftest import ask, dse, fits
-from tests.unit.test_basket import SPACE as TWO_CHIPS
+from tests.unit.test_rediscovery import TWO_CHIPS
 
 POINT = ["--model", "llama-3-8b", "--chip", "h100_sxm", "--concurrency", "32"]
 HEADER = "chip,basis,usd_per_chip_hour,provider,date,source,note\n"
