@@ -29,7 +29,7 @@ from dse.quality.own_runs import (
 from dse.schema.loss_runs import LossRun, LossRuns, load_loss_runs, runs_again
 from dse.schema.model_catalog import load_models
 from dse.schema.study import load_study
-from dse.study import drawn
+from dse.study import decide
 from tests.helpers_files import mistakes, refusal, write
 
 SD = np.array(list(PRIOR.values()))
@@ -234,9 +234,9 @@ def test_draws_of_a_front_move_losses_by_what_runs_leave(monkeypatch: pytest.Mon
     mine, law = pose(study, catalog), pose(load_study("tiny", catalog), catalog)
     assert mine.space.fingerprint != law.space.fingerprint
     index = mine.space.unrank(np.arange(0, mine.space.size, mine.space.size // 50))
-    monkeypatch.setattr(drawn, "FRONT_DRAWS", 3_000)
+    monkeypatch.setattr(decide, "FRONT_DRAWS", 3_000)
     errors, plain = (
-        np.stack(list(drawn.draws(one, index, np.random.default_rng(1)))) for one in (mine, law)
+        np.stack(list(decide.draws(one, index, np.random.default_rng(1)))) for one in (mine, law)
     )
     losses = [o.metric == "predicted_loss" for o in mine.objectives]
     others = np.logical_not(losses)
