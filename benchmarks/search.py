@@ -29,7 +29,6 @@ from dse.catalog import load_catalog
 from dse.pareto import Scale, additive_epsilon, hypervolume, non_dominated, share
 from dse.problem.objective import PhysicsProblem, pose
 from dse.schema.study import load_study, resolve_space
-from dse.search.evaluator import Budget
 from dse.search.record import Record
 from dse.search.run import Result, search
 from dse.space.space import Space
@@ -156,8 +155,7 @@ class Bench:
         problem = problem_of(WHOLE)
         for count in BUDGETS:
             if not self.has(part="budget", asked=count):
-                budget = Budget(evaluations=count)
-                row = timed(lambda b=budget: search(problem, "pareto-local", budget=b))[1]
+                row = timed(lambda n=count: search(problem, "pareto-local", evaluations=n))[1]
                 self.add(
                     part="budget",
                     engine="pareto-local",

@@ -409,13 +409,8 @@ LARGEST = 1_000_000_000  # points that are enumerated where that is asked for
 Progress = Callable[[int, int | None, int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """Counts, never seconds: distinct points evaluated, and trials asked of an Optuna sampler.
-    None leaves the choice to the engine."""
-
-    evaluations: int | None = None
-    trials: int | None = None
+# Trials asked of an Optuna sampler: a count, never seconds. None leaves the choice to the engine.
+Trials = int | None
 
 
 class Engine:
@@ -431,7 +426,7 @@ class Engine:
         return min(size, max(LEAST_EVALUATIONS, min(size // 10, MOST_EVALUATIONS)))
 
     def run(
-        self, evaluator: Evaluator, budget: Budget, rng: np.random.Generator, progress: Progress
+        self, evaluator: Evaluator, trials: Trials, rng: np.random.Generator, progress: Progress
     ) -> None:
         """Leaves what it finds in the evaluator's archive."""
         raise NotImplementedError
@@ -441,7 +436,7 @@ class Exhaustive(Engine):
     """Streams all ranks in order; memory does not grow with the space. With a checkpoint, a
     killed run goes on where it was.
 
-    Raises InputError for a space above 1e9 points or a budget below its size.
+    Raises InputError for a space above 1e9 points.
     """
 
     name, bulk = "exhaustive", True
@@ -450,7 +445,7 @@ class Exhaustive(Engine):
         return size
 
     def run(
-        self, evaluator: Evaluator, budget: Budget, rng: np.random.Generator, progress: Progress
+        self, evaluator: Evaluator, trials: Trials, rng: np.random.Generator, progress: Progress
     ) -> None:
         size = evaluator.space.size
         if size > LARGEST:
@@ -458,12 +453,6 @@ class Exhaustive(Engine):
                 f"the space has {size:,} points, too many to enumerate",
                 field="--engine exhaustive",
                 accepted=f"a space of at most {LARGEST:,} points, or another engine",
-            )
-        if evaluator.limit < size:
-            raise InputError(
-                f"{evaluator.limit:,} evaluations do not cover the space",
-                field="--engine exhaustive",
-                accepted=f"at least {size:,} evaluations, or another engine",
             )
         evaluator.sweep(lambda: progress(evaluator.evaluations, size, len(evaluator.archive)))
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dse.errors import InputError
 from dse.pareto import Scale
 from dse.problem.protocol import Evaluation, Objective, Problem, SpaceProtocol
-from dse.search.evaluator import SEARCH, Batch, Budget, Engine, Evaluator, Progress
+from dse.search.evaluator import SEARCH, Batch, Engine, Evaluator, Progress, Trials
 from dse.search.pareto_local import drawn, refine, sample
 
 ROUNDS = 8
@@ -99,7 +99,7 @@ class ModelFirst(Engine):
     name, bulk = "model-first", False
 
     def run(
-        self, evaluator: Evaluator, budget: Budget, rng: np.random.Generator, progress: Progress
+        self, evaluator: Evaluator, trials: Trials, rng: np.random.Generator, progress: Progress
     ) -> None:
         """Raises InputError for a problem that has no faster one."""
         model = getattr(evaluator.problem, "physics", None)

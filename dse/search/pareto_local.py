@@ -18,12 +18,12 @@ from dse.search.evaluator import (
     SEARCH,
     TOLERATED,
     Batch,
-    Budget,
     Engine,
     Evaluator,
     Ids,
     Progress,
     SeenIds,
+    Trials,
 )
 from dse.search.record import active_axes
 
@@ -44,7 +44,7 @@ class ParetoLocal(Engine):
     name, bulk = "pareto-local", True
 
     def run(
-        self, evaluator: Evaluator, budget: Budget, rng: np.random.Generator, progress: Progress
+        self, evaluator: Evaluator, trials: Trials, rng: np.random.Generator, progress: Progress
     ) -> None:
         evaluator.look(drawn(evaluator, rng))
         refine(evaluator, rng, progress)

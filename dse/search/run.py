@@ -23,13 +23,13 @@ from dse.search.evaluator import (
     ENUMERATE,
     FRONT,
     Batch,
-    Budget,
     Checkpoint,
     Engine,
     Evaluator,
     Ids,
     Progress,
     Tally,
+    Trials,
 )
 from dse.search.parallel import DEFAULT, HERE, Executor
 from dse.search.record import Record
@@ -127,7 +127,8 @@ def search(
     *,
     seed: int = 0,
     unit: int = 0,
-    budget: Budget | None = None,
+    evaluations: int | None = None,
+    trials: Trials = None,
     record: Record | None = None,
     progress: Progress = silent,
     chunk: int = CHUNK,
@@ -137,12 +138,13 @@ def search(
     survey: bool = False,
     others: Callable[[], Ids] | None = None,
 ) -> Result:
-    """Search a problem. The same problem, engine, seed, unit and budget give the same result,
+    """Search a problem. The same problem, engine, seed, unit and counts give the same result,
     whatever `executor` and `chunk` are and whether or not `record` holds trials already: an
     interrupted search is run again from its seed and stores the trials that are missing.
 
+    `evaluations` of an engine that does not enumerate are its own number where none is given.
     `unit` numbers the searches that share a seed. A problem that is `expensive` is evaluated one
-    point at a time, `budget.trials` points (100 if None) unless it is enumerated; `auto` takes the
+    point at a time, `trials` points (100 if None) unless it is enumerated; `auto` takes the
     built-in model, its `physics`, as a prior. A search that `checkpoint` holds is not made again,
     and an enumeration goes on where it was. `others` gives a sampler what other processes asked
     for (`Evaluator`). With `survey` the record holds a sample of the space too (dse.search.survey),
@@ -150,24 +152,16 @@ def search(
     for an engine that cannot do what is asked. A search with nothing feasible returns an empty
     front and the nearest miss.
     """
-    budget = budget or Budget()
-    chosen, why = choose_engine(
-        engine,
-        problem.space.size,
-        expensive=expensive,
-        trials=budget.trials,
-    )
-    if expensive:
-        chunk = 1
+    size = problem.space.size
+    chosen, why = choose_engine(engine, size, expensive=expensive, trials=trials)
     sink = None if record is None else record.add
     stored = 0.0 if record is None else record.seconds
-    evaluator = Evaluator(problem, chunk, executor, sink, others)
-    evaluator.limit = evaluations_limit(chosen, budget, problem.space.size)
+    evaluator = Evaluator(problem, 1 if expensive else chunk, executor, sink, others)
+    evaluator.limit = min(evaluations or chosen.evaluations(size), size)
     if expensive:
-        evaluator.one_by_one = True
-        budget = Budget(budget.evaluations, budget.trials or EXPENSIVE_TRIALS)
+        evaluator.one_by_one, trials = True, trials or EXPENSIVE_TRIALS
         if chosen.name != "exhaustive":
-            evaluator.limit = min(evaluator.limit, budget.trials or EXPENSIVE_TRIALS)
+            evaluator.limit = min(evaluator.limit, trials)
     evaluator.checkpoint = checkpoint
     rng = np.random.Generator(np.random.PCG64([seed, unit]))
     started = time.perf_counter()
@@ -178,7 +172,7 @@ def search(
     task = f"{chosen.name} {unit}"
     done = None if checkpoint is None else checkpoint.load(task)
     if done is None:
-        chosen.run(evaluator, budget, rng, progress)
+        chosen.run(evaluator, trials, rng, progress)
         if sample is not None:
             evaluator.add(sample.ids)
         if checkpoint is not None and chosen.name != "exhaustive":
@@ -231,18 +225,6 @@ def measurable(problem: Problem, front: Batch) -> Batch:
     """Of a front what its hypervolume is taken of: all of it, or, in more than three objectives,
     where the time for it grows with a power of its size, that at its resolution."""
     return front if len(problem.objectives) <= 3 else at_resolution(problem, front)
-
-
-def evaluations_limit(engine: Engine, budget: Budget, size: int) -> int:
-    if budget.evaluations is None:
-        return engine.evaluations(size)
-    if budget.evaluations < 1:
-        raise InputError(
-            f"{budget.evaluations} evaluations find nothing",
-            field="evaluations",
-            accepted="1 or more",
-        )
-    return min(budget.evaluations, size)
 
 
 def nearest_miss(evaluator: Evaluator) -> Miss:

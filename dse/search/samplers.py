@@ -49,7 +49,7 @@ from optuna.trial import Trial, TrialState, create_trial
 from dse.errors import DseError, InputError
 from dse.problem.protocol import SpaceProtocol
 from dse.search import pareto_local
-from dse.search.evaluator import SEARCH, Batch, Budget, Engine, Evaluator, Progress
+from dse.search.evaluator import SEARCH, Batch, Engine, Evaluator, Progress, Trials
 
 _ENTRY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
@@ -211,13 +211,13 @@ class Nsga2(Engine):
     trials = NSGA2_TRIALS
 
     def run(
-        self, evaluator: Evaluator, budget: Budget, rng: np.random.Generator, progress: Progress
+        self, evaluator: Evaluator, trials: Trials, rng: np.random.Generator, progress: Progress
     ) -> None:
         sampler = NSGAIISampler(population_size=POPULATION, seed=_seed(rng))
         loop = AskTell(evaluator, sampler, rng)
         loop.seed(best(pareto_local.sample(evaluator, rng)))
-        trials = _trials(budget, min(self.trials, evaluator.left // 4))
-        _ask_all(loop, trials, POPULATION, progress)
+        asked = min(self.trials, evaluator.left // 4) if trials is None else trials
+        _ask_all(loop, asked, POPULATION, progress)
         pareto_local.refine(evaluator, rng, progress)
 
 
@@ -232,7 +232,7 @@ class SamplerEngine(Engine):
     bulk: bool = False
 
     def run(
-        self, evaluator: Evaluator, budget: Budget, rng: np.random.Generator, progress: Progress
+        self, evaluator: Evaluator, trials: Trials, rng: np.random.Generator, progress: Progress
     ) -> None:
         size = 1 if evaluator.one_by_one else self.batch
         with _said(self.name) if is_path(self.name) else nullcontext():
@@ -240,7 +240,7 @@ class SamplerEngine(Engine):
                 warnings.simplefilter("ignore", ExperimentalWarning)
                 sampler = self.sampler(seed=_seed(rng))
             loop = AskTell(evaluator, sampler, rng)
-            _ask_all(loop, _trials(budget, self.trials), size, progress)
+            _ask_all(loop, self.trials if trials is None else trials, size, progress)
 
 
 def is_path(name: str) -> bool:
@@ -323,10 +323,6 @@ def _ask_all(loop: AskTell, trials: int, size: int, progress: Progress) -> None:
             return
         told += new
         progress(evaluator.evaluations, None, len(evaluator.archive))
-
-
-def _trials(budget: Budget, default: int) -> int:
-    return default if budget.trials is None else budget.trials
 
 
 def _seed(rng: np.random.Generator) -> int:

@@ -15,7 +15,7 @@ from dse.quality.laws import DEFAULT, UNIQUE_TOKENS
 from dse.schema.axes import Axis
 from dse.schema.study import Study, load_study, resolve_space
 from dse.search.record import Record
-from dse.study.folder import loss_runs_of, read_study, space_of
+from dse.study.folder import option_of, read_study, space_of
 
 _MOST_SHOWN = 4
 _LONGEST = 60
@@ -117,7 +117,9 @@ def reopened(folder: Path, catalog: Catalog, space: str | None = None) -> Reopen
     document, items = read_study(folder)
     file = resolve_space(space) if space else space_file_of(document, folder)
     catalog = catalog.over(document)
-    study = load_study(file, catalog, document.get("quality_law"), loss_runs_of(document))
+    study = load_study(
+        file, catalog, document.get("quality_law"), option_of(document, "--loss-runs")
+    )
     if study.fingerprint == document["fingerprint"]:
         return Reopened(document, items, study, catalog)
     if space:

@@ -230,10 +230,10 @@ def space_of(document: Mapping[str, Any]) -> str:
     return words[2] if words[:2] == ["dse", "run"] and len(words) > 2 else document["space"]
 
 
-def loss_runs_of(document: Mapping[str, Any]) -> str | None:
-    """The file of runs that the study's command names; None where its space names it, or none."""
+def option_of(document: Mapping[str, Any], flag: str) -> str | None:
+    """What the study's command gives behind a flag; None without it."""
     words = shlex.split(document.get("command", ""))
-    return words[words.index("--loss-runs") + 1] if "--loss-runs" in words else None
+    return words[words.index(flag) + 1] if flag in words else None
 
 
 def refuse_other(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -13,7 +12,7 @@ from dse.catalog import Catalog, load_catalog
 from dse.problem.objective import pose
 from dse.search.record import Record
 from dse.study.definition import reopened
-from dse.study.folder import FRONT_TABLE, JOURNAL, STUDY, item_of, read_json, read_study
+from dse.study.folder import FRONT_TABLE, JOURNAL, STUDY, item_of, option_of, read_json, read_study
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,9 +138,7 @@ class Trials:
 
         again = reopened(self._study.folder, self._study.catalog())
         problem = pose(again.study, again.catalog)
-        words = shlex.split(again.document["command"])
-        stored_at = words[words.index("--storage") + 1] if "--storage" in words else None
-        location = stored_at or self._study.folder / JOURNAL
+        location = option_of(again.document, "--storage") or self._study.folder / JOURNAL
         stored = Record(problem, location, problem.study.name, {}).load()
         batch = stored.batch
         columns: dict[str, Any] = {"point_id": batch.ids, "stage": stored.stages}

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,6 @@ from dse.search.evaluator import (
     SEARCH,
     STAGES,
     Batch,
-    Budget,
     Checkpoint,
     Ids,
     Progress,
@@ -145,7 +145,7 @@ def run(
             engine,
             seed=seed,
             unit=stored if shares else 0,
-            budget=Budget(trials=trials),
+            trials=trials,
             record=record,
             expensive=own is not None,
             checkpoint=None if shares or own is not None else checkpoint,
@@ -186,15 +186,12 @@ def run(
         document |= proof
         with _timed(seconds, "importance"):
             document |= describe_record(own or problem, result, record)
-        command = ["dse", "run", str(space), "--out", str(folder), "--seed", str(seed)]
-        command += ["--engine", engine]
-        command += [] if trials is None else ["--trials", str(trials)]
-        command += [] if storage is None else ["--storage", shown(storage)]  # without its password
-        command += given.source.flags()
-        command += [] if evaluator is None else ["--evaluator", evaluator]
+        stored_at = None if storage is None else shown(storage)  # without its password
+        options = {"--seed": seed, "--engine": engine, "--trials": trials, "--storage": stored_at}
+        then = {"--evaluator": evaluator, "--law": law, "--loss-runs": given_runs}
+        command = ["dse", "run", str(space), "--out", str(folder), *_words(options)]
+        command += [*given.source.flags(), *_words(then)]
         command += [] if prove is None else ["--prove" if prove else "--no-prove"]
-        command += [] if law is None else ["--law", law]
-        command += [] if given_runs is None else ["--loss-runs", given_runs]
         command += ["--law", ALL] * every_law
         document |= {
             "definition": posed.defined,
@@ -211,6 +208,12 @@ def run(
     if out is None:
         weakref.finalize(study, shutil.rmtree, folder, ignore_errors=True)
     return study
+
+
+def _words(options: Mapping[str, Any]) -> list[str]:
+    """Options as a command line gives them, those that are None left out."""
+    given = ((flag, str(value)) for flag, value in options.items() if value is not None)
+    return list(chain.from_iterable(given))
 
 
 @contextmanager

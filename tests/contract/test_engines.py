@@ -14,7 +14,7 @@ from dse.errors import InputError
 from dse.pareto import share
 from dse.problem.objective import PhysicsProblem, pose
 from dse.schema.study import load_study, resolve_space
-from dse.search.evaluator import Budget, Evaluator
+from dse.search.evaluator import Evaluator
 from dse.search.parallel import Executor
 from dse.search.run import ENGINES, Result, search
 
@@ -48,12 +48,11 @@ def dominated(F):
     return better.any(axis=0)
 
 
-def run(name, problem, *, seed=0, jobs=1, chunk=10_000, budget=None):
-    budget = budget or Budget(trials=50)
+def run(name, problem, *, seed=0, jobs=1, chunk=10_000, trials=50):
     evaluator = Evaluator(problem, chunk=chunk, executor=Executor(jobs))
     evaluator.limit = ENGINES[name].evaluations(problem.space.size)
     rng = np.random.Generator(np.random.PCG64(seed))
-    ENGINES[name].run(evaluator, budget, rng, lambda *_: None)
+    ENGINES[name].run(evaluator, trials, rng, lambda *_: None)
     return evaluator
 
 
@@ -100,7 +99,7 @@ def test_nothing_feasible_is_an_empty_front_and_the_nearest_miss(name):
 @pytest.mark.parametrize("name", RUNNABLE)
 def test_a_space_smaller_than_every_batch_is_exhausted_or_left(name):
     few = tuple((axis, values[:1] if axis != "chip" else values, *r) for axis, values, *r in AXES)
-    evaluator = run(name, SyntheticProblem(axes=few), budget=Budget())
+    evaluator = run(name, SyntheticProblem(axes=few), trials=None)
     assert 0 < evaluator.evaluations <= evaluator.space.size == 8
 
 
@@ -112,7 +111,7 @@ def test_a_tenth_of_the_points_finds_the_true_hypervolume(objectives, prefill_s)
     log = [objective.log for objective in problem.objectives]
     for name in ("pareto-local", "nsga2"):
         for seed in range(3):
-            result = search(problem, name, seed=seed, budget=Budget(trials=200))
+            result = search(problem, name, seed=seed, trials=200)
             assert result.evaluations <= problem.space.size / 10
             assert share(result.front.F, truth, log) >= 0.995
 
@@ -127,7 +126,7 @@ def test_gp_without_torch_says_what_to_install(monkeypatch):
 @pytest.mark.skipif(not TORCH, reason="needs torch")
 def test_gp_gives_the_same_front_twice():
     problem = SyntheticProblem(axes=SMALL_AXES)
-    one, two = (run("gp", problem, budget=Budget(trials=25)) for _ in range(2))
+    one, two = (run("gp", problem, trials=25) for _ in range(2))
     assert one.evaluations == 25
     np.testing.assert_array_equal(one.archive.ids, two.archive.ids)
 

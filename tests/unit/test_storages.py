@@ -19,7 +19,7 @@ from dse.errors import StorageError
 from dse.pareto import non_dominated
 from dse.problem.objective import pose
 from dse.problem.protocol import Evaluation
-from dse.search.evaluator import SEARCH, Batch, Budget, Evaluator
+from dse.search.evaluator import SEARCH, Batch, Evaluator
 from dse.search.record import Record, frozen
 from dse.search.run import ENGINES, search
 from dse.search.storage import in_words, open_storage, shown
@@ -59,7 +59,7 @@ def test_of_two_samplers_that_draw_the_same_the_second_draws_anew(
     records = [Record(problem, location, "study", {}) for _ in range(2)]
     nobody = np.array([], dtype=np.int64)
     for record in records:
-        search(problem, "random", budget=Budget(trials=300), record=record, others=lambda: nobody)
+        search(problem, "random", trials=300, record=record, others=lambda: nobody)
     stages = Record(problem, location, "study", {}).load().stages
     assert stages.count(SEARCH) > 450
 
@@ -217,7 +217,7 @@ def test_of_a_shipped_space_every_value_of_every_axis_is_stored(space):
 def test_the_record_says_what_brought_each_design(tmp_path, engine):
     problem = SyntheticProblem(axes=SMALL_AXES, prefill_s=0.02)
     record = opened(problem, tmp_path)
-    result = search(problem, engine, record=record, survey=True, budget=Budget(trials=100))
+    result = search(problem, engine, record=record, survey=True, trials=100)
     stored, survey = record.load(), result.survey
     assert survey is not None
     many = len(survey.kept) + len(survey.refused)
@@ -243,7 +243,7 @@ def test_an_enumeration_is_the_same_with_a_survey():
 def test_the_trials_of_a_sampler_stand_for_themselves(tmp_path):
     problem, record = SyntheticProblem(axes=SMALL_AXES), None
     record = opened(problem, tmp_path)
-    result = search(problem, "random", record=record, survey=True, budget=Budget(trials=60))
+    result = search(problem, "random", record=record, survey=True, trials=60)
     assert result.survey is None
     assert set(record.load().stages) == {"search"}
     assert record.trials == result.evaluations == 60
