@@ -8,7 +8,6 @@ everywhere. `--write` puts the table into docs/extending.md.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 import subprocess
@@ -76,24 +75,21 @@ def measure() -> list[list[str]]:
             if not (found := said("uv", "python", "find", python, check=False)):
                 rows.append([python, "not to be had", *[""] * (len(SHOWN) + 1)])
                 continue
-            for built, kind in ((wheel, "wheel"), (sdist, "sdist")):
-                folder = root / f"{python} {kind}"
-                rows.append([python, kind, *tried(folder, found, built)])
-                print("; ".join(rows[-1]), flush=True)
+            sources: list[tuple[str, Path, tuple[str, ...]]]
+            sources = [("wheel", wheel, ()), ("sdist", sdist, ())]
             if python == PYTHONS[0]:
-                row = tried(root / "oldest", found, ROOT, *OLDEST)
-                rows.append([python, "checkout, oldest versions", *row])
+                sources.append(("checkout, oldest versions", ROOT, OLDEST))
+            for kind, built, options in sources:
+                row = tried(root / f"{python} {kind}", found, built, *options)
+                rows.append([python, kind, *row])
                 print("; ".join(rows[-1]), flush=True)
     return rows
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true")
-    asked = parser.parse_args()
     rows = measure()
     text = markdown(["Python", "from", *SHOWN, "front of `tiny`"], rows)
-    if asked.write:
+    if "--write" in sys.argv[1:]:
         write("extending.md", "python -m tools.versions", text)
     print(text)
     return 0 if len({row[-1] for row in rows if row[-1]}) == 1 else 1

@@ -9,7 +9,7 @@ these functions alike. The law of every operator:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,23 +50,30 @@ def fit(
     def predict(x):
         return law(flops, moved, peak, bandwidth, x)
 
-    solutions = [
-        least_squares(
-            lambda x: np.sqrt(weight) * np.log(predict(x) / seconds),
-            (0.5, 0.7, 8.0, min(p, (1 + top_p) / 2)),
-            bounds=((0.01, 0.01, 0, 1), (1, 1, top_us, top_p)),
-            loss="soft_l1",
-            f_scale=0.05 * np.sqrt(weight.mean()),
-            x_scale=(0.5, 0.5, 5, 1),
-        )
-        for p in (1.2, 2.5, 5.0)
-    ]
-    best = min(solutions, key=lambda s: round(s.cost, 9)).x
+    robust = {"loss": "soft_l1", "f_scale": 0.05 * np.sqrt(weight.mean())}
+    best = least(
+        lambda x: np.sqrt(weight) * np.log(predict(x) / seconds), (1, 1, top_us, top_p), **robust
+    )
     x = [float(f"{value:.3g}") for value in best]
     error = median(np.hypot(predict(x) / seconds - 1, miss), weight)
     keys = dict(zip(("compute", "memory", "fixed", "p"), x, strict=True))
     note = ", ".join(sorted(set(points.backend + " " + points.version)))
     return {**keys, "kind": "fitted", "error": round(error, 3), "note": note}
+
+
+def least(residuals: Callable, most: tuple[float, ...], **loss: Any) -> np.ndarray:
+    """Constants of a law, at most `most`, with the least `residuals`, of three starts."""
+    found = [
+        least_squares(
+            residuals,
+            (0.5, 0.7, 8.0, min(p, (1 + most[-1]) / 2)),
+            bounds=((0.01, 0.01, 0, 1), most),
+            x_scale=(0.5, 0.5, 5, 1),
+            **loss,
+        )
+        for p in (1.2, 2.5, 5.0)
+    ]
+    return min(found, key=lambda one: round(one.cost, 9)).x
 
 
 def median(values: np.ndarray, weight: np.ndarray) -> float:

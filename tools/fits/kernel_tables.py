@@ -29,10 +29,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import yaml
-from scipy.optimize import least_squares
 
 from dse.measure.calibration import Laws
-from dse.measure.laws import law, link_law
+from dse.measure.laws import law, least, link_law
 
 # Families of the tables' dtypes; w4a16 and w4a8 rows are divided by the 16-bit peak there.
 DTYPE = {
@@ -382,16 +381,8 @@ def _fitted(points: pd.DataFrame, top_p: float = 8.0) -> dict:
     def predict(x):
         return law(flops, moved, PEAK, BANDWIDTH, x)
 
-    found = [
-        least_squares(
-            lambda x: np.log(predict(x) / seconds),
-            (0.5, 0.7, 8.0, min(p, (1 + top_p) / 2)),
-            bounds=((0.01, 0.01, 0, 1), (1, TOP_MEMORY, 300, top_p)),
-            x_scale=(0.5, 0.5, 5, 1),
-        )
-        for p in (1.2, 2.5, 5.0)
-    ]
-    compute, memory, fixed, p = min(found, key=lambda s: round(s.cost, 9)).x
+    most = (1, TOP_MEMORY, 300, top_p)
+    compute, memory, fixed, p = least(lambda x: np.log(predict(x) / seconds), most)
     error = float(np.median(np.abs(predict((compute, memory, fixed, p)) / seconds - 1)))
     return {
         **{"compute": _us(compute), "memory": _us(memory), "fixed": _us(fixed), "p": _us(p)},

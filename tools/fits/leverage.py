@@ -19,6 +19,7 @@ from dse.quality import LAWS, quality
 from dse.quality.law import VOCABULARY, Shape
 from dse.quality.laws import leverage
 from tools.law_tables import columns, evaluate
+from tools.written import markdown
 
 EVIDENCE = Path(__file__).with_name("leverage_evidence.csv")
 # Kimi K2, arXiv 2507.20534, section 2.3: compute saved at sparsity 48 (8 of 384 experts) over that
@@ -114,25 +115,24 @@ def main() -> None:
     halves = {name: table[table["split"] == name] for name in ("choose", "held out", "later")}
     level, offset = fit(halves["choose"])
     print(f"level {level:.3f}, offset {offset:.3f}; shipped {leverage.LEVEL}, {leverage.OFFSET}\n")
-    print("| law | chosen on, rms log error | held out | 80% interval | mean | later | Kimi K2 |")
-    print("|---|---|---|---|---|---|---|")
+    head = ("law", "chosen on, rms log error", "held out", "80% interval", "mean", "later")
+    rows = []
     for law in LAWS:
         errors = {name: log_errors(half, law) for name, half in halves.items()}
-        held = errors["held out"]
+        chosen, held, later = errors.values()
         low, high = interval(held)
         ratios = " ".join(f"{value:.2f}" for value in kimi_of(law))
-        print(
-            f"| {law} | {rms(errors['choose']):.2f} | {rms(held):.2f} | {low:.2f} to {high:.2f} | "
-            f"{held.mean():+.2f} | {rms(errors['later']):.2f} | {ratios} |"
-        )
+        spread = (f"{rms(held):.2f}", f"{low:.2f} to {high:.2f}", f"{held.mean():+.2f}")
+        rows.append((law, f"{rms(chosen):.2f}", *spread, f"{rms(later):.2f}", ratios))
+    print(markdown((*head, "Kimi K2"), rows))
     print(f"\nKimi K2 published: {' '.join(map(str, KIMI_RATIOS))}\n")
-    print("| model | published, B | " + " | ".join(f"{law}, B" for law in LAWS) + " | used |")
-    print("|---" * (3 + len(LAWS)) + "|")
     sizes = {law: evaluate(table, law).dense_equivalent_parameters / 1e9 for law in LAWS}
-    for i, published in enumerate(known(table) / 1e9):
-        cells = " | ".join(f"{size[i]:.1f}" for size in sizes.values())
-        used = table["split"].fillna("shown")[i]
-        print(f"| {table['name'][i]} | {published:.1f} | {cells} | {used} |")
+    shown = zip(table["name"], known(table) / 1e9, table["split"].fillna("shown"), strict=True)
+    rows = [
+        (name, f"{published:.1f}", *(f"{size[i]:.1f}" for size in sizes.values()), used)
+        for i, (name, published, used) in enumerate(shown)
+    ]
+    print(markdown(("model", "published, B", *(f"{law}, B" for law in LAWS), "used"), rows))
 
 
 def kimi_of(law: str) -> np.ndarray:

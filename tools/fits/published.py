@@ -42,6 +42,7 @@ from dse.rules.registry import judge
 from dse.schema.model_catalog import resolve_model
 from dse.schema.training import training_stack, training_terms
 from dse.space.batches import batch_of
+from tools.written import markdown
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,14 +166,14 @@ def _predict(catalog: Catalog, row: Any) -> tuple[float, float, float]:
 
 def print_energy() -> None:
     rows = published_energy(load_catalog())
-    print("| row | model | chip | in flight | published | predicted | published / predicted |")
-    print("|---|---|---|---|---|---|---|")
+    shown = []
     for row in rows.to_dict("records"):
         unit = UNITS.get(row["metric"], "J/token")
-        print(
-            f"| {row['id']} | {row['stands_for']} | {row['chip']} | {row['concurrency']} "
-            f"| {row['value']:.3g} {unit} | {row['predicted']:.3g} {unit} | {row['ratio']:.2f} |"
-        )
+        asked = (row["id"], row["stands_for"], row["chip"], str(row["concurrency"]))
+        found = (f"{row[name]:.3g} {unit}" for name in ("value", "predicted"))
+        shown.append((*asked, *found, f"{row['ratio']:.2f}"))
+    head = ("row", "model", "chip", "in flight", "published", "predicted")
+    print(markdown((*head, "published / predicted"), shown))
     inside = rows["value"].between(rows["low"], rows["high"]).sum()
     print(
         f"\n{inside} of {len(rows)} inside the interval; median of published / predicted "
