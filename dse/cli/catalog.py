@@ -1,4 +1,12 @@
-"""dse catalog: chips, models, search spaces, prices, racks: list, show, check, new, derive."""
+"""dse catalog: chips, models, search spaces, prices, racks: list, show, check, new, derive.
+
+dse catalog prices list --chip h100_sxm --basis on_demand
+dse catalog prices list --basis on_demand --as-of 2026-06
+dse catalog prices list --basis owned_tco --costs my_costs.yaml
+dse catalog prices list --since 2026-Q2
+dse catalog prices show h100_sxm
+dse catalog chips collectives gb200_nvl72 --chips 64 --against b200_sxm
+"""
 
 from __future__ import annotations
 
@@ -29,15 +37,6 @@ NOUNS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "prices": ("Prices of an hour of a chip.", "prices", ("list", "show")),
     "racks": ("Racks, and what bounds the scale-up domain of each.", "hardware", ("list", "show")),
 }
-EXAMPLES = {
-    "list_prices": (
-        "dse catalog prices list --chip h100_sxm --basis on_demand",
-        "dse catalog prices list --basis on_demand --as-of 2026-06",
-        "dse catalog prices list --basis owned_tco --costs my_costs.yaml",
-        "dse catalog prices list --since 2026-Q2",
-    ),
-    "show_price": ("dse catalog prices show h100_sxm",),
-}
 
 
 @click.group("catalog")
@@ -61,19 +60,18 @@ class _Noun(Lazy):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         from dse.cli.signature import verb
 
-        noun = str(self.name)
+        noun, of = str(self.name), f"dse catalog {self.name} {cmd_name} "
+        examples = "\n".join(line for line in (__doc__ or "").split("\n") if line.startswith(of))
         _, module, verbs = NOUNS[noun]
         if cmd_name in verbs:
             what = noun if cmd_name == "list" else noun.removesuffix("s")
             name = f"{cmd_name}_{what}"
             asks = getattr(import_module(f"dse.questions.catalog.{module}"), name)
-            examples = EXAMPLES.get(name, ())
             return verb(asks, name=cmd_name, stem=what, space="space", examples=examples)
         if (self.name, cmd_name) == ("chips", "collectives"):
             from dse.questions.collectives import SETTINGS, collectives
 
-            example = "dse catalog chips collectives gb200_nvl72 --chips 64 --against b200_sxm"
-            return verb(collectives, fields=SETTINGS, examples=(example,))
+            return verb(collectives, fields=SETTINGS, examples=examples)
         return super().get_command(ctx, cmd_name)
 
 

@@ -1,4 +1,12 @@
-"""dse fleet: what to buy or rent for a plan of demand, quarter by quarter."""
+"""dse fleet: what to buy or rent for a plan of demand, quarter by quarter.
+
+dse fleet dense-70b-billion-tokens
+dse fleet deepseek-v3-two-megawatts --out fleet
+dse fleet a100-owner-grows --service-level 80%
+dse fleet dense-70b-billion-tokens --show > plan.yaml
+dse fleet --model llama-3-70b --chip h100_sxm,mi300x --trace requests.csv --percentile 99
+dse fleet --model llama-3-8b --chip all --demand 1B/day --prompt-tokens 2048 --output-tokens 512
+"""
 
 from __future__ import annotations
 
@@ -56,20 +64,7 @@ def print_plan(plan: str) -> None:
     raise click.exceptions.Exit(0)
 
 
-command = verb(
-    answered,
-    fields=SETTINGS,
-    name="fleet",
-    examples=(
-        "dse fleet dense-70b-billion-tokens",
-        "dse fleet deepseek-v3-two-megawatts --out fleet",
-        "dse fleet a100-owner-grows --service-level 80%",
-        "dse fleet dense-70b-billion-tokens --show > plan.yaml",
-        "dse fleet --model llama-3-70b --chip h100_sxm,mi300x --trace requests.csv --percentile 99",
-        "dse fleet --model llama-3-8b --chip all --demand 1B/day --prompt-tokens 2048 "
-        "--output-tokens 512",
-    ),
-)
+command = verb(answered, fields=SETTINGS, name="fleet", examples=__doc__)
 command.params.append(
     click.Option(["--show"], is_flag=True, help="Print the plan's file, a start for one of yours.")
 )

@@ -1,4 +1,9 @@
-"""dse run: search a space and write the Pareto-front report."""
+"""dse run: search a space and write the Pareto-front report.
+
+dse run quickstart
+dse run my-space.yaml --out studies/mine --seed 1
+dse run studies/mine
+"""
 
 from __future__ import annotations
 
@@ -181,11 +186,7 @@ command = verb(
     searched,
     name="run",
     space="space",
-    examples=(
-        "dse run quickstart",
-        "dse run my-space.yaml --out studies/mine --seed 1",
-        "dse run studies/mine",
-    ),
+    examples=__doc__,
     out=click.Option(
         ["--out"],
         metavar="DIR",

@@ -81,7 +81,7 @@ def verb(
     function: Callable[..., Any],
     *,
     fields: Table[Any] | None = None,
-    examples: Sequence[str] = (),
+    examples: str | None = "",
     name: str = "",
     stem: str = "",
     check: Callable[[dict[str, Any]], None] = lambda given: None,
@@ -96,11 +96,12 @@ def verb(
     delivered: Callable[..., None] = deliver,
     exit_code: Callable[[Any], int] = lambda answer: 0,
 ) -> Verb:
-    """The command that calls `function` with what the user gave, and delivers its Answer. `fields`
-    are those of `--set`, `others` the argument that takes what else it says, as texts by name:
-    `also_known` are such names, `also` tells of them. `check` raises InputError for arguments that
-    do not go together. `space` is the argument whose chip files --prices may price, `stem` the name
-    of the files of --out, where that is not `name`. `instead` are options that ask another
+    """The command that calls `function` with what the user gave, and delivers its Answer.
+    `examples` are what stands below the first line of the verb's module, or a text of lines.
+    `fields` are those of `--set`, `others` the argument that takes what else it says, as texts by
+    name: `also_known` are such names, `also` tells of them. `check` raises InputError for arguments
+    that do not go together. `space` is the argument whose chip files --prices may price, `stem` the
+    name of the files of --out, where that is not `name`. `instead` are options that ask another
     function. What the function takes by `**` are arguments `like` those of another one, whose
     options the command has, too, but for those `without`. `out` makes another option of --out,
     `delivered` writes and prints the answer, `exit_code` is that of an answer."""
@@ -169,8 +170,9 @@ def verb(
 
     words = inspect.getdoc(function) or ""
     text = words.partition("\n\n")[0]
-    if examples:
-        text += "\n\n\b\n" + "\n".join(examples)
+    head, _, shown = (examples or "").strip().partition("\n\n")
+    if shown or head:
+        text += f"\n\n\b\n{shown or head}"
     shared = [out or out_option(stem or name), json_option, detail_option]
     if any(one.name == "catalog" for one in taken):
         dated = [] if "as_of" in by_name else [as_of_option]

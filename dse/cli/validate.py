@@ -1,13 +1,11 @@
-"""dse validate: predictions against measurements."""
+"""dse validate: predictions against measurements.
+
+dse validate                     the measurements that come with dse
+dse validate --data rows.csv     your own rows, in the same format
+dse validate --out accuracy      also writes accuracy/validate.html
+"""
 
 from dse.accuracy.validate import validate
 from dse.cli.signature import verb
 
-command = verb(
-    validate,
-    examples=(
-        "dse validate                     the measurements that come with dse",
-        "dse validate --data rows.csv     your own rows, in the same format",
-        "dse validate --out accuracy      also writes accuracy/validate.html",
-    ),
-)
+command = verb(validate, examples=__doc__)
