@@ -1,11 +1,13 @@
 """dse catalog: chips, models, search spaces, prices, racks: list, show, check, new, derive.
 
-dse catalog prices list --chip h100_sxm --basis on_demand
-dse catalog prices list --basis on_demand --as-of 2026-06
-dse catalog prices list --basis owned_tco --costs my_costs.yaml
-dse catalog prices list --since 2026-Q2
-dse catalog prices show h100_sxm
-dse catalog chips collectives gb200_nvl72 --chips 64 --against b200_sxm
+Examples:
+
+    dse catalog prices list --chip h100_sxm --basis on_demand
+    dse catalog prices list --basis on_demand --as-of 2026-06
+    dse catalog prices list --basis owned_tco --costs my_costs.yaml
+    dse catalog prices list --since 2026-Q2
+    dse catalog prices show h100_sxm
+    dse catalog chips collectives gb200_nvl72 --chips 64 --against b200_sxm
 """
 
 from __future__ import annotations
@@ -61,7 +63,8 @@ class _Noun(Lazy):
         from dse.cli.signature import verb
 
         noun, of = str(self.name), f"dse catalog {self.name} {cmd_name} "
-        examples = "\n".join(line for line in (__doc__ or "").split("\n") if line.startswith(of))
+        lines = (__doc__ or "").splitlines()
+        examples = "\n".join(line for line in lines if line.strip().startswith(of))
         _, module, verbs = NOUNS[noun]
         if cmd_name in verbs:
             what = noun if cmd_name == "list" else noun.removesuffix("s")

@@ -1,8 +1,10 @@
 """dse claims: what people claim of models and hardware, judged by numbers.
 
-dse claims check                 all shipped claims, a line for each part
-dse claims check 3               one of them: its parts, rules and numbers
-dse claims check mine.yaml       one of your own (docs/claims.md)
+Examples:
+
+    dse claims check                 all shipped claims, a line for each part
+    dse claims check 3               one of them: its parts, rules and numbers
+    dse claims check mine.yaml       one of your own (docs/claims.md)
 """
 
 from __future__ import annotations

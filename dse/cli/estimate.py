@@ -1,12 +1,14 @@
 """dse estimate: predict one point, and where its time, memory, money and energy go.
 
-dse estimate --model llama-3-70b --chip h100_sxm --tp 8 --concurrency 32
-dse estimate --model llama-3-70b --chip h200_sxm --set hbm_bandwidth=2x --detail
-dse estimate studies/quickstart start     a point of a study again
-dse estimate --why-not studies/tiny --model llama-3-70b --chip h100_sxm --tp 4
-dse estimate --fit --model llama-3-70b --chip groq_lpu_v1 --weight-dtype int8
-dse estimate --points IN.csv --out OUT.csv
-dse estimate --serving disaggregated --model llama-3-8b --chip l4 --set prefill_tp=8
+Examples:
+
+    dse estimate --model llama-3-70b --chip h100_sxm --tp 8 --concurrency 32
+    dse estimate --model llama-3-70b --chip h200_sxm --set hbm_bandwidth=2x --detail
+    dse estimate studies/quickstart start     a point of a study again
+    dse estimate --why-not studies/tiny --model llama-3-70b --chip h100_sxm --tp 4
+    dse estimate --fit --model llama-3-70b --chip groq_lpu_v1 --weight-dtype int8
+    dse estimate --points IN.csv --out OUT.csv
+    dse estimate --serving disaggregated --model llama-3-8b --chip l4 --set prefill_tp=8
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """dse export: a shape or a point as files of transformers, vLLM, SGLang, TensorRT-LLM, Megatron.
 
-dse export studies/quickstart best --format hf --out shape
-dse export studies/quickstart best --format vllm
-dse export --model deepseek-v3 --format megatron --tp 2 --ep 16 --dp 8 --context 4096
-dse export --model deepseek-v3 --chip h200_sxm --dp 8 --ep 8 --format sglang
+Examples:
+
+    dse export studies/quickstart best --format hf --out shape
+    dse export studies/quickstart best --format vllm
+    dse export --model deepseek-v3 --format megatron --tp 2 --ep 16 --dp 8 --context 4096
+    dse export --model deepseek-v3 --chip h200_sxm --dp 8 --ep 8 --format sglang
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 """dse fleet: what to buy or rent for a plan of demand, quarter by quarter.
 
-dse fleet dense-70b-billion-tokens
-dse fleet deepseek-v3-two-megawatts --out fleet
-dse fleet a100-owner-grows --service-level 80%
-dse fleet dense-70b-billion-tokens --show > plan.yaml
-dse fleet --model llama-3-70b --chip h100_sxm,mi300x --trace requests.csv --percentile 99
-dse fleet --model llama-3-8b --chip all --demand 1B/day --prompt-tokens 2048 --output-tokens 512
+Examples:
+
+    dse fleet dense-70b-billion-tokens
+    dse fleet deepseek-v3-two-megawatts --out fleet
+    dse fleet a100-owner-grows --service-level 80%
+    dse fleet dense-70b-billion-tokens --show > plan.yaml
+    dse fleet --model llama-3-70b --chip h100_sxm,mi300x --trace requests.csv --percentile 99
+    dse fleet --model llama-3-8b --chip all --demand 1B/day --prompt-tokens 2048 --output-tokens 512
 """
 
 from __future__ import annotations

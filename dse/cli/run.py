@@ -1,8 +1,10 @@
 """dse run: search a space and write the Pareto-front report.
 
-dse run quickstart
-dse run my-space.yaml --out studies/mine --seed 1
-dse run studies/mine
+Examples:
+
+    dse run quickstart
+    dse run my-space.yaml --out studies/mine --seed 1
+    dse run studies/mine
 """
 
 from __future__ import annotations

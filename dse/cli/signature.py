@@ -97,7 +97,7 @@ def verb(
     exit_code: Callable[[Any], int] = lambda answer: 0,
 ) -> Verb:
     """The command that calls `function` with what the user gave, and delivers its Answer.
-    `examples` are what stands below the first line of the verb's module, or a text of lines.
+    `examples` is a text, such as the docstring of the verb's module, whose indented lines they are.
     `fields` are those of `--set`, `others` the argument that takes what else it says, as texts by
     name: `also_known` are such names, `also` tells of them. `check` raises InputError for arguments
     that do not go together. `space` is the argument whose chip files --prices may price, `stem` the
@@ -170,9 +170,8 @@ def verb(
 
     words = inspect.getdoc(function) or ""
     text = words.partition("\n\n")[0]
-    head, _, shown = (examples or "").strip().partition("\n\n")
-    if shown or head:
-        text += f"\n\n\b\n{shown or head}"
+    if shown := [line[4:] for line in (examples or "").splitlines() if line.startswith("    ")]:
+        text += "\n\n\b\n" + "\n".join(shown)
     shared = [out or out_option(stem or name), json_option, detail_option]
     if any(one.name == "catalog" for one in taken):
         dated = [] if "as_of" in by_name else [as_of_option]

@@ -1,8 +1,10 @@
 """dse validate: predictions against measurements.
 
-dse validate                     the measurements that come with dse
-dse validate --data rows.csv     your own rows, in the same format
-dse validate --out accuracy      also writes accuracy/validate.html
+Examples:
+
+    dse validate                     the measurements that come with dse
+    dse validate --data rows.csv     your own rows, in the same format
+    dse validate --out accuracy      also writes accuracy/validate.html
 """
 
 from dse.accuracy.validate import validate
