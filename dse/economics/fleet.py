@@ -12,8 +12,7 @@ spare share h:
 
 All are whole numbers. What would change a large fleet is sought with instances that need not be
 whole: a lower bound. There, of the options of a class on a chip the one with the highest rate a
-chip does; and where S is whole, orders are, as each serves quarters in a row. Where S need not be
-whole, a chip does nothing that another does as long and as well for no more. The same bound, of
+chip does; and where S is whole, orders are, as each serves quarters in a row. The same bound, of
 whole S, begins a search of whole instances with spares, and says which chips are tried first.
 
 The objective is the discounted cost of `dse.economics.fleet_cost`, which counts it a second time
@@ -90,7 +89,7 @@ def solve(
     start = time.perf_counter()
     whole = program_of(plan, options, relax=relax, split=split)
     if split:
-        best = _split(plan, options, whole, nodes, gap, below)
+        best = _split(whole, nodes, gap, below)
     elif (plan.spare_servers and not relax) or below < np.inf:
         best = _whole(plan, options, whole, WHOLE * nodes, gap, below)
     else:
@@ -129,18 +128,10 @@ def _servers_of(plan: Plan, option: Option) -> float:
     return sum(chips / plan.chip(chip).server for chip, chips in option.chips.items())
 
 
-def _split(
-    plan: Plan, options: Sequence[Option], loose: Program, nodes: int, gap: float, below: float
-) -> Found:
-    """The answer to a program with split instances. Of split servers, chips that others replace are
-    left out where no limit binds; orders, which follow from whole servers in use unless a limit
-    binds, are made whole where they do not."""
+def _split(loose: Program, nodes: int, gap: float, below: float) -> Found:
+    """The answer to a program with split instances. Orders, which follow from whole servers in use
+    unless a limit binds, are made whole where they do not."""
     servers = [k for name, k in loose.columns.items() if name[0] == SERVERS and loose.whole[k]]
-    few = None if servers else _undominated(plan, options, loose)
-    if few is not None:
-        found = program.solve(few, gap=gap, nodes=nodes, below=below)
-        if found.value is not None and loose.keeps(found.value):
-            return found
     found = program.solve(loose, gap=gap, nodes=nodes, below=below)
     orders = [k for name, k in loose.columns.items() if name[0] in ("order", "on")]
     if found.value is None or not servers:
@@ -170,53 +161,6 @@ def _whole(
         if found.value is not None and found.usd - least.bound <= gap * found.usd:
             return replace(found, bound=least.bound)
     return program.solve(whole, gap=gap, nodes=nodes, below=below)
-
-
-def _undominated(plan: Plan, options: Sequence[Option], made: Program) -> Program | None:
-    """A program of split servers without limits and without orders of chips that another replaces:
-    its answer is that of `made` where it keeps the limits. None where none is replaced."""
-    chips = {chip.chip: chip for chip in plan.chips}
-    for name, chip in list(chips.items()):
-        if any(_replaces(plan, options, other, chip) for other in chips.values() if other != chip):
-            del chips[name]
-    if len(chips) == len(plan.chips) or plan.signed is not None:
-        return None
-    limits = asdict(plan.limits)
-    upper = list(made.upper)
-    for name, k in made.columns.items():
-        if name[0] == "order" and plan.offer(name[1]).chip not in chips:
-            upper[k] = 0.0
-    rows = {name: row for name, row in made.rows.items() if name[0] not in limits}
-    return replace(made, upper=upper, rows=rows)
-
-
-def _replaces(plan: Plan, options: Sequence[Option], other: FleetChip, chip: FleetChip) -> bool:
-    """Whether as much of another chip as does the same work, spares with it, never costs more than
-    a chip that is rented alone: for every class and order."""
-    mine = [option for option in options if chip.chip in option.chips]
-    if chip.stock or any(len(option.chips) > 1 for option in mine):
-        return False
-    times = other.server / chip.server
-    for klass in {option.klass for option in mine}:
-        rate, others = (_best_rate(options, klass, one.chip) for one in (chip, other))
-        times = max(times, rate / others if others else np.inf)
-    quarters = range(plan.quarters)
-
-    def cheaper(by: Offer, offer: Offer) -> bool:
-        return (
-            by.way == offer.way == RENT
-            and np.isinf(by.chips_per_quarter)
-            and all(serves(by, q, t) >= serves(offer, q, t) for q in quarters for t in quarters)
-            and all(_order_usd(plan, by, q) * times <= _order_usd(plan, offer, q) for q in quarters)
-        )
-
-    return all(any(cheaper(by, offer) for by in other.offers) for offer in chip.offers)
-
-
-def _best_rate(options: Sequence[Option], klass: str, chip: str) -> float:
-    """Requests per second and chip of a class on a chip alone."""
-    alone = (o for o in options if o.klass == klass and set(o.chips) == {chip})
-    return max((option.requests_per_s / option.chips[chip] for option in alone), default=0.0)
 
 
 def limits_of(plan: Plan) -> dict[str, float]:

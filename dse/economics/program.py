@@ -21,7 +21,6 @@ from dse.space.candidates import Floats
 
 # A budget of nodes is a count, so that a slow machine finds the same; this only ends what hangs.
 HANGS_S = 120.0
-KEPT = 1e-6  # of the largest factor of a row
 INFEASIBLE = 2  # as `milp` says it
 
 Name = tuple[Any, ...]
@@ -61,14 +60,6 @@ class Program:
         rows, columns, factors = (np.array(values) for values in zip(*terms, strict=True))
         limits = np.array([limit for _, limit in self.rows.values()])
         return rows, columns, factors / scale[rows], limits / scale
-
-    def keeps(self, value: Floats) -> bool:
-        """Whether values of the columns keep every row, to what a solver allows."""
-        return all(
-            sum(factor * value[at] for at, factor in row.items()) - limit
-            <= KEPT * max(map(abs, row.values()), default=1.0)
-            for row, limit in self.rows.values()
-        )
 
 
 @dataclass(frozen=True, slots=True)
