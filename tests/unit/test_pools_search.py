@@ -19,7 +19,9 @@ from dse.problem.objective import pose
 from dse.schema.study import load_study
 from dse.search.run import search
 from dse.study.choices import choices_of
+from tests.helpers_spaces import space as small
 
+LENGTHS = {"prompt_tokens": 4096, "output_tokens": 512, "serving": "continuous"}
 WORKER: dict[str, Any] = {
     "chip": ["h200_sxm", "b200_sxm"],
     "tensor_parallel": [1, 4, 8],
@@ -36,18 +38,14 @@ POOLS = {
 
 
 def space(deployment: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {
-        "name": "pools",
-        "workload": {"prompt_tokens": 4096, "output_tokens": 512, "serving": "continuous",
-                     "backend": "current"},
-        "price_basis": "rental_3yr",
+    metrics = ("usd_per_million_total_tokens", "tpot_s", "ttft_s")
+    frame = {
+        "workload": {**LENGTHS, "backend": "current"},
         "model": "llama-3-70b",
-        "deployment": deployment,
-        "objectives": {"usd_per_million_total_tokens": "minimize", "tpot_s": "minimize",
-                       "ttft_s": "minimize"},
+        "objectives": dict.fromkeys(metrics, "minimize"),
         "constraints": ["ttft_s <= 5 s"],
-        **more,
-    }  # fmt: skip
+    }
+    return {**small({}, **{**frame, **more}), "deployment": deployment}
 
 
 def problem(deployment: dict[str, Any], **more: Any) -> Any:
@@ -340,7 +338,6 @@ SYSTEMS = {
     "prefill": {"tensor_parallel": [1, 2, 4], "weight_dtype": "fp8", "kv_dtype": "fp8"},
     "decode": {"weight_dtype": "fp8", "kv_dtype": "fp8"},
 }  # fmt: skip
-LENGTHS = {"prompt_tokens": 4096, "output_tokens": 512, "serving": "continuous"}
 
 
 MIXED = {**ONE, **POOLS}

@@ -168,18 +168,6 @@ def test_the_ceiling_of_known_curves():
     assert at({2: 10.0}) is None
 
 
-@BOTH
-def test_the_ceiling_lies_among_the_sizes(case: tuple[str, str]):
-    top = ceiling(found(*case).alone)
-    by_size = {row["chips"]: row["tpot_s"] for row in rows(found(*case).alone)}
-    at = top["ceiling_chips"]
-    assert at is not None
-    assert top["tpot_s.fastest"] <= top["tpot_s"] <= by_size[at] <= top["tpot_s.smallest"]
-    for doublings in (1, 2):
-        if larger := by_size.get(at * 2**doublings):
-            assert larger > top["tpot_s"] * 0.95**doublings
-
-
 def replicas(case: tuple[str, str], demand: int) -> tuple[dict[int, dict[str, Any]], int | None]:
     columns, best = replication(subject(*case), found(*case).within, demand)
     cells = {key: np.asarray(values).tolist() for key, values in columns.items()}

@@ -29,6 +29,7 @@ from dse.rules.waste import tile_efficiency, wave_efficiency
 from dse.schema.model_catalog import load_models
 from tests.helpers import MODELS, deploy, machines
 from tests.helpers_models import batch_of_models
+from tests.helpers_spaces import space
 
 BF16 = np.array([16])
 
@@ -238,35 +239,17 @@ def test_a_note_elsewhere_and_a_refusal_in_a_search() -> None:
     assert {rule.severity for rule in (*RULES, WIDTHS)} == {"note"}
 
 
-SPACE: Mapping[str, Any] = {
-    "name": "slivers",
-    "title": "Slivers of experts",
-    "workload": {"prompt_tokens": 1024, "output_tokens": 512, "serving": "continuous"},
-    "price_basis": "rental_3yr",
-    "training_compute": "1e24 FLOP",
-    "model": {
-        "sparse": True,
-        "hidden_size": [4096],
-        "num_hidden_layers": [32, 4],
-        "head_dim": 128,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "vocab_size": 128256,
-        "num_experts": [64],
-        "num_experts_per_tok": [4],
-        "moe_intermediate_size": [64, 2048],
+SPACE: Mapping[str, Any] = space(
+    {"replicas": [1, 8], "tensor_parallel": [4], "concurrency": [4, 64]},
+    training_compute="1e24 FLOP",
+    model={
+        "sparse": True, "hidden_size": [4096], "num_hidden_layers": [32, 4], "head_dim": 128,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
+        "num_experts": [64], "num_experts_per_tok": [4], "moe_intermediate_size": [64, 2048],
         "tied_embeddings": False,
     },
-    "deployment": {
-        "chip": "h100_sxm",
-        "replicas": [1, 8],
-        "tensor_parallel": [4],
-        "weight_dtype": "bf16",
-        "kv_dtype": "bf16",
-        "concurrency": [4, 64],
-    },
-    "objectives": {"predicted_loss": "minimize", "usd_per_million_total_tokens": "minimize"},
-}
+    objectives={"predicted_loss": "minimize", "usd_per_million_total_tokens": "minimize"},
+)  # fmt: skip
 
 
 def test_a_search_keeps_inside_unless_it_may_not() -> None:
@@ -282,20 +265,20 @@ def test_a_search_keeps_inside_unless_it_may_not() -> None:
 def test_text_is_finite() -> None:
     """1.5e24 FLOP train 5.1B active parameters on 49T tokens, more than there are unless said."""
     model = {**SPACE["model"], "num_hidden_layers": [32], "moe_intermediate_size": [2048]}
-    space = {**SPACE, "training_compute": "1.5e24 FLOP", "model": model}
+    more = {**SPACE, "training_compute": "1.5e24 FLOP", "model": model}
     with pytest.raises(NothingFeasible, match="unique_tokens"):
-        dse.run(space, engine="exhaustive")
-    study = dse.run({**space, "unique_tokens": "200T"}, engine="exhaustive")
+        dse.run(more, engine="exhaustive")
+    study = dse.run({**more, "unique_tokens": "200T"}, engine="exhaustive")
     assert (study.front.to_pandas()["training_tokens"] > 40e12).all()
 
 
 def test_no_search_trains_a_small_model_longer_than_published_ones() -> None:
     """1e24 FLOP train 3.5B active parameters on 13,700 tokens each."""
     model = {**SPACE["model"], "num_hidden_layers": [32], "moe_intermediate_size": [1024]}
-    space = {**SPACE, "model": model, "unique_tokens": "200T"}
+    small = {**SPACE, "model": model, "unique_tokens": "200T"}
     with pytest.raises(NothingFeasible, match="training tokens over active parameters 13,7"):
-        dse.run(space, engine="exhaustive")
-    assert len(dse.run({**space, "allow_extrapolation": True}, engine="exhaustive").front)
+        dse.run(small, engine="exhaustive")
+    assert len(dse.run({**small, "allow_extrapolation": True}, engine="exhaustive").front)
 
 
 def test_a_point_again_reads_no_more_text_than_its_study() -> None:
