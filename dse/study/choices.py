@@ -175,12 +175,32 @@ def choices_of(
     if named not in usable:
         said = "no objective of the space has an interval" if named is None else f"read {named!r}"
         raise InputError(said, field="--objective", accepted=", ".join(usable))
-    by_chip = None if config is None else _of_shape(problem, config)
-    parts: list[_Rows] = []
+    by_chip: list[CandidateBatch] | None = None
+    if config is not None:
+        study, codes = problem.study, range(len(problem.machines.ids))
+        model = problem.model or model_of(dict(config), str(study.path))
+        by_chip = [deployments(study, [model], [config], code) for code in codes]
+    limits, doubted = _moving(problem), _loss_limit(problem) is not None
+    moved = [KNOWN, *(limit.text for limit in limits)]
+    fixed = [j for j, name in enumerate(problem.constraints) if name not in moved]
+    output = sum((load.weight or 0.0) * load.output_tokens for load in problem.study.workloads)
+    parts: list[dict[str, NDArray[Any]]] = []
     points = 0
-    for batch, metrics, columns, total in _tried(problem, by_chip):
-        found = _rows(problem, named, batch, metrics, columns)
-        kept = np.flatnonzero(found.pop("ok"))
+    for batch, metrics, found, total in _tried(problem, by_chip):
+        excess, cost = np.zeros(len(batch)), metrics.values[named]
+        for k, limit in enumerate(limits):
+            used = limit.used(metrics)
+            used = np.where(np.isnan(used), np.inf if limit.sign > 0.0 else 1e-300, used)
+            ratio = used / limit.limit
+            excess = np.maximum(excess, ratio if limit.sign > 0.0 else 1.0 / ratio)
+            found[f"held {k}"] = np.stack([used, *ends(_as(limit.metric), metrics)])
+        found["excess"], found["kind"] = excess, metrics.provenance
+        found["cost"] = np.stack([cost, *ends(named, metrics)])
+        found["requests_per_s"] = metrics.values["output_tokens_per_s"] / output
+        if doubted and (doubt := metrics.quality.doubt) is not None:
+            found["loss"] = np.stack([metrics.values[LOSS], doubt.leverage, *doubt.columns])
+        keeps = (problem.judge(metrics).G[:, fixed] <= 0.0).all(axis=1)
+        kept = np.flatnonzero(keeps & np.isfinite(cost) & (excess <= LOOSE))
         parts.append({name: column[..., kept] for name, column in found.items()})
         points += len(batch)
         progress(f"{points:,} of {total:,} deployments")
@@ -210,23 +230,14 @@ def choices_of(
 _Rows = Mapping[str, NDArray[Any]]
 
 
-def _of_shape(problem: PhysicsProblem, config: Mapping[str, Any]) -> list[CandidateBatch]:
-    """The deployments of a shape on each chip, by its code."""
-    model = problem.model or model_of(dict(config), str(problem.study.path))
-    each = []
-    for code in range(len(problem.machines.ids)):
-        each.append(deployments(problem.study, [model], [config], code))
-        each[-1].chip[:] = code
-    return each
-
-
 def _tried(
     problem: PhysicsProblem, by_chip: list[CandidateBatch] | None
-) -> Iterator[tuple[CandidateBatch, Metrics, _Rows, int]]:
+) -> Iterator[tuple[CandidateBatch, Metrics, dict[str, NDArray[Any]], int]]:
     """(candidates, their metrics, columns chip, key and place, all there are) in chunks: those of a
     shape `by_chip`, or of the space."""
     total = sum(map(len, by_chip or ()))
-    for one in by_chip or ():
+    for code, one in enumerate(by_chip or ()):
+        one.chip[:] = code
         for start in range(0, len(one), CHUNK):
             batch = one[start : start + CHUNK]
             key = configuration(batch, (*DEPLOYMENT_AXES[:-1], "kv_dtype"), ("domain",)).T
@@ -260,40 +271,6 @@ def _tried(
 def _moving(problem: PhysicsProblem) -> list[Limit]:
     """The limits on metrics that errors move."""
     return [limit for limit in problem.limits if _as(limit.metric) in CLASS]
-
-
-def _rows(
-    problem: PhysicsProblem,
-    objective: str,
-    batch: CandidateBatch,
-    metrics: Metrics,
-    columns: _Rows,
-) -> dict[str, NDArray[Any]]:
-    """The columns of candidates, and `ok` (n,): those that may be chosen."""
-    moving, found = _moving(problem), problem.judge(metrics)
-    texts = [limit.text for limit in moving]
-    fixed = [j for j, name in enumerate(problem.constraints) if name != KNOWN and name not in texts]
-    excess, held = np.zeros(len(batch)), {}
-    for k, limit in enumerate(moving):
-        used = limit.used(metrics)
-        used = np.where(np.isnan(used), np.inf if limit.sign > 0.0 else 1e-300, used)
-        ratio = used / limit.limit
-        excess = np.maximum(excess, ratio if limit.sign > 0.0 else 1.0 / ratio)
-        held[f"held {k}"] = np.stack([used, *ends(_as(limit.metric), metrics)])
-    cost = metrics.values[objective]
-    output = sum((load.weight or 0.0) * load.output_tokens for load in problem.study.workloads)
-    made = {
-        **columns,
-        "ok": (found.G[:, fixed] <= 0.0).all(axis=1) & np.isfinite(cost) & (excess <= LOOSE),
-        "excess": excess,
-        "cost": np.stack([cost, *ends(objective, metrics)]),
-        **held,
-        "requests_per_s": metrics.values["output_tokens_per_s"] / output,
-        "kind": metrics.provenance,
-    }
-    if (doubt := metrics.quality.doubt) is not None and _loss_limit(problem) is not None:
-        made["loss"] = np.stack([metrics.values[LOSS], doubt.leverage, *doubt.columns])
-    return made
 
 
 def _as(metric: str) -> str:
@@ -507,53 +484,49 @@ def measure_next(
     for i in np.flatnonzero(likely).tolist() if len(items) > 1 else ():
         quoted = priced and choices.price_sd[i] != 0.0
         asked += [(what, i) for what in (("price", "serving") if quoted else ("serving",))]
+    from scipy.special import ndtr, ndtri  # noqa: PLC0415 - 150 ms
+
+    count, below = len(items), ndtr(EDGES)
+    weight = np.diff(below)
+    factor = np.exp(choices.price_sd * draws.price)
     found = []
-    for k, (what, i) in enumerate(asked):
-        progress(f"measurement {k + 1} of {len(asked)}")
-        told = _learned(choices, draws, what, i, price, own)
-        found.append({"what": what, "i": i} | told)
+    for step, (what, i) in enumerate(asked):
+        progress(f"measurement {step + 1} of {len(asked)}")
+        chance, regret = np.zeros((len(weight), count)), np.zeros((len(weight), count))
+        for cell, chances in enumerate(weight):
+            m = ndtri(below[cell] + chances * draws.within)
+            at_price, at_own = price.copy(), own.copy()
+            if what == "price":
+                moved = np.exp(choices.price_sd[i] * (m - draws.price[:, i]))
+                at_price[:, i] *= moved
+                at_own[:, i] *= moved
+            else:  # the choice and its kin, where its error is m
+                rest = m - draws.error[:, i]
+                for k in map(int, np.flatnonzero(choices.eldest == choices.eldest[i])):
+                    correlation = 1.0 if k == i else choices.shared * COMMON
+                    error = draws.error[:, k] + correlation * rest
+                    of = served(items[k], error, factor[:, k], draws.demand, draws.numbers)
+                    at_price[:, k], at_own[:, k], _ = of
+            first, lost = judge(at_price, at_own)
+            chance[cell] = np.bincount(first[first >= 0], minlength=count) / len(draws)
+            regret[cell] = lost.mean(axis=0)
+        mean_chance, mean_regret = weight @ chance, weight @ regret
+        wrong_now, regret_now = 1.0 - float(mean_chance.max()), float(mean_regret.min())
+        turned = np.argmax(chance, axis=1) != np.argmax(mean_chance)
+        found.append(
+            {
+                "what": what,
+                "i": i,
+                "chance_wrong_now": wrong_now,
+                "chance_saved": wrong_now - (1.0 - float(weight @ chance.max(axis=1))),
+                "expected_regret_now": regret_now,
+                "expected_regret_saved": regret_now - float(weight @ regret.min(axis=1)),
+                "changes_choice": float(weight @ turned),
+            }
+        )
     return sorted(
         found, key=lambda one: (-round(one["chance_saved"], 9), -one["expected_regret_saved"])
     )
-
-
-def _learned(
-    choices: Choices, draws: Draws, what: str, i: int, price: Floats, own: Floats
-) -> dict[str, Any]:
-    """`price` and `own` (N, C) are those of the draws as they are."""
-    from scipy.special import ndtr, ndtri  # noqa: PLC0415 - 150 ms
-
-    count = len(choices.items)
-    below = ndtr(EDGES)
-    weight = np.diff(below)
-    chance, regret = np.zeros((len(weight), count)), np.zeros((len(weight), count))
-    factor = np.exp(choices.price_sd * draws.price)
-    for cell, chances in enumerate(weight):
-        m = ndtri(below[cell] + chances * draws.within)
-        at_price, at_own = price.copy(), own.copy()
-        if what == "price":
-            moved = np.exp(choices.price_sd[i] * (m - draws.price[:, i]))
-            at_price[:, i] *= moved
-            at_own[:, i] *= moved
-        else:  # the choice and its kin, where its error is m
-            rest = m - draws.error[:, i]
-            for k in map(int, np.flatnonzero(choices.eldest == choices.eldest[i])):
-                correlation = 1.0 if k == i else choices.shared * COMMON
-                error = draws.error[:, k] + correlation * rest
-                of = served(choices.items[k], error, factor[:, k], draws.demand, draws.numbers)
-                at_price[:, k], at_own[:, k], _ = of
-        first, lost = judge(at_price, at_own)
-        chance[cell] = np.bincount(first[first >= 0], minlength=count) / len(draws)
-        regret[cell] = lost.mean(axis=0)
-    mean_chance, mean_regret = weight @ chance, weight @ regret
-    wrong_now, regret_now = 1.0 - float(mean_chance.max()), float(mean_regret.min())
-    return {
-        "chance_wrong_now": wrong_now,
-        "chance_saved": wrong_now - (1.0 - float(weight @ chance.max(axis=1))),
-        "expected_regret_now": regret_now,
-        "expected_regret_saved": regret_now - float(weight @ regret.min(axis=1)),
-        "changes_choice": float(weight @ (np.argmax(chance, axis=1) != np.argmax(mean_chance))),
-    }
 
 
 # Candidates of one chip, as it is or with a figure changed, against the front of a study.

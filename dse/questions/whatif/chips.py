@@ -452,10 +452,13 @@ def how_sure(subject: Subject, source: Any, given: Json) -> Answer:
     asked += f"; demand {rate[0]:g} to {rate[1]:g} requests/s" if rate else ""
     asked += f"; shape of point {point}" if shape else ""
     said = _advice(metric, draws, rows, take, now, learned)
-    said[1:1] = unsold_sentences(unsold(catalog, chips), [take["chip"]])
+    off_sale, left = unsold(catalog, chips), {**study.why_left_out, **choices.left_out}
+    said[1:1] = unsold_sentences(off_sale, [take["chip"]])
     if none:
         said.append(f"In {percent(none)} of the draws no choice keeps the limits.")
-    rests = _drawn_from(study, catalog, choices, prices, shape)
+    rests = [*_drawn_from(choices, prices, shape), *unsold_rests(off_sale)]
+    rests += prices_rest_on(catalog, chips, basis)
+    rests += [f"left out: {', '.join(left)}"] if left else []
     facts = {
         "title": subject.title,
         "objective": metric,
@@ -472,7 +475,7 @@ def how_sure(subject: Subject, source: Any, given: Json) -> Answer:
         "measure_next": learned,
         "price_parts": parts,
         "prices_given": catalog.source.own_prices(),
-        "left_out": {**study.why_left_out, **choices.left_out},
+        "left_out": left,
         "rests_on": rests,
         "answer": said,
     }
@@ -583,16 +586,9 @@ def _advice(
     return words
 
 
-def _drawn_from(
-    study: Study,
-    catalog: Catalog,
-    choices: Choices,
-    prices: Sequence[Json],
-    shape: Json | None,
-) -> list[str]:
+def _drawn_from(choices: Choices, prices: Sequence[Json], shape: Json | None) -> list[str]:
     """What is assumed, and how draws were made."""
     items = choices.items
-    chips = [item.chip for item in items]
     words = [
         never_measured(item.chip, item.kind, "wider intervals")
         for item in items
@@ -611,8 +607,4 @@ def _drawn_from(
                 f"{limit.doubt.posterior.runs} runs of yours leave of the law (predicted: {loss})"
             )
     spreads = dict.fromkeys(row["kind"] for row in prices)
-    words += [f"price intervals: {PRICED[kind]}" for kind in spreads]
-    words += unsold_rests(unsold(catalog, chips))
-    words += prices_rest_on(catalog, chips, study.price_basis)
-    left = {**study.why_left_out, **choices.left_out}
-    return words + [f"left out: {', '.join(left)}"] * bool(left)
+    return words + [f"price intervals: {PRICED[kind]}" for kind in spreads]
