@@ -175,7 +175,7 @@ def choices_of(
     if named not in usable:
         said = "no objective of the space has an interval" if named is None else f"read {named!r}"
         raise InputError(said, field="--objective", accepted=", ".join(usable))
-    by_chip: list[CandidateBatch] | None = None
+    by_chip: ByChip = None
     if config is not None:
         study, codes = problem.study, range(len(problem.machines.ids))
         model = problem.model or model_of(dict(config), str(study.path))
@@ -210,11 +210,10 @@ def choices_of(
         mixed = "prefill and decode on two kinds of chip"
         left_out[mixed] = "prices are drawn of one chip a choice"
     for code, chip in enumerate(problem.machines.ids):
-        rows = np.flatnonzero(table["chip"] == code)
-        if not (table["excess"][rows] <= 1.0).any():
+        if (choice := _choice(problem, code, table, by_chip)) is None:
             left_out[chip] = "no deployment of the space keeps the limits at the prediction"
             continue
-        items.append(_choice(problem, chip, table, by_chip, rows))
+        items.append(choice)
         kin.append(problem.machines.kin[code])
     if not items:
         raise NothingFeasible("no chip of the space keeps the limits: `dse run` counts the reasons")
@@ -228,10 +227,11 @@ def choices_of(
 # the largest used / limit; `cost` and each of `held` (3, n) are the arrays of a Moved;
 # `requests_per_s`; `kind`.
 _Rows = Mapping[str, NDArray[Any]]
+ByChip = list[CandidateBatch] | None  # the deployments of a shape
 
 
 def _tried(
-    problem: PhysicsProblem, by_chip: list[CandidateBatch] | None
+    problem: PhysicsProblem, by_chip: ByChip
 ) -> Iterator[tuple[CandidateBatch, Metrics, dict[str, NDArray[Any]], int]]:
     """(candidates, their metrics, columns chip, key and place, all there are) in chunks: those of a
     shape `by_chip`, or of the space."""
@@ -278,16 +278,12 @@ def _as(metric: str) -> str:
     return "ttft_s" if metric.startswith("ttft_") else metric
 
 
-def _choice(
-    problem: PhysicsProblem,
-    chip: str,
-    table: _Rows,
-    by_chip: list[CandidateBatch] | None,
-    rows: NDArray[np.intp],
-) -> Choice:
-    """The rows of one chip that may be chosen in some draw."""
-    limits = _moving(problem)
+def _choice(problem: PhysicsProblem, code: int, table: _Rows, by_chip: ByChip) -> Choice | None:
+    """The rows of one chip that may be chosen in some draw; None where none keeps the limits."""
+    limits, rows = _moving(problem), np.flatnonzero(table["chip"] == code)
     cost, within = table["cost"][0], table["excess"] <= 1.0
+    if not within[rows].any():
+        return None
     _, configuration = np.unique(table["key"][:, rows], axis=1, return_inverse=True)
     configuration = configuration.ravel()
     least = np.full(configuration.max() + 1, np.inf)
@@ -305,7 +301,7 @@ def _choice(
     if by_chip is None:
         described = tuple(problem.deployments(problem.space.unrank(places)))
     else:
-        batch = by_chip[problem.machines.code(chip)]
+        batch = by_chip[code]
         rows_of = places.tolist()
         described = tuple(describe_deployment(batch, k, problem.machines) for k in rows_of)
     held = tuple(
@@ -313,6 +309,7 @@ def _choice(
         for k, one in enumerate(limits)
     )
     cost, rates = Moved(*table["cost"][:, rows]), table["requests_per_s"][rows]
+    chip = problem.machines.ids[code]
     return Choice(chip, cost, held, rates, best, KINDS[table["kind"][rows[best]]], described, loss)
 
 

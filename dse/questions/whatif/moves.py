@@ -313,8 +313,10 @@ def _crossing(
 
 
 def sensitivities(stand: Stand, progress: Progress = lambda text: None) -> Told:
-    """Elasticities of the winner's objective, what a tenth of each input does, and shadow prices:
-    of all points where they are few, else of those that a small change can make the winner."""
+    """A row of each input, strongest first: elasticities of the winner's objective and time per
+    output token, that of the optimum found again, and the objective at 10% less and more; and
+    shadow prices. Of all points where they are few, else of those that a small change can make the
+    winner."""
     known, chip = inputs_of(stand.subject), stand.winner["chip"]
     names = [f"chip.{chip}.{figure}" for figure in (PRICE, *FIGURES)]
     several = len(stand.problem.mix) > 1
@@ -332,7 +334,35 @@ def sensitivities(stand: Stand, progress: Progress = lambda text: None) -> Told:
             f"The optimum was found again among the {len(stand.ids):,} points within "
             f"{reach - 1.0:.0%} of the winner and {SLACK:.0%} of the limits."
         )
-    rows = _elasticities(stand, inputs, progress)
+
+    def under(problem: Demanded) -> list[float]:
+        own = metrics_at(problem, [stand.now.winner_id or 0]).values
+        own = [float(own[name][0]) for name in (stand.objective, TPOT)]
+        return [*own, stand.solve(problem).value or math.nan]
+
+    def times(one: Input, factor: float) -> tuple[float, list[float]] | None:
+        """(factor, objective, time, optimum); None where the input cannot have that value."""
+        try:
+            change = checked(Change(one, factor, None, f"{factor:g}x"), one.name)
+            return factor, under(apply(stand.subject, [change]))
+        except InputError:
+            return None
+
+    here, rows = under(stand.problem), []
+    for one in inputs:
+        progress(f"sensitivity to {one.name}")
+        low, high = (times(one, 1.0 + step) or (1.0, here) for step in (-STEP, STEP))
+        wide = [times(one, 1.0 + step) for step in (-WIDE, WIDE)]
+        row: dict[str, Any] = {"input": one.name, "now": one.now}
+        row["words"] = one.show(one.now or 0.0)
+        across = math.log(high[0]) - math.log(low[0])
+        for key, a, b in zip(ELASTICITIES, low[1], high[1], strict=True):
+            up = math.log(b) - math.log(a) if across and a > 0.0 and b > 0.0 else math.nan
+            row[key] = number(up / across + 0.0) if across else None
+        for key, end in zip(ENDS, wide, strict=True):
+            row[key] = None if end is None else number(end[1][2] / here[2] - 1.0)
+        rows.append(row)
+    rows.sort(key=lambda row: max(abs(row[end] or 0.0) for end in ENDS), reverse=True)
     shadows = _shadow_prices(stand, known, progress)
     objective = METRICS[stand.objective].title
     moved = [row for row in rows if any(abs(row[end] or 0.0) >= 5e-4 for end in ENDS)]
@@ -365,42 +395,6 @@ def sensitivities(stand: Stand, progress: Progress = lambda text: None) -> Told:
     ]
     bound = f"{'; '.join(binds) or 'No limit binds, and more memory is worth nothing'}."
     return [said, bound], [picture, made, worth], []
-
-
-def _elasticities(
-    stand: Stand, inputs: Sequence[Input], progress: Progress
-) -> list[dict[str, Any]]:
-    """A row of each input, strongest first: elasticities of the winner's objective and time per
-    output token, that of the optimum found again, and the objective at 10% less and more."""
-
-    def under(problem: Demanded) -> list[float]:
-        own = metrics_at(problem, [stand.now.winner_id or 0]).values
-        own = [float(own[name][0]) for name in (stand.objective, TPOT)]
-        return [*own, stand.solve(problem).value or math.nan]
-
-    def times(one: Input, factor: float) -> tuple[float, list[float]] | None:
-        """(factor, objective, time, optimum); None where the input cannot have that value."""
-        try:
-            change = checked(Change(one, factor, None, f"{factor:g}x"), one.name)
-            return factor, under(apply(stand.subject, [change]))
-        except InputError:
-            return None
-
-    here, rows = under(stand.problem), []
-    for one in inputs:
-        progress(f"sensitivity to {one.name}")
-        low, high = (times(one, 1.0 + step) or (1.0, here) for step in (-STEP, STEP))
-        wide = [times(one, 1.0 + step) for step in (-WIDE, WIDE)]
-        row: dict[str, Any] = {"input": one.name, "now": one.now}
-        row["words"] = one.show(one.now or 0.0)
-        across = math.log(high[0]) - math.log(low[0])
-        for key, a, b in zip(ELASTICITIES, low[1], high[1], strict=True):
-            up = math.log(b) - math.log(a) if across and a > 0.0 and b > 0.0 else math.nan
-            row[key] = number(up / across + 0.0) if across else None
-        for key, end in zip(ENDS, wide, strict=True):
-            row[key] = None if end is None else number(end[1][2] / here[2] - 1.0)
-        rows.append(row)
-    return sorted(rows, key=lambda row: max(abs(row[end] or 0.0) for end in ENDS), reverse=True)
 
 
 def _shadow_prices(
@@ -488,7 +482,19 @@ def required(
     kept = [[*shapes.values()][k] for k in evenly(len(shapes), most)]
     models = [problem.model or model_of(config, str(folder / FRONT)) for config in kept]
     trials = Trials(problem, catalog, chip, deployments(study, models, kept), front)
-    unlinked = _leave_out(trials)
+    # Those that no figure makes possible, and whose instance needs a link of unknown bandwidth.
+    system = catalog.systems[catalog.chip(chip).system]
+    sizes, which = np.unique(trials.batch.chips_per_instance, return_inverse=True)
+    linked = np.array([system.unknown_link(float(size)) is None for size in sizes])[which]
+    fixed = [problem.constraints.index(rule) for rule in FIXED_RULES]
+    sound = (trials.try_(trials.machines(None)).found.G[:, fixed] <= 0.0).all(axis=1)
+    if not (sound & linked).any():
+        raise InputError(
+            f"the study has no deployment with known links that {chip} could run",
+            field="--require",
+            accepted="a chip with the links that its instances need",
+        )
+    trials.batch, unlinked = trials.batch[np.flatnonzero(sound & linked)], (sound & ~linked).sum()
     now = trials.try_(trials.machines(None))
     on_front = [item["point"] for item in items if item["deployment"]["chip"] == chip]
     rows = []
@@ -558,26 +564,6 @@ def required(
         data=[needs],
         names=names,
     )
-
-
-def _leave_out(trials: Trials) -> int:
-    """Leaves out candidates that no figure makes possible, and those whose instance needs a link
-    whose bandwidth is unknown; how many the latter are."""
-    problem, batch = trials.problem, trials.batch
-    system = trials.catalog.systems[trials.catalog.chip(trials.chip).system]
-    sizes, which = np.unique(batch.chips_per_instance, return_inverse=True)
-    unlinked = np.array([system.unknown_link(float(size)) is not None for size in sizes])[which]
-    found = trials.try_(trials.machines(None)).found.G
-    fixed = [problem.constraints.index(rule) for rule in FIXED_RULES]
-    sound = (found[:, fixed] <= 0.0).all(axis=1)
-    if not (sound & ~unlinked).any():
-        raise InputError(
-            f"the study has no deployment with known links that {trials.chip} could run",
-            field="--require",
-            accepted="a chip with the links that its instances need",
-        )
-    trials.batch = batch[np.flatnonzero(sound & ~unlinked)]
-    return int((sound & unlinked).sum())
 
 
 def _requirement(
