@@ -38,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.catalog import Catalog
+from dse.data import rows_beside
 from dse.economics.prices import price_spreads
 from dse.errors import InputError
 from dse.pareto import Scale, non_dominated
@@ -605,18 +606,7 @@ def _limited(case: Case, j: int, limit: float) -> int:
 # training compute that would bring the design to start from to the loss of another.
 
 # Open models that readers know, whose training tokens are published; small to large.
-KNOWN = (
-    "llama-3.2-3b",
-    "llama-3-8b",
-    "qwen3-8b",
-    "qwen3-32b",
-    "qwen3-30b-a3b",
-    "llama-3-70b",
-    "qwen3-235b-a22b",
-    "deepseek-v3",
-    "llama-3.1-405b",
-    "kimi-k2",
-)
+KNOWN = tuple(row["model"] for row in rows_beside(__file__, "landmarks.csv"))
 MOST_VALUES = 32  # of a scale that are tried of a deployment
 MULTIPLES = np.geomspace(1 / 32, 32, 121)  # of the training compute
 

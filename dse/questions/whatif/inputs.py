@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from dse import units
 from dse.answer.numbers import number, significant
 from dse.catalog import Catalog, with_own_chips
+from dse.data import rows_beside
 from dse.economics.tco import owning
 from dse.errors import Doubt, InputError, NothingFeasible
 from dse.pareto import Archive
@@ -72,24 +73,10 @@ DEMAND, PEAK, ARRIVALS = "demand", "peak_over_average", "requests/s"
 TTFT, TPOT = "ttft_s", "tpot_s"
 RATE, CHIP_RATE = "output_tokens_per_s", "output_tokens_per_s_per_chip"
 CHUNK, THREADS = 16_384, 2
-# Figures of a chip: the names that `derive` and `dse.schema.figure` take, and the dimension.
-FIGURES = {
-    "memory_bandwidth": ("memory_bandwidth", "memory_bandwidth", "bytes/s"),
-    "memory_capacity": ("capacity", "memory_capacity", "bytes"),
-    "peak": ("flops", "peak_bf16", "flop/s"),
-    "link_bandwidth": ("scale_up_bandwidth", "bandwidth_per_direction", "bytes/s"),
-    "link_latency": ("link_latency", "latency", "s"),
-    "scale_out_bandwidth": ("scale_out_bandwidth", "bandwidth_per_direction", "bytes/s"),
-    "tdp": ("tdp", "tdp", "W"),
-}
-# Figures of a workload: dimension, least and most.
-LOADS = {
-    "prompt_tokens": ("tokens", 1.0, 1e8),
-    "output_tokens": ("tokens", 1.0, 1e8),
-    "prefix_hit_rate": ("fraction", 0.0, 0.999),
-    "network_overlap": ("fraction", 0.0, 1.0),
-    "requests_per_second": ("count", 1e-9, 1e9),
-}
+# Figures of a chip, with the names that `derive` and `dse.schema.figure` take, and of a workload.
+_INPUTS = rows_beside(__file__, "inputs.csv")
+FIGURES = {row["name"]: row for row in _INPUTS if row["of"] == "chip"}
+LOADS = {row["name"]: row for row in _INPUTS if row["of"] == "workload"}
 WAYS = "a factor (1.2x), a percentage (+10%) or a value with its unit"
 NAMES = (
     f"chip.ID.FIGURE or chip.{ALL}.FIGURE ({', '.join([PRICE, *FIGURES])}), workload.FIGURE, "
@@ -203,20 +190,22 @@ def inputs_of(subject: Subject) -> dict[str, Input]:
     problem, catalog, found = subject.problem, subject.catalog, []
     usd = [number(price) for price in problem.machines.usd_per_chip_hour]
     for chip, price in ((ALL, None), *zip(problem.machines.ids, usd, strict=True)):
-        for name, (_, called, unit) in FIGURES.items():
+        for name, row in FIGURES.items():
             now = None if chip == ALL else _figure(catalog, chip, name)
             kind = "" if chip == ALL else catalog.chip(chip).memories[0].kind
-            bounds = Bounds(unit, above=name != "link_latency", usual=usual_of(called, kind))
+            usual = usual_of(row["figure"], kind)
+            bounds = Bounds(row["unit"], above=name != "link_latency", usual=usual)
             found.append(Input(f"chip.{chip}.{name}", bounds, now))
         found.append(Input(f"chip.{chip}.{PRICE}", Bounds("usd/h", usual=USD_PER_HOUR), price))
     rates, several = random_arrivals(problem), len(problem.mix) > 1
     for share in [None, *(problem.mix if several else ())]:
         prefix = "workload." if share is None else f"workload.{share.name}."
         own = None if several and share is None else share or problem.mix[0]
-        for name, bounds in LOADS.items():
+        for name, row in LOADS.items():
             if name != "requests_per_second" or rates:
                 now = None if own is None else _load(own, name)
-                found.append(Input(f"{prefix}{name}", Bounds(*bounds, above=False), now))
+                bounds = Bounds(row["unit"], float(row["least"]), float(row["most"]), above=False)
+                found.append(Input(f"{prefix}{name}", bounds, now))
     demand = problem.demand
     asked = Input(DEMAND, Bounds("tokens/s", parse=_rate), demand and demand.average_tokens_per_s)
     if demand is None and rates:
@@ -385,12 +374,12 @@ def apply(subject: Subject, changes: Sequence[Change]) -> Demanded:
         if kind == "chip" and figure == PRICE:
             prices.append((of, change))
         elif kind == "chip":
-            name, _, unit = FIGURES[figure]
-            to = f"{change.factor!r}x"
-            to = to if change.value is None else units.format(change.value, unit, 12)
+            row, to = FIGURES[figure], f"{change.factor!r}x"
+            if change.value is not None:
+                to = units.format(change.value, row["unit"], 12)
             for one in ids if of == ALL else (of,):
                 if of != ALL or _figure(catalog, one, figure) is not None:
-                    settings.setdefault(one, {})[figure] = f"{name}={to}"
+                    settings.setdefault(one, {})[figure] = f"{row['derive']}={to}"
         elif kind == "costs" and change.after is not None:
             (owned.setdefault(of, {}) if of else costs)[figure] = change.after
         elif kind == "limit":
