@@ -112,72 +112,8 @@ def test_a_study_from_check_to_explain(written: Path, tmp_path: Path) -> None:
 
 
 CONFIGS = Path(__file__).parents[1] / "data" / "configs"
-MLA = {"attention": "mla", "q_lora_rank": 1536, "kv_lora_rank": 512}
-DELTA = {"linear_attention": "gated_delta_net", "full_attention_interval": 4}
-# The values that a config.json has, under its names; what is left out is a default of the axes.
-PUBLISHED: dict[str, dict[str, Any]] = {
-    "deepseek-v3": MLA
-    | {
-        "hidden_size": 7168, "num_hidden_layers": 61, "num_attention_heads": 128,
-        "vocab_size": 129280, "sparse": True, "num_experts": 256, "num_experts_per_tok": 8,
-        "moe_intermediate_size": 2048, "num_shared_experts": 1, "num_dense_layers": 3,
-        "intermediate_size": 18432,
-    },
-    "kimi-k2": MLA
-    | {
-        "hidden_size": 7168, "num_hidden_layers": 61, "num_attention_heads": 64,
-        "vocab_size": 163840, "sparse": True, "num_experts": 384, "num_experts_per_tok": 8,
-        "moe_intermediate_size": 2048, "num_shared_experts": 1, "num_dense_layers": 1,
-        "intermediate_size": 18432,
-    },
-    "deepseek-v3.2": MLA
-    | {
-        "hidden_size": 7168, "num_hidden_layers": 61, "num_attention_heads": 128,
-        "vocab_size": 129280, "sparse": True, "num_experts": 256, "num_experts_per_tok": 8,
-        "moe_intermediate_size": 2048, "num_shared_experts": 1, "num_dense_layers": 3,
-        "intermediate_size": 18432, "index_topk": 2048,
-    },
-    "gemma-3-27b": {
-        "hidden_size": 5376, "num_hidden_layers": 62, "num_attention_heads": 32,
-        "num_key_value_heads": 16, "head_dim": 128, "vocab_size": 262144,
-        "tied_embeddings": True, "intermediate_size": 21504, "sliding_window": 1024,
-        "sliding_window_pattern": 6,
-    },
-    "gpt-oss-120b": {
-        "hidden_size": 2880, "num_hidden_layers": 36, "num_attention_heads": 64,
-        "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 201088, "attention_bias": True,
-        "sliding_window": 128, "sliding_window_pattern": 2, "sparse": True, "num_experts": 128,
-        "num_experts_per_tok": 4, "moe_intermediate_size": 2880,
-    },
-    "qwen3-next-80b-a3b": DELTA
-    | {
-        "hidden_size": 2048, "num_hidden_layers": 48, "num_attention_heads": 16,
-        "num_key_value_heads": 2, "head_dim": 256, "attn_output_gate": True,
-        "vocab_size": 151936, "sparse": True, "num_experts": 512, "num_experts_per_tok": 10,
-        "moe_intermediate_size": 512, "num_shared_experts": 1,
-    },
-    "llama-4-maverick": {
-        "hidden_size": 5120, "num_hidden_layers": 48, "num_attention_heads": 40,
-        "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 202048,
-        "attention_chunk_size": 8192, "no_rope_layer_interval": 4, "sparse": True,
-        "num_experts": 128, "num_experts_per_tok": 1, "moe_intermediate_size": 8192,
-        "num_shared_experts": 1, "intermediate_size": 16384, "interleave_moe_layer_step": 2,
-    },
-    "jamba-v0.1": {
-        "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
-        "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 65536, "sparse": True,
-        "linear_attention": "mamba", "full_attention_interval": 8, "num_experts": 16,
-        "num_experts_per_tok": 2, "moe_intermediate_size": 14336, "intermediate_size": 14336,
-        "interleave_moe_layer_step": 2,
-    },
-}  # fmt: skip
-KIMI = {
-    "attention": "mla", "kv_lora_rank": 512, "hidden_size": 2304, "num_hidden_layers": 28,
-    "num_attention_heads": 32, "vocab_size": 163840, "sparse": True, "num_experts": 256,
-    "num_experts_per_tok": 8, "moe_intermediate_size": 1024, "num_shared_experts": 1,
-    "num_dense_layers": 1, "intermediate_size": 9216, "linear_attention": "kimi_delta",
-    "full_attention_interval": 4, "linear_num_value_heads": 32,
-}  # fmt: skip
+PUBLISHED = yaml.safe_load((CONFIGS.parent / "axes.yaml").read_text(encoding="utf-8"))
+KIMI = PUBLISHED.pop("kimi-linear-48b-a3b")
 METRICS = (
     "total_parameters", "active_parameters", "kv_bytes_per_token", "prefill_s", "tpot_s", "ttft_s",
     "decode_step_s", "memory_bytes_per_chip", "running_requests", "latency_floor_s",
