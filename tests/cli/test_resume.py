@@ -14,6 +14,7 @@ from unittest import mock
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from dse.schema.study import resolve_space
 from dse.search.record import Record
 from dse.search.storage import open_storage
 from dse.study.folder import CHECKPOINT, FRONT_TABLE, STUDY, read_json
@@ -30,15 +31,17 @@ with sole_writer(Path(sys.argv[1])):
 """
 
 
-def test_processes_find_the_front_of_one(space: Callable[..., Path], tmp_path: Path):
-    one, three = tmp_path / "one", tmp_path / "three"
-    run = ("run", "tiny", "--engine", "pareto-local", "--seed", 1)
+def test_processes_find_the_front_of_one(tmp_path: Path):
+    space, one, three = tmp_path / "viewed.yaml", tmp_path / "one", tmp_path / "three"
+    tiny = resolve_space("tiny").read_text(encoding="utf-8")
+    space.write_text(f"{tiny}views: [{{by: chip, map: [hidden_size, num_experts]}}]\n", "utf-8")
+    run = ("run", space, "--engine", "pareto-local", "--seed", 1)
     assert dse(*run, "--out", one, "--jobs", 1).code == 0
     said = dse(*run, "--out", three, "--jobs", 3)
     assert said.code == 0, said.err
     assert (one / FRONT_TABLE).read_bytes() == (three / FRONT_TABLE).read_bytes()
     first, second = read_json(one, STUDY), read_json(three, STUDY)
-    for key in ("evaluations", "trials", "proof", "constraint_tallies"):
+    for key in ("evaluations", "trials", "proof", "constraint_tallies", "views"):
         assert first[key] == second[key], key
 
 

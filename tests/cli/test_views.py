@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,33 +13,40 @@ import pytest
 from dse.answer.answer import Answer
 from dse.catalog import load_catalog
 from dse.errors import InputErrors
-from dse.problem.objective import PhysicsProblem, pose
+from dse.problem.objective import pose
 from dse.quality import LAWS
-from dse.schema.space_sections import View
 from dse.schema.study import load_study, resolve_space
-from dse.search.parallel import HERE, Executor
-from dse.study.views import describe_views
 from tests.cli.conftest import dse
 from tests.helpers_report import Page, answer_of, both
 
 TINY = (Path(__file__).parents[2] / "search_spaces" / "tiny.yaml").read_text(encoding="utf-8")
 VIEWS = """views:
-  - by: sparse
-    every_law: true
-  - by: chip
-    map: [hidden_size, num_experts]
+  - {by: sparse, every_law: true}
+  - {by: chip, map: [hidden_size, num_experts]}
+  - {by: sparse, map: [weight_dtype, chip]}
 """
 
 
-def test_a_study_with_views_says_them_first(tmp_path: Path) -> None:
-    space, out = tmp_path / "space.yaml", tmp_path / "study"
-    space.write_text(TINY + VIEWS, encoding="utf-8")
-    said = dse("run", space, "--out", out)
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`dse run` of a space with three views."""
+    folder = tmp_path_factory.mktemp("views")
+    (folder / "space.yaml").write_text(TINY + VIEWS, encoding="utf-8")
+    said = dse("run", folder / "space.yaml", "--out", folder / "study")
     assert said.code == 0, said.err
     assert "the cheapest hidden size × experts is " in " ".join(said.out.split())
     assert max(map(len, said.out.splitlines())) <= 100
-    study = json.loads((out / "study.json").read_text())
-    assert [view["by"] for view in study["views"]] == ["sparse", "chip"]
+    return folder / "study"
+
+
+@pytest.fixture(scope="module")
+def views(study: Path) -> list[dict[str, Any]]:
+    return json.loads((study / "study.json").read_text())["views"]
+
+
+def test_a_study_with_views_says_them_first(study: Path, views: list[dict[str, Any]]) -> None:
+    out = study
+    assert [view["by"] for view in views] == ["sparse", "chip", "sparse"]
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "At equal predicted loss: dense against sparse" in page
     assert "Which hidden size and experts suit each chip" in page
@@ -82,13 +89,9 @@ PRICE = "usd_per_million_total_tokens"
 
 
 @pytest.fixture(scope="module")
-def problem() -> PhysicsProblem:
-    return pose(load_study(resolve_space("tiny")), load_catalog())
-
-
-@pytest.fixture(scope="module")
-def points(problem: PhysicsProblem) -> dict[str, np.ndarray]:
+def points() -> dict[str, np.ndarray]:
     """Every feasible point of the space: loss, price and the values of its axes."""
+    problem = pose(load_study(resolve_space("tiny")), load_catalog())
     index = problem.space.unrank(np.arange(problem.space.size, dtype=np.int64))
     found = problem.evaluate(index)
     rows = (found.G <= 0.0).all(axis=1)
@@ -96,14 +99,8 @@ def points(problem: PhysicsProblem) -> dict[str, np.ndarray]:
     return {**problem.space.values(index[rows]), "loss": F[:, 0], "price": F[:, 1]}
 
 
-def seen(problem: PhysicsProblem, view: View, executor: Executor = HERE) -> dict:
-    posed = replace(problem, study=replace(problem.study, views=(view,)))
-    (found,) = describe_views(posed, executor=executor, progress=lambda *_: None)
-    return found
-
-
-def test_each_level_has_the_cheapest_of_each_value(problem, points) -> None:
-    view = seen(problem, View("sparse"))
+def test_each_level_has_the_cheapest_of_each_value(views, points) -> None:
+    view = views[0]
     assert view["values"] == ["dense", "sparse"]
     found = {(row["predicted_loss_at_most"], row["case"]): row for row in view["designs"]}
     levels = {level for level, _ in found}
@@ -117,9 +114,9 @@ def test_each_level_has_the_cheapest_of_each_value(problem, points) -> None:
                 assert found[level, name][PRICE] == points["price"][rows].min()
 
 
-def test_a_map_divides_its_values_and_leaves_out_what_has_no_such_axis(problem, points) -> None:
+def test_a_map_divides_its_values_and_leaves_out_what_has_no_such_axis(views, points) -> None:
     """Dense points have no number of experts: they are not those of the first number."""
-    view = seen(problem, View("chip", ("hidden_size", "num_experts")))
+    view = views[1]
     sizes = {f"{size:,}": size for size in (3072, 4096, 5120, 6144)}
     assert {row["hidden_size"] for row in view["cells"]} == set(sizes)
     assert {row["num_experts"] for row in view["cells"]} == {"32", "64"}
@@ -136,13 +133,8 @@ def test_a_map_divides_its_values_and_leaves_out_what_has_no_such_axis(problem, 
     assert {key: row[PRICE] for key, row in designs.items()} == least
 
 
-def test_threads_and_the_order_of_chunks_change_nothing(problem) -> None:
-    view = View("chip", ("hidden_size", "num_experts"))
-    assert seen(problem, view) == seen(problem, view, Executor(3))
-
-
-def test_every_law_compares_at_a_loss_that_all_reach(problem) -> None:
-    view = seen(problem, View("sparse", every_law=True))
+def test_every_law_compares_at_a_loss_that_all_reach(views) -> None:
+    view = views[0]
     assert list(dict.fromkeys(row["law"] for row in view["laws"])) == list(LAWS)
     curves = {
         name: [row for row in view["curves"] if row["case"] == name] for name in view["values"]
@@ -160,23 +152,21 @@ def told(view: dict) -> Answer:
     return answer_of(front, {**study, "views": [view]})
 
 
-def test_words_of_a_comparison_and_of_a_map(problem) -> None:
-    compared = seen(problem, View("sparse"))
-    answer = told(compared)
+def test_words_of_a_comparison_and_of_a_map(views) -> None:
+    answer = told(views[0])
     assert "the cheapest dense design" in answer.headline
     assert "the cheapest sparse design" in answer.headline
     table = next(one for one in answer.tables if one.name == "levels-0")
     assert set(table["case"]) == {"dense", "sparse"}
     assert min(table["over_cheapest"]) == 1.0
-    drawn = seen(problem, View("chip", ("hidden_size", "num_experts")))
-    answer = told(drawn)
+    answer = told(views[1])
     maps = [one for one in answer.tables if one.name.startswith("map-0-")]
-    assert [one.caption.split(":")[0] for one in maps] == drawn["values"]
+    assert [one.caption.split(":")[0] for one in maps] == views[1]["values"]
     assert "h200_sxm" in answer.headline
 
 
-def test_a_map_over_formats_and_kinds_is_in_words(problem) -> None:
-    answer = told(seen(problem, View("sparse", ("weight_dtype", "chip"))))
+def test_a_map_over_formats_and_kinds_is_in_words(views) -> None:
+    answer = told(views[2])
     table = next(one for one in answer.tables if one.name == "map-0-0")
     assert table.titles[1:] == ["h100_sxm", "h200_sxm"]
     assert [row["weight_dtype"] for row in table.rows] == ["bf16", "fp8"]
