@@ -22,7 +22,7 @@ test-extra: setup
 
 lint: setup
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --threads
 	$(BIN)/lint-imports
 
 setup: $(VENV)/.installed

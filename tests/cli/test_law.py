@@ -31,6 +31,14 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def joint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`dse run tiny --law joint`; nobody writes into it."""
+    folder = tmp_path_factory.mktemp("joint")
+    assert dse("run", "tiny", "--law", "joint", "--out", folder).code == 0
+    return folder
+
+
 def both(folder: Path) -> tuple[Json, list[Json]]:
     study = json.loads((folder / "study.json").read_text())
     return study, json.loads((folder / "front.json").read_text())["items"]
@@ -158,7 +166,7 @@ def test_two_laws_and_another_law_of_a_report_are_refused(tmp_path: Path, compar
 # -- a space of another law -------------------------------------------------------------------
 
 
-def test_the_law_of_a_space_is_part_of_the_study(tmp_path: Path):
+def test_the_law_of_a_space_is_part_of_the_study(tmp_path: Path, joint: Path):
     space = tmp_path / "space.yaml"
     text = TINY.read_text(encoding="utf-8").replace(
         "price_basis:", "quality_law: joint\nprice_basis:"
@@ -169,11 +177,11 @@ def test_the_law_of_a_space_is_part_of_the_study(tmp_path: Path):
     assert study["quality_law"] == "joint"
     assert study["law"]["name"] == LAWS["joint"].title
     assert set(study["law"]["fit"]) == set(LAWS["joint"].fit)
-    asked = ask("run", "tiny", "--law", "joint", "--out", tmp_path / "asked")
+    asked = both(joint)[0]
     assert asked["fingerprint"] == study["fingerprint"]
     assert asked["command"].endswith("--law joint")
     front = (folder / "front.csv").read_bytes()
-    assert (tmp_path / "asked" / "front.csv").read_bytes() == front
+    assert (joint / "front.csv").read_bytes() == front
     again = ask("estimate", folder, "best")
     best = next(item for item in both(folder)[1] if "best" in item["names"])
     assert again["quality_law"] == "joint"
@@ -218,11 +226,11 @@ def test_every_point_says_on_whose_front_it_is(compared: Path):
     assert 0 < everywhere < len(items)
 
 
-def test_the_front_of_a_law_is_what_a_study_of_it_finds(compared: Path, tmp_path: Path):
+def test_the_front_of_a_law_is_what_a_study_of_it_finds(compared: Path, joint: Path):
     row = next(r for r in both(compared)[0]["laws"]["compared"] if r["law"] == "joint")
-    study = ask("run", "tiny", "--law", "joint", "--out", tmp_path / "joint")
+    study, items = both(joint)
     assert row["front_size"] == study["exact_front_size"]
-    knee = next(item for item in both(tmp_path / "joint")[1] if "knee" in item["names"])
+    knee = next(item for item in items if "knee" in item["names"])
     for metric in ("predicted_loss", "dense_equivalent_parameters", "tpot_s"):
         assert knee["metrics"][metric] == row[metric]
 

@@ -127,14 +127,13 @@ def test_a_point_again_is_the_point(study: Path):
     assert said.code == 2
 
 
-def test_runs_are_part_of_the_study(tmp_path: Path, dense: Path, runs: Path):
+def test_runs_are_part_of_the_study(tiny: Path, tmp_path: Path, dense: Path, runs: Path):
     """The digest holds what the file says; the report, `dse whatif` and another file know it."""
     folder = tmp_path / "study"
     shutil.copy(dense, tmp_path / "mine.csv")
     command = ("run", "tiny", "--out", folder, "--loss-runs", tmp_path / "mine.csv")
     assert dse(*command).code == 0
-    plain = ask("run", "tiny", "--out", tmp_path / "plain")
-    written = both(folder)[0]
+    plain, written = both(tiny)[0], both(folder)[0]
     assert written["fingerprint"] != plain["fingerprint"]
     assert "loss_runs" not in plain
     assert "--loss-runs" in written["command"]

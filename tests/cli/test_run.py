@@ -143,19 +143,6 @@ def test_front_csv_has_a_row_a_point_and_no_trace_of_the_folder(tiny: Path):
     assert "seconds" not in rows[0]
 
 
-@pytest.mark.parametrize("columns", [100, 60])
-def test_the_front_is_printed_within_the_console(
-    tiny: Path, monkeypatch: pytest.MonkeyPatch, columns: int
-):
-    monkeypatch.setenv("COLUMNS", str(columns))
-    said = dse("run", "tiny", "--seed", 1, "--out", tiny)
-    assert said.code == 0
-    assert fits(said.out, columns)
-    assert "knee" in said.out
-    assert f"Report: {tiny / 'report.html'}" in " ".join(said.out.split())
-    assert "TP tensor" in said.out
-
-
 def test_the_folder_is_named_after_the_space_file(
     space: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -206,17 +193,21 @@ def test_five_objectives_are_weighed_and_six_are_refused(tmp_path: Path):
     assert "1 to 5 lines" in refused.err
 
 
-def test_same_seed_same_bytes(tiny: Path, tmp_path: Path):
-    assert dse("run", "tiny", "--seed", 1, "--out", tmp_path / "other").code == 0
-    assert (tmp_path / "other" / "front.csv").read_bytes() == (tiny / "front.csv").read_bytes()
-
-
-def test_a_finished_study_is_reported_again_and_nothing_added(tiny: Path):
+def test_a_finished_study_is_reported_again_and_nothing_added(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Within a narrow console."""
+    monkeypatch.setenv("COLUMNS", "60")
     before = {name: (tiny / name).read_bytes() for name in ("front.csv", "journal.log")}
     trials = read_json(tiny, STUDY)["trials"]
-    again = ask("run", "tiny", "--seed", 1, "--out", tiny)
-    assert again["trials"] == trials
+    said = dse("run", "tiny", "--seed", 1, "--out", tiny)
+    assert said.code == 0
+    assert read_json(tiny, STUDY)["trials"] == trials
     assert {name: (tiny / name).read_bytes() for name in before} == before
+    assert fits(said.out, 60)
+    assert "knee" in said.out
+    assert f"Report: {tiny / 'report.html'}" in " ".join(said.out.split())
+    assert "TP tensor" in said.out
 
 
 def test_a_point_again_is_the_point(tiny: Path):
@@ -248,6 +239,7 @@ def test_a_journal_cut_in_half_is_filled_up_again(tiny: Path, tmp_path: Path):
 
 
 def test_a_killed_run_goes_on(tiny: Path, tmp_path: Path):
+    """The same seed gives the same bytes, begun in another process and ended here."""
     folder = tmp_path / "killed"
     running = start("tiny", "--seed", "1", folder=folder)
     wait_for_trials(folder, running)
