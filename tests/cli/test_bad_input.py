@@ -14,14 +14,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from dse.data import hardware_dir
+from dse.schema.study import resolve_space
 from dse.study.folder import FRONT, STUDY, read_json
-from tests.cli.conftest import dse
+from tests.cli import test_fleet, test_rack, test_serving_flags
+from tests.cli.conftest import SMALL, dse
 from tests.fuzz.kinds import COSTS, OWN_CHIP, PLAN, TRACE
 
 CONFIGS = Path(__file__).parents[1] / "data" / "configs"
 ON = ("--chip", "h100_sxm")
+CHECK = "catalog spaces check"
+MISTAKES = yaml.safe_load((Path(__file__).parent / "mistakes.yaml").read_text(encoding="utf-8"))
+READ_BY = {
+    "plan": (test_fleet.PLAN, ["fleet"]),
+    "space": (SMALL, [CHECK, "run"]),
+    "arrivals": (test_serving_flags.SPACE, [CHECK]),
+    "rack": (test_rack.OWN, ["catalog racks show"]),
+    "claim": ((CONFIGS.parent / "claim.yaml").read_text(encoding="utf-8"), ["claims check"]),
+    "tiny": (resolve_space("tiny").read_text(encoding="utf-8"), [CHECK]),
+}
 with (Path(__file__).parent / "refusals.csv").open(encoding="utf-8", newline="") as stream:
     REFUSALS = list(csv.DictReader(stream))
 
@@ -49,50 +62,30 @@ def test_a_refusal_is_one_line(row: dict[str, str], place: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "named"),
-    [
-        ("price_basis: rental_3yr\n", "", ["price_basis", "missing"]),
-        ("price_basis", "price_bais", ["price_bais", "did you mean price_basis"]),
-        ("tensor_parallel: [1, 2, 4]", "tensor_parallel: [-1, 2]", ["tensor_parallel", "-1"]),
-        ("tensor_parallel: [1, 2, 4]", "tensor_parallel: []", ["tensor_parallel", "no values"]),
-        ("tensor_parallel: [1", "tensr_parallel: [1", ["did you mean tensor_parallel"]),
-        ("h100_sxm", "h100_smx", ["h100_smx", "did you mean h100_sxm"]),
-        ("llama-3-8b", "llama-3-9b", ["llama-3-9b", "llama-3-8b"]),
-        ("2 s]", "2 GB]", ["constraints[0]", "a size, not a time"]),
-        ("2 s]", "2]", ["its unit is missing"]),
-        ("ttft_s <=", "ttfs_s <=", ["ttfs_s", "ttft_s"]),
-        ("replicas: 1", "replicas: 1\n  replicas: 2", ["written twice", "small.yaml:9"]),
-        ("tpot_s: minimize", "tpot_s: smallest", ["smallest"]),
-        ("backend: current", "backend: vlm", ["vlm", "vllm"]),
-        ("1024", "nan", ["prompt_tokens"]),
-        ("1024", "-5", ["prompt_tokens", "-5"]),
-        ("rental_3yr", "rent", ["rent", "rental_3yr"]),
-        ("name: small", "name: small\nunique_tokens: 15", ["unique_tokens", "mean 15T?"]),
-        ("name: small", "name: small\nwish: {tpot_s: 1e400}", ["wish", "1e400", "best loss at"]),
-        ("name: small", 'name: small\nloss_runs: "a\\0b"', ["loss_runs", "U+0000"]),
-        ("name: small", "name: small\nloss_runs: .", ["loss_runs", "directory", "a CSV file"]),
-        ("name: small", "name: small\nloss_runs: no.csv", ["loss_runs: /", "no.csv", "a CSV file"]),
-        ("name: small", "name: [small", ["YAML"]),
-        ("name: small", "a:\n" + "- " * 1500, ["nested too deep"]),
-    ],
+    "mistake", [(kind, *row) for kind, rows in MISTAKES.items() for row in rows]
 )
-@pytest.mark.parametrize("verb", [("catalog", "spaces", "check"), ("run",)])
-def test_space_files(
-    space: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    verb: tuple[str, ...],
-    old: str,
-    new: str,
-    named: list[str],
+def test_a_mistake_in_a_file_is_said(
+    mistake: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    """Of mistakes.yaml: every command that reads the file says the same, and writes nothing."""
+    kind, old, new, *named = mistake
+    text, commands = READ_BY[kind]
+    assert old in text
     monkeypatch.chdir(tmp_path)
-    said = dse(*verb, space(old, new))
-    assert said.code == 2, said.out
-    assert said.out == ""
-    assert "small.yaml" in said.err
-    assert all(word in said.err for word in named), said.err
-    assert not (tmp_path / "studies").exists()
+    path = tmp_path / f"{kind}.yaml"
+    path.write_text(text.replace(old, new, 1) if old else text + new, encoding="utf-8")
+    for command in commands:
+        said = dse(command, path)
+        assert (said.code, said.out) == (2, "")
+        assert all(str(path) in line for line in said.err.splitlines())
+        assert all(word in said.err for word in named), said.err
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_is_nested_too_deep(space: Callable[..., Path]):
+    said = dse("run", space("name: small", "a:\n" + "- " * 1500))
+    assert (said.code, said.out) == (2, "")
+    assert "nested too deep" in said.err
 
 
 def test_a_shape_that_never_divides_leaves_nothing_feasible(

@@ -328,33 +328,6 @@ def test_a_rack_file_of_values_alone(tmp_path: Path) -> None:
     assert use_at(rack, 8)["rack_power"] == pytest.approx(8 * 1275 / 40e3)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "line", "field", "words"),
-    [
-        ("power: 700 W", "power: 700 kg", 7, "per_chip.power", "a mass, not a power"),
-        ("mass: 150 kg", "mass: 150", 8, "frame.mass", "its unit is missing"),
-        ("domain: 8", "domain: 8.5", 4, "domain", "a whole number"),
-        ("share: 1,", "share: 0.9,", 11, "cooling", "shares that add up to 1"),
-        ("fill: 0.5", "fill: 1.5", 13, "cables.fill", "at most 1"),
-        ("racks_per_domain: 2", "racks_per_domain: 900", 5, "racks_per_domain", "at most 64"),
-        ("power_feed", "power_fed", 9, "power_fed", "did you mean power_feed?"),
-        ("kind: air", "kind: wind", 11, "cooling[0].kind", "'air'"),
-        ("allowed_mass: 1360 kg", "allowed_mass: 100 kg", 8, "frame.allowed_mass", "more than"),
-        (", per_chip: 36", "", 12, "cables.per_chip", "missing field"),
-    ],
-)
-def test_a_mistake_has_its_line_and_field(
-    tmp_path: Path, old: str, new: str, line: int, field: str, words: str
-) -> None:
-    assert OWN.count(old) == 1
-    with pytest.raises(InputError) as caught:
-        load_rack(own(tmp_path, OWN.replace(old, new)))
-    error = caught.value
-    assert error.line == line
-    assert error.field == field
-    assert words in str(error)
-
-
 # In a search.
 
 

@@ -105,24 +105,6 @@ def test_a_space_of_arrivals_is_searched_and_its_points_reproduce(tmp_path: Path
     assert again["workload"]["draft_tokens"] == 3
 
 
-@pytest.mark.parametrize(
-    ("written", "instead", "named"),
-    [
-        ("requests_per_second: 4", "title: no rate", "requests_per_second"),
-        ("serving: poisson", "serving: continuous", "requests_per_second"),
-        ("acceptance: 0.7", "title: unknown", "draft_tokens"),
-        ("concurrency: 1", "concurrency: [1, 8]", "concurrency"),
-        ("prefix_hit_rate: 0.5", "prefix_hit_rate: 1.0", "prefix_hit_rate"),
-    ],
-)
-def test_mistakes_of_a_space_are_named(tmp_path: Path, written, instead, named) -> None:
-    path = tmp_path / "wrong.yaml"
-    path.write_text(SPACE.replace(written, instead), encoding="utf-8")
-    said = dse("catalog", "spaces", "check", path)
-    assert said.code == 2
-    assert named in said.err
-
-
 RATES = (
     "output_tokens_per_s", "output_tokens_per_s_per_chip", "usd_per_million_total_tokens",
     "usd_per_million_output_tokens_all_in",

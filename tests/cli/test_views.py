@@ -173,36 +173,6 @@ def test_a_map_over_formats_and_kinds_is_in_words(views) -> None:
     assert "fp8 × h" in answer.headline
 
 
-@pytest.mark.parametrize(
-    ("written", "said", "accepted"),
-    [
-        ("views: sparse", "read 'sparse'", "by: sparse"),
-        ("views: [sparse]", "read 'sparse'", "by: sparse"),
-        ("views: [{by: sprse}]", "did you mean sparse", "hidden_size"),
-        ("views: [{by: head_dim}]", "no axis of two values", "hidden_size"),
-        ("views: [{by: intermediate_size}]", "no axis of two values", "sparse"),
-        (
-            "views: [{by: sparse, every_laws: 1}]",
-            "unknown field 'every_laws'; did you mean every_law",
-            "map",
-        ),
-        ("views: [{by: chip, map: hidden_size}]", "read 'hidden_size'", "two axes"),
-        ("views: [{by: chip, map: [chip, hidden_size]}]", "an axis twice", "different"),
-        ("views: [{by: sparse, every_law: 1}]", "read 1", "true or false"),
-        ("views: [{by: [1]}]", "read [1]", "sparse"),
-    ],
-)
-def test_wrong_views_are_refused(tmp_path: Path, written: str, said: str, accepted: str) -> None:
-    path = tmp_path / "space.yaml"
-    path.write_text(f"{TINY}{written}\n", encoding="utf-8")
-    with pytest.raises(InputErrors) as caught:
-        load_study(path)
-    (error,) = caught.value.errors
-    assert said in error.message
-    assert accepted in str(error.accepted)
-    assert error.line == len(TINY.splitlines()) + 1
-
-
 def test_a_view_needs_loss_and_price(tmp_path: Path) -> None:
     path = tmp_path / "space.yaml"
     text = TINY.replace("  predicted_loss: minimize\n", "") + "views: [{by: sparse}]\n"

@@ -84,18 +84,7 @@ def answers(name: str, arguments: Mapping[str, Any]) -> Any:
     return {"feasible": value != 7, "violations": [], "tpot_s": value, "limit": arguments["tp"]}
 
 
-OWN = """
-title: Made up
-statement: It is small.
-parts:
-  - says: small
-    rule: at most 4
-    holds: "<= 4"
-    ask: estimate
-    with: {{tp: 1}}
-    take: tpot_s
-{more}
-"""
+OWN = (PAGE.parents[1] / "tests/data/claim.yaml").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -134,7 +123,7 @@ def test_verdicts_follow_the_numbers(
     tmp_path: Path, more: str, verdict: str, condition: str
 ) -> None:
     file = tmp_path / "own.yaml"
-    file.write_text(OWN.format(more=more))
+    file.write_text(f"{OWN}{more}\n")
     part = judged(load_claim(file), answers)["parts"][0]
     assert (part["verdict"], part["condition"]) == (verdict, condition or None)
 
@@ -249,7 +238,7 @@ def test_one_claim_as_text_and_json_twice_the_same() -> None:
 def test_a_claim_of_ones_own(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     more = "    with: {model: llama-3-8b, chip: h100_sxm, concurrency: 1}"
-    file.write_text(OWN.format(more="").replace("    with: {tp: 1}", more).replace("<= 4", "< 1"))
+    file.write_text(OWN.replace("    with: {tp: 1}", more).replace("<= 4", "< 1"))
     document = ask("claims", "check", file)
     answer = dse(
         *("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm", "--concurrency", 1, "--json")
@@ -260,38 +249,6 @@ def test_a_claim_of_ones_own(tmp_path: Path) -> None:
     said = dse("claims", "check", file, "--out", tmp_path / "out")
     assert said.code == 0
     assert json.loads((tmp_path / "out" / "claim.json").read_text())["title"] == "Made up"
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "word"),
-    [
-        ("ask: estimate", "ask: eval", "'eval'"),
-        ("take: tpot_s", "takes: tpot_s", "takes"),
-        ('"<= 4"', '"smaller"', "threshold"),
-        ("with: {tp: 1}", "with: {tp: 1, colour: red}", "mine.yaml:9: parts[0].with.colour"),
-        ("with: {tp: 1}", "with: {model: llama-3-8bb}", "mine.yaml:9: parts[0].with.model"),
-        ("with: {tp: 1}", "each: {chip: [h100_sxm, h100_sxn]}", "mine.yaml:9: parts[0].each.chip"),
-        ("take: tpot_s", "take: tpot_s\n    among: {chip: h1}", "mine.yaml:11: parts[0].among"),
-        (
-            "take: tpot_s",
-            "take: tpot_s\n    over: {with: {chip: h1}}",
-            "mine.yaml:11: parts[0].over",
-        ),
-        (
-            "take: tpot_s",
-            "take: tpot_s\n    cases: {a: {over: {model: no}}}\n    over: {with: {}}",
-            "mine.yaml:11: parts[0].cases.a.over.model",
-        ),
-        ("title: Made up", "title: !!python/object/apply:os.system [ls]", "mine.yaml"),
-    ],
-)
-def test_mistakes_are_named(tmp_path: Path, old: str, new: str, word: str) -> None:
-    file = tmp_path / "mine.yaml"
-    file.write_text(OWN.format(more="").replace(old, new))
-    said = dse("claims", "check", file)
-    assert word in said.err + said.out
-    assert "Traceback" not in said.err
-    assert (said.code, said.out) == (2, "")
 
 
 @pytest.mark.parametrize("name", ["0", "99"])
