@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -82,8 +82,7 @@ def read_axes(
         elif section == "deployment":
             pools = _read_deployment(written, reader)
         else:
-            for name, raw in written.items():
-                reader.read(section, str(name), raw)
+            reader.read(section, written)
             reader.required(section)
             if section == "model" and {"sliding_window", "attention_chunk_size"} <= {*reader.seen}:
                 reader.wrong("attention_chunk_size", "beside sliding_window", "one of the two")
@@ -102,8 +101,7 @@ def _read_deployment(written: Mapping[str, Any], reader: _Reader) -> dict[str, _
     """Reads the axes of a deployment; gives the readers of its pools, where it names them."""
     pools = {pool: written[pool] for pool in POOL_AXES if pool in written}
     own = {name: raw for name, raw in written.items() if name not in pools}
-    for name, raw in own.items():
-        reader.read("deployment", str(name), raw)
+    reader.read("deployment", own)
     readers = _read_pools(pools, own, reader) if pools else {}
     if pools and not own.keys() - {POOL_CHIPS}:
         return readers
@@ -132,23 +130,21 @@ def _read_deployment(written: Mapping[str, Any], reader: _Reader) -> dict[str, _
     return readers
 
 
+@dataclass(slots=True)
 class _Reader:
-    """Axes as they are read, with where they stand in the file."""
+    """Axes as they are read, with where they stand in the file. `shares`: whether the pool is on
+    the chips of the deployment; `seen`: every known axis that is written, in the order of the
+    file."""
 
-    def __init__(
-        self,
-        mistakes: Mistakes,
-        chips: Mapping[str, str | None],
-        software: Software,
-        pool: str = "",
-    ) -> None:
-        self.mistakes, self.chips, self.software = mistakes, chips, software
-        self.pool = pool
-        self.shares = False  # whether the pool is on the chips of the deployment
-        self.left_out: list[str] = []
-        self.axes: dict[str, Axis] = {}
-        self.conditions: dict[str, Any] = {}
-        self.seen: list[str] = []  # every known axis that is written, in the order of the file
+    mistakes: Mistakes
+    chips: Mapping[str, str | None]
+    software: Software
+    pool: str = ""
+    shares: bool = False
+    left_out: list[str] = field(default_factory=list)
+    axes: dict[str, Axis] = field(default_factory=dict)
+    conditions: dict[str, Any] = field(default_factory=dict)
+    seen: list[str] = field(default_factory=list)
 
     def wrong(self, name: str, message: str, accepted: str | None = None, *key: str | int) -> None:
         self.mistakes.add((*self._section(AXES[name].section), name, *key), message, accepted)
@@ -185,9 +181,13 @@ class _Reader:
                 at, accepted = self._section(section), f"{name}: {rule.meaning}"
                 self.mistakes.add(at, f"the axis {name} is missing", accepted)
 
-    def read(self, section: Section, name: str, raw: Any) -> None:
+    def read(self, section: Section, written: Mapping[str, Any]) -> None:
         known = self._known(section)
-        if name not in known:
+        for name, raw in ((str(name), raw) for name, raw in written.items()):
+            if name in known:
+                self.seen.append(name)
+                self.axis(name, raw)
+                continue
             there = AXES[name].section if name in AXES and name != POOLS else section
             if self.pool:
                 there = next((pool for pool, of in POOL_AXES.items() if name in of), there)
@@ -195,9 +195,6 @@ class _Reader:
             hint = elsewhere or did_you_mean(name, known)
             at = (*self._section(section), name)
             self.mistakes.add(at, f"unknown axis {name!r}{hint}", ", ".join(known))
-            return
-        self.seen.append(name)
-        self.axis(name, raw)
 
     def axis(self, name: str, raw: Any, given: bool = True) -> None:
         """The axis of what a file says of it, or is read as if it said (`given` False)."""
@@ -620,8 +617,7 @@ def _read_pools(
     for pool, reader in readers.items():
         if "chip" not in pools[pool] and "chip" in beside.axes:
             reader.on_chips_of(beside)
-        for name, raw in pools[pool].items():
-            reader.read("deployment", str(name), raw)
+        reader.read("deployment", pools[pool])
         reader.required("deployment")
         reader.check_drafts()
     return readers
