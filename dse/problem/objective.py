@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dse.answer.numbers import number
 from dse.catalog import Catalog
 from dse.economics.tco import YEAR_HOURS, load_share, price_by_parts, with_basis
-from dse.economics.tokens import Load, load_at
+from dse.economics.tokens import PRICES, Load, load_at
 from dse.errors import InputError
 from dse.physics.machines import Machines, compile_machines
 from dse.problem.describe import describe_deployment, describe_pools
@@ -322,12 +322,6 @@ def pose(study: Study, catalog: Catalog) -> PhysicsProblem:
 # A study under a demand.
 
 TOTAL = "usd_per_million_total_tokens"
-PRICES = (
-    "usd_per_million_input_tokens",
-    "usd_per_million_output_tokens",
-    TOTAL,
-    "usd_per_million_output_tokens_all_in",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

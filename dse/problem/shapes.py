@@ -333,14 +333,8 @@ SIZES: Mapping[str, Mapping[str, str]] = {
         "attention_bias": "qkv_bias",
         "sliding_window": "window",
     },
-    "mla": {
-        "num_attention_heads": "heads",
-        "q_lora_rank": "q_lora_rank",
-        "kv_lora_rank": "kv_lora_rank",
-        "qk_nope_head_dim": "qk_nope_head_dim",
-        "qk_rope_head_dim": "qk_rope_head_dim",
-        "v_head_dim": "v_head_dim",
-    },
+    "mla": {size: size for size in BLOCK_SIZES["mla"] if size != "heads"}
+    | {"num_attention_heads": "heads"},
     "mlp": {"intermediate_size": "intermediate_size"},
     "moe": {
         "num_experts": "experts",

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.blocks import BLOCK_SIZES, OPTIONAL_GROUPS, WEIGHT_PARTS
-from dse.schema.axes import AXES, DEGREES
+from dse.schema.axes import AXES, CHIP_DEGREES, DEGREES
 from dse.schema.constants import TIERS
 from dse.schema.dtypes import BITS, CODE, DTYPES, GGUF
 from dse.schema.model import Model
@@ -100,14 +100,8 @@ def _attention(shape: _Shape, layers: Floats) -> list[Block]:
                 Block("gqa", grouped - full, local),
             ]
     if "kv_lora_rank" in shape:
-        sizes = {
-            "heads": shape["num_attention_heads"],
-            "q_lora_rank": shape["q_lora_rank"],
-            "kv_lora_rank": shape["kv_lora_rank"],
-            "qk_nope_head_dim": shape["qk_nope_head_dim"],
-            "qk_rope_head_dim": shape["qk_rope_head_dim"],
-            "v_head_dim": shape["v_head_dim"],
-        }
+        sizes = {size: shape[size] for size in BLOCK_SIZES["mla"]}
+        sizes["heads"] = shape["num_attention_heads"]
         blocks.append(Block("mla", layers - grouped, {**sizes, **gate, **indexer}))
     return blocks
 
@@ -405,13 +399,9 @@ def deployed_fields(values: Mapping[str, NDArray], n: int) -> dict[str, Any]:
     def degree(axis: str) -> Floats:
         return np.maximum(values[axis], 1.0) if axis in values else np.ones(n)
 
-    tensor, pipeline, data = (degree(f"{kind}_parallel") for kind in ("tensor", "pipeline", "data"))
     fields: dict[str, Any] = {
         "kv_dtype": values.get("kv_dtype", np.full(n, BF16)).astype(np.intp),
-        "tensor_parallel": tensor,
-        "pipeline_parallel": pipeline,
-        "data_parallel": data,
-        "expert_parallel": degree("expert_parallel"),
+        **{axis: degree(axis) for axis in DEGREES.values()},
         "concurrency": values["concurrency"],
         "domain": values.get(DOMAIN_AXIS),
         **{axis: values.get(axis) for axis in (EXPERT_AXES[0], DRAFT_AXIS, CAP_AXIS)},
@@ -421,6 +411,7 @@ def deployed_fields(values: Mapping[str, NDArray], n: int) -> dict[str, Any]:
     if "replicas" in values:
         fields["replicas"] = values["replicas"]
     else:
+        tensor, pipeline, data = (fields[axis] for axis in CHIP_DEGREES)
         fields["replicas"] = values["chips"] / (tensor * pipeline * data)
     for axis, share in PERCENT_AXES.items():
         if axis in values:

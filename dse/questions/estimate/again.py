@@ -28,7 +28,7 @@ from dse.problem.describe import (
 )
 from dse.problem.mix import held, load_row, loads_of, mix_of, one_load, whole
 from dse.problem.objective import KNOWN, PhysicsProblem
-from dse.problem.pools import RULES, pool_dollars, pool_joules
+from dse.problem.pools import OF_MET, RULES, pool_dollars, pool_joules
 from dse.problem.shapes import model_at
 from dse.problem.training import trained_again
 from dse.problem.words import SHAPE_KEY, deployment_words, short_shape, violation_words
@@ -51,20 +51,7 @@ if TYPE_CHECKING:
 
 # The rate of separate pools is found by steps: what it exceeds a limit by.
 SMALL = 1e-3
-TIMES = (
-    "ttft_s",
-    "tpot_s",
-    "e2e_s",
-    "queue_s",
-    "prefill_s",
-    "transfer_s",
-    "decode_step_s",
-    "output_tokens_per_s",
-    "running_requests",
-    "latency_floor_s",
-    "mfu",
-    "mbu",
-)
+TIMES = (*OF_MET, "queue_s", "transfer_s", "latency_floor_s", "mfu", "mbu")
 
 
 def estimate_again(

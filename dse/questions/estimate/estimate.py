@@ -65,7 +65,7 @@ from dse.schema.system import Rack, load_rack, resolve_rack
 from dse.schema.traffic import Demand, read_demand
 from dse.schema.workloads import DEGREE, DETAILS, FIELDS, PREFILL_FIELDS, check_details
 from dse.space.batches import DOMAIN_AXIS, DRAFT_AXIS, EXPERT_AXES
-from dse.study.folder import STUDY, read_json, read_study, study_folder
+from dse.study.folder import read_study, study_folder
 
 MOST_JITTER_S = 1.0
 MOST_TOKENS = 100_000_000
@@ -247,7 +247,6 @@ def estimate(
             if flags[name] != default and name not in ("detail", "law"):
                 said = "a point of a study is given"
                 raise InputError(said, field=option(name), accepted="detail, law")
-        read_json(folder, STUDY)  # it is a study
         found = estimate_again(folder, str(number), catalog, keep=True, law=flags["law"])
         return point_answer(found, detail=detail and found.prefill is None)
     flags |= {"model": model, "chip": chip}
@@ -300,20 +299,18 @@ def why_not_on_front(folder: Path, flags: Mapping[str, Any], catalog: Catalog) -
     }
     mine = found.as_json(tuple(signs))
     reasons = [violation_words(row) for row in violations(found.metrics, 0, limits_of(study))]
-    same: list[Any] = []
-    better: list[Any] = []
-    if not reasons:
-        same = [item for item in items if all(mine[m] == item["metrics"][m] for m in signs)]
-        better = [
-            item
-            for item in items
-            if all(
-                mine[m] is None or sign * item["metrics"][m] <= sign * mine[m]
-                for m, sign in signs.items()
-            )
-        ]
+    rivals = [] if reasons else items
+    same = [item for item in rivals if all(mine[m] == item["metrics"][m] for m in signs)]
+    better = [
+        item
+        for item in ([] if same else rivals)
+        if all(
+            mine[m] is None or sign * item["metrics"][m] <= sign * mine[m]
+            for m, sign in signs.items()
+        )
+    ]
     if same:
-        reasons, better = [f"it is on the front: point {same[0]['point']} has the same values"], []
+        reasons = [f"it is on the front: point {same[0]['point']} has the same values"]
     for item in better[:SHOWN_POINTS]:
         values = ", ".join(
             f"{label(m).short} {show(m, item['metrics'][m])} (here {show(m, mine[m])})"

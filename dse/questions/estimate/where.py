@@ -13,10 +13,10 @@ from dse.answer.numbers import bytes_, plain, power, share, show, time
 from dse.physics.intervals import interval
 from dse.physics.ledger import Ledger
 from dse.problem.evaluate import MEMORY_PARTS, Metrics
+from dse.problem.instances import BOUNDS
 from dse.schema.backend import KINDS
 
 MOST = 8  # operators of a decode step that stand alone in its picture
-BOUNDS = ("compute", "memory", "network", "fixed")
 # Of an operator that does not run.
 NO_WORK: Mapping[str, Any] = {
     **{"s": 0.0, "bound": "fixed", "flops": 0.0, "bytes": 0.0, "peak_s": 0.0},
