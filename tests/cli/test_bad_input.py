@@ -97,8 +97,8 @@ def test_a_shape_that_never_divides_leaves_nothing_feasible(
     assert re.search(r" 12 \(\d+\)  heads_divide_by_tensor_parallel: query heads", said.err)
 
 
-def changed(name: str = "llama-3-8b.json", **keys: Any) -> str:
-    config = json.loads((CONFIGS / name).read_text(encoding="utf-8"))
+def changed(**keys: Any) -> str:
+    config = json.loads((CONFIGS / "llama-3-8b.json").read_text(encoding="utf-8"))
     return json.dumps({**config, **keys})
 
 
@@ -106,26 +106,16 @@ def changed(name: str = "llama-3-8b.json", **keys: Any) -> str:
     ("text", "named"),
     [
         ("[]", "list"),
-        ("3", "int"),
-        ("", "not JSON"),
-        ('{"hidden_size": NaN}', "NaN"),
-        ('{"a": 1, "a": 2}', "given twice"),
         (changed()[:100], "not JSON"),
-        ("[" * 100_000, "nested too deep"),
         (changed(architectures=["FooForCausalLM"]), "LlamaForCausalLM"),
         (changed(hidden_size=-1), "hidden_size: -1"),
-        (changed(hidden_size="x"), "hidden_size: 'x'"),
-        (changed(hidden_size=True), "hidden_size: True"),
-        (changed(hidden_size=10**400), "hidden_size: 1000"),
-        (changed(hidden_size=1e308), "hidden_size: 1e+308"),
         (changed(num_key_value_heads=7), "7 does not divide num_attention_heads"),
-        (changed(num_hidden_layers=0), "num_hidden_layers: 0"),
-        (changed("gemma-3-1b.json", layer_types=["hyena"] * 26), "full_attention, sliding_att"),
         ('{"model_type": "dse"}', "missing"),
         ('{"model_type": "dse", "blocks": 3}', "not a model of this project"),
     ],
 )
 def test_config_files(tmp_path: Path, text: str, named: str):
+    """Of every kind of mistake one; all of them: tests/contract/test_huggingface.py."""
     path = tmp_path / "config.json"
     path.write_text(text, encoding="utf-8")
     for command in (("catalog", "models", "show", path), ("estimate", "--model", path, *ON)):
