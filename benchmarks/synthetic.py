@@ -4,12 +4,12 @@ with tile waste, a quality law, and limits on memory and latency. Its figures de
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dse.problem.protocol import Evaluation, Objective
+from dse.space.space import Space
 
 Ints = NDArray[np.int64]
 
@@ -51,11 +51,10 @@ OBJECTIVES = (
 CONSTRAINTS = ("memory", "prefill", "heads")
 
 
-class GridSpace:
+class GridSpace(Space):
     """A product of axes, some of which count only where the first axis, a switch, is on.
 
-    The smallest implementation of `dse.problem.protocol.SpaceProtocol`: two branches, mixed radix
-    in each.
+    The smallest space: two branches, mixed radix in each.
     """
 
     def __init__(self, axes: tuple[Axis, ...] = AXES, name: str = "synthetic") -> None:
@@ -65,24 +64,24 @@ class GridSpace:
         self.ordered = tuple(axis[2] for axis in axes)
         self.cardinalities = np.array([len(values) for values in self.choices])
         self.fingerprint = hashlib.sha256(repr(axes).encode()).hexdigest()
-        self._conditional = np.array([axis[3] for axis in axes])
-        radix_off = np.where(self._conditional, 1, self.cardinalities)
+        self._switched = np.array([axis[3] for axis in axes])
+        radix_off = np.where(self._switched, 1, self.cardinalities)
         radix_off[0] = 1
         radix_on = self.cardinalities.copy()
         radix_on[0] = 1
-        self._radix = (radix_off, radix_on)
+        self._bases = (radix_off, radix_on)
         self._off = int(np.prod(radix_off))
         self.size = self._off + int(np.prod(radix_on))
 
     def canonical(self, index: Ints) -> Ints:
-        return np.where(self._conditional & (index[:, :1] == 0), 0, index)
+        return np.where(self._switched & (index[:, :1] == 0), 0, index)
 
     def active(self, index: Ints) -> NDArray[np.bool_]:
-        return ~(self._conditional & (index[:, :1] == 0))
+        return ~(self._switched & (index[:, :1] == 0))
 
     def rank(self, index: Ints) -> Ints:
         index = self.canonical(index)
-        ranks = [self._mixed(index, radix) for radix in self._radix]
+        ranks = [self._mixed(index, radix) for radix in self._bases]
         return np.where(index[:, 0] == 0, ranks[0], self._off + ranks[1])
 
     def unrank(self, ids: Ints) -> Ints:
@@ -91,7 +90,7 @@ class GridSpace:
         for branch, rows in enumerate((~on, on)):
             rest = ids[rows] - self._off * branch
             for axis in range(len(self.names) - 1, 0, -1):
-                rest, index[rows, axis] = np.divmod(rest, self._radix[branch][axis])
+                rest, index[rows, axis] = np.divmod(rest, self._bases[branch][axis])
         index[:, 0] = on
         return index
 
@@ -109,14 +108,14 @@ class GridSpace:
         ids = np.unique(self.rank(np.concatenate(changed)))
         return self.unrank(ids[~np.isin(ids, self.rank(index))])
 
-    def values(self, index: Ints) -> Mapping[str, NDArray]:
+    def values(self, index: Ints) -> dict[str, NDArray]:
         values: dict[str, NDArray] = {}
         for axis, (name, choices, ordered) in enumerate(
             zip(self.names, self.choices, self.ordered, strict=True)
         ):
             column = index[:, axis]
             values[name] = np.array(choices, dtype=float)[column] if ordered else column
-            if self._conditional[axis]:
+            if self._switched[axis]:
                 values[name] = np.where(index[:, 0] == 0, 0.0, values[name])
         return values
 

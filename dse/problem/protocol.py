@@ -8,12 +8,13 @@ G <= 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dse.space.space import Space
 
 Direction = Literal["minimize", "maximize"]
 
@@ -46,73 +47,11 @@ class Evaluation:
     broken: tuple[int, ...] | None = None
 
 
-class SpaceProtocol(Protocol):
-    """A product grid with conditional axes, counted by its distinct canonical points."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def names(self) -> tuple[str, ...]:
-        """(d,) axis names."""
-        ...
-
-    @property
-    def cardinalities(self) -> NDArray[np.int64]:
-        """(d,) number of values of each axis."""
-        ...
-
-    @property
-    def ordered(self) -> tuple[bool, ...]:
-        """(d,) whether the axis is a scale (a size, a degree) and not a set of kinds."""
-        ...
-
-    @property
-    def choices(self) -> tuple[tuple[bool | int | float | str, ...], ...]:
-        """(d,) the values of each axis as written in the space file, in index order."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """Distinct canonical points."""
-        ...
-
-    @property
-    def fingerprint(self) -> str: ...
-
-    def canonical(self, index: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(n, d) -> (n, d): inactive axes set to 0."""
-        ...
-
-    def active(self, index: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(n, d) -> (n, d): whether the axis counts at the point."""
-        ...
-
-    def rank(self, index: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(n, d) -> (n,): the canonical point's number in [0, size)."""
-        ...
-
-    def unrank(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(n,) -> (n, d): the inverse of `rank`."""
-        ...
-
-    def sample(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
-        """n canonical points (n, d), distinct as far as possible."""
-        ...
-
-    def neighbours(self, index: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(n, d) -> (k, d): distinct canonical points one axis away, without the inputs."""
-        ...
-
-    def values(self, index: NDArray[np.int64]) -> Mapping[str, NDArray]:
-        """(n, d) -> one (n,) array for each name: numbers, or codes for kinds."""
-        ...
-
-
 class Problem(Protocol):
     """A space with a vectorised evaluation."""
 
     @property
-    def space(self) -> SpaceProtocol: ...
+    def space(self) -> Space: ...
     @property
     def objectives(self) -> tuple[Objective, ...]: ...
     @property

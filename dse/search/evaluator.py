@@ -10,7 +10,7 @@ import json
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from dse.files import replacing
 from dse.pareto import Archive
 from dse.problem.protocol import Problem
 from dse.search.parallel import HERE, Executor, hold_memory
+from dse.space.candidates import Rows, concatenated
 
 EVERY = 4_000_000
 _IDENTITY = "identity"
@@ -84,7 +85,7 @@ SAMPLE, REFUSED, SEARCH, FRONT = STAGES = ("sample", "refused", "search", "front
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Rows):
     """Evaluated points: ids (n,), index (n, d), F (n, m), G (n, c); `broken` as of `Evaluation`."""
 
     ids: NDArray[np.int64]
@@ -110,15 +111,10 @@ class Batch:
             total += np.maximum(self.G[:, k], 0.0)
         return total
 
-    def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Batch:
-        return Batch(self.ids[rows], self.index[rows], self.F[rows], self.G[rows], self.broken)
-
-    @classmethod
-    def of(cls, parts: Sequence[Batch]) -> Batch:
+    @staticmethod
+    def of(parts: Sequence[Batch]) -> Batch:
         """At least one part, one behind the other."""
-        columns = zip(*((part.ids, part.index, part.F, part.G) for part in parts), strict=True)
-        ids, index, F, G = (np.concatenate(column) for column in columns)
-        return cls(ids, index, F, G)
+        return replace(concatenated(parts, list(map(len, parts))), broken=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from dse.errors import InputError
 from dse.pareto import Scale
-from dse.problem.protocol import Evaluation, Objective, Problem, SpaceProtocol
+from dse.problem.protocol import Evaluation, Objective, Problem
 from dse.search.evaluator import SEARCH, Batch, Engine, Evaluator, Progress, Trials
 from dse.search.pareto_local import drawn, refine, sample
+from dse.space.space import Space
 
 ROUNDS = 8
 PROPOSING = 50_000  # evaluations of the model a round
@@ -35,7 +36,7 @@ class Corrected:
     tables: tuple[Floats, ...] = ()
 
     @property
-    def space(self) -> SpaceProtocol:
+    def space(self) -> Space:
         return self.model.space
 
     @property

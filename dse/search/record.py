@@ -37,7 +37,7 @@ from optuna.storages import JournalStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from dse.errors import StorageError
-from dse.problem.protocol import Problem, SpaceProtocol
+from dse.problem.protocol import Problem
 from dse.search.evaluator import SEARCH, Batch
 from dse.search.storage import (
     DAMAGED,
@@ -56,6 +56,7 @@ from dse.search.storage import (
     shown,
     tables_of,
 )
+from dse.space.space import Space
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -336,13 +337,13 @@ def frozen(row: Row) -> FrozenTrial:
     )
 
 
-def distributions(space: SpaceProtocol) -> list[CategoricalDistribution]:
+def distributions(space: Space) -> list[CategoricalDistribution]:
     """In which each axis is stored: its values. A scale is no range, because Optuna would look for
     designs between its values, and make an axis important by the gaps."""
     return [CategoricalDistribution(choices) for choices in space.choices]
 
 
-def active_axes(space: SpaceProtocol, index: NDArray[np.int64]) -> NDArray[np.bool_]:
+def active_axes(space: Space, index: NDArray[np.int64]) -> NDArray[np.bool_]:
     """(n, d): whether the axis applies to the point; an axis of one value counts as applying."""
     return space.active(index) | (space.cardinalities == 1)
 

@@ -47,9 +47,9 @@ from optuna.samplers import (
 from optuna.trial import Trial, TrialState, create_trial
 
 from dse.errors import DseError, InputError
-from dse.problem.protocol import SpaceProtocol
 from dse.search import pareto_local
 from dse.search.evaluator import SEARCH, Batch, Engine, Evaluator, Progress, Trials
+from dse.space.space import Space
 
 _ENTRY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
@@ -191,7 +191,7 @@ class AskTell:
         )
 
 
-def positions(space: SpaceProtocol) -> dict[str, BaseDistribution]:
+def positions(space: Space) -> dict[str, BaseDistribution]:
     """Of each axis with a choice the positions of its values: an integer of a scale, a category of
     kinds."""
     return {

@@ -22,10 +22,11 @@ from optuna.distributions import CategoricalDistribution
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, create_trial
 
-from dse.problem.protocol import Problem, SpaceProtocol
+from dse.problem.protocol import Problem
 from dse.search.evaluator import REFUSED, SAMPLE, Batch, Engine
 from dse.search.record import active_axes
 from dse.search.storage import many_trials
+from dse.space.space import Space
 
 MOST_KEPT, MOST_REFUSED = 1_500, 500
 BLOCK = 2_048
@@ -53,7 +54,7 @@ class Survey:
         sink(self.refused, REFUSED)
 
 
-def blocks(space: SpaceProtocol, seed: int, most: int) -> Iterator[Ints]:
+def blocks(space: Space, seed: int, most: int) -> Iterator[Ints]:
     """Canonical points (n, d), distinct over all blocks, of at most `most` draws. Of a space of no
     more points than a block, all of them."""
     rng = np.random.Generator(np.random.PCG64([seed, _UNIT]))

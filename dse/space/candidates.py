@@ -29,6 +29,7 @@ from dse.record import record
 from dse.schema.dtypes import BITS
 
 Codes = NDArray[np.intp]
+Places = slice | NDArray[np.intp] | NDArray[np.bool_]
 BYTES = np.array([bits / 8 for bits in BITS.values()])  # of a stored element, by code of its dtype
 
 
@@ -36,7 +37,7 @@ class Rows:
     """A record of n rows: arrays (n,), mappings of them and other such records, which may be taken
     at some rows; whatever else it has is of all rows."""
 
-    def take(self, rows: slice | NDArray[np.intp]) -> Self:
+    def take(self, rows: Places) -> Self:
         """The same at `rows`."""
         taken: dict[int, NDArray[Any]] = {}  # an array may stand in several places
         of: Any = self
@@ -101,7 +102,7 @@ class CandidateBatch(Rows):
     def __len__(self) -> int:
         return len(self.hidden_size)
 
-    def __getitem__(self, rows: slice | NDArray[np.intp]) -> CandidateBatch:
+    def __getitem__(self, rows: Places) -> CandidateBatch:
         """The candidates at `rows`, as a batch."""
         return self.take(rows)
 
@@ -136,7 +137,7 @@ class CandidateBatch(Rows):
         return self.chips_per_instance * self.replicas
 
 
-def _take(value: Any, rows: slice | NDArray[np.intp], taken: dict[int, NDArray[Any]]) -> Any:
+def _take(value: Any, rows: Places, taken: dict[int, NDArray[Any]]) -> Any:
     """A field of `Rows` at `rows`. Not a function within: one that calls itself keeps what it
     sees until the garbage is collected."""
     if isinstance(value, np.ndarray):

@@ -109,7 +109,10 @@ class AxisTable:
 
 
 class Space:
-    """The points of a space file, as `dse.problem.protocol.SpaceProtocol` asks for."""
+    """The points of a space file: a product of axes that may depend on each other, counted by its
+    distinct canonical points. `names` (d,) of the axes, `cardinalities` (d,) how many values each
+    has, `choices` (d,) these as written, in index order, `ordered` (d,) whether they are a scale (a
+    size, a degree) and not a set of kinds; `size` distinct canonical points."""
 
     def __init__(
         self, name: str, axes: Sequence[Axis], fingerprint: str, chips: Sequence[str] = ()

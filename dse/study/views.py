@@ -33,6 +33,7 @@ from dse.schema.model import config_of
 from dse.schema.space_sections import COSTS, QUALITY, View
 from dse.search.evaluator import ENUMERATE, Progress
 from dse.search.parallel import Executor
+from dse.space.candidates import Rows, concatenated
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -46,7 +47,7 @@ LAW_LEVELS = ("best loss that all reach", "half-way to the cheapest")
 
 
 @dataclass(frozen=True, slots=True)
-class Fronts:
+class Fronts(Rows):
     """The designs that stay, by group, cost, then loss: ids, group, loss, cost, each (n,)."""
 
     ids: Ints
@@ -54,20 +55,17 @@ class Fronts:
     loss: Floats
     cost: Floats
 
-    @classmethod
-    def of(cls, parts: Sequence[Fronts]) -> Fronts:
+    @staticmethod
+    def of(parts: Sequence[Fronts]) -> Fronts:
         """What stays of all `parts`."""
-        names = ("ids", "group", "loss", "cost")
-        ids, group, loss, cost = (np.concatenate([getattr(p, k) for p in parts]) for k in names)
-        order = np.lexsort((ids, loss, cost, group))
-        kept = order[_improves(group[order], loss[order])]
-        return cls(ids[kept], group[kept], loss[kept], cost[kept])
+        every = concatenated(parts, [len(part.ids) for part in parts])
+        order = np.lexsort((every.ids, every.loss, every.cost, every.group))
+        return every.take(order[_improves(every.group[order], every.loss[order])])
 
     def among(self, groups: NDArray[np.bool_]) -> Fronts:
         """Of the groups (g,) that are chosen, as one."""
-        rows = groups[self.group]
-        zero = np.zeros(int(rows.sum()), dtype=np.int64)
-        return Fronts.of([Fronts(self.ids[rows], zero, self.loss[rows], self.cost[rows])])
+        chosen = self.take(groups[self.group])
+        return Fronts.of([replace(chosen, group=np.zeros_like(chosen.group))])
 
     def cheapest(self, level: float) -> int | None:
         """Row of the least cost whose loss is at most `level`; None where there is none."""
