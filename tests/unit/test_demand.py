@@ -52,11 +52,12 @@ def space_of(demand: str = "", basis: str = "on_demand", output: int = 200) -> d
 
 
 def asked_of(demand: str = "", basis: str = "on_demand", output: int = 200) -> Subject:
-    return subject_of(space_of(demand, basis, output), load_catalog())
+    return subject_of(space_of(demand, basis, output), load_catalog(), {})
 
 
 def under(average: str | None, peak: str | None, demand: str = "", **more: Any) -> Subject:
-    return subject_of(space_of(demand), load_catalog(), (), None, average, peak, **more)
+    asked = {"demand": average, "peak_over_average": peak, **more}
+    return subject_of(space_of(demand), load_catalog(), asked)
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +87,9 @@ def least(problem, ids) -> float:
 def pooled(basis: str, *demand: str, whole_servers: bool = False):
     space = yaml.safe_load(POOLS.replace("BASIS", basis))
     average, peak = demand or (None, None)
-    asked = subject_of(space, load_catalog(), (), None, average, peak, whole_servers)
-    return asked, stand_of(asked).ids
+    asked = {"demand": average, "peak_over_average": peak, "whole_servers": whole_servers}
+    subject = subject_of(space, load_catalog(), asked)
+    return subject, stand_of(subject).ids
 
 
 @pytest.fixture(scope="module")
@@ -260,7 +262,7 @@ def test_arrivals_are_those_of_each_deployment():
         {"tensor_parallel": [1, 2], "weight_dtype": "fp8", "concurrency": 1},
         workload={**load, "requests_per_second": 3},
     )
-    assert inputs_of(subject_of(space, load_catalog()))["demand"].now == 3.0
+    assert inputs_of(subject_of(space, load_catalog(), {}))["demand"].now == 3.0
     document = dse.whatif(space, demand="21000/s", peak_over_average="1.1").document
     # 3 requests a second of 700 tokens: 2,100 tokens/s on each, 23,100 at the peak
     assert document["winner"]["at_average_load"]["deployments"] == 11

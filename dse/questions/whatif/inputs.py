@@ -485,6 +485,7 @@ class Stand:
     ids: Ids
     enumerated: bool
     how: str
+    progress: Progress
 
     @property
     def problem(self) -> Demanded:
@@ -543,7 +544,7 @@ def stand_of(
             progress(f"{int(ids[-1]) + 1:,} of {size:,} points")
         whole = "The one point" if size == 1 else f"All {size:,} points"
         how = f"{whole} of the space {'was' if size == 1 else 'were'} evaluated, before and after."
-        return Stand(subject, np.concatenate(kept), True, how)
+        return Stand(subject, np.concatenate(kept), True, how, progress)
     from dse.search.run import search  # noqa: PLC0415 - Optuna takes 300 ms
 
     engine = "auto" if subject.engine == "exhaustive" else subject.engine
@@ -558,7 +559,7 @@ def stand_of(
         f"after, {evaluations:,} evaluations; questions look at what it found and one parameter "
         "around."
     )
-    return Stand(subject, np.unique(np.concatenate(kept)), False, how)
+    return Stand(subject, np.unique(np.concatenate(kept)), False, how, progress)
 
 
 def chunks(problem: Demanded, ids: Ids) -> Iterator[tuple[Ids, Metrics, Evaluation]]:

@@ -223,12 +223,7 @@ def turning(holds: Callable[[float], bool], low: float, high: float, width: floa
     return high
 
 
-def sweeps(
-    stand: Stand,
-    asked: Sequence[Sequence[Change]],
-    fixed: Sequence[Change] = (),
-    progress: Progress = lambda text: None,
-) -> Told:
+def sweeps(stand: Stand, asked: Sequence[Sequence[Change]], fixed: Sequence[Change]) -> Told:
     """The winner at every step of each sweep, and from which value on it is the winner."""
     metric = stand.objective
     said: list[str] = []
@@ -248,7 +243,7 @@ def sweeps(
                 turns.append((mine[-1]["chip"], row["chip"], where, row.get("takes_over_at")))
             mine.append(row)
             last = found
-            progress(f"{name}: step {k + 1} of {len(steps)}")
+            stand.progress(f"{name}: step {k + 1} of {len(steps)}")
         chips = [turn for turn in turns if turn[0] != turn[1]]
         then = ", ".join(f"{a} gives way to {b} {where}" for a, b, where, _ in chips)
         if not turns:
@@ -312,23 +307,25 @@ def _crossing(
 # Inputs that are moved a little.
 
 
-def sensitivities(stand: Stand, progress: Progress = lambda text: None) -> Told:
+def sensitivities(stand: Stand) -> Told:
     """A row of each input, strongest first: elasticities of the winner's objective and time per
-    output token, that of the optimum found again, and the objective at 10% less and more; and
-    shadow prices. Of all points where they are few, else of those that a small change can make the
-    winner."""
-    known, chip = inputs_of(stand.subject), stand.winner["chip"]
+    output token, that of the optimum found again, and the objective at 10% less and more; and what
+    a step of each limit, and of the memory of the winner's chip, is worth: the objective of the
+    optimum found again, and, of the memory, the dollars per chip-hour that it may cost more before
+    nothing is gained. Of all points where they are few, else of those that a small change can make
+    the winner."""
+    known, chip, problem = inputs_of(stand.subject), stand.winner["chip"], stand.problem
     names = [f"chip.{chip}.{figure}" for figure in (PRICE, *FIGURES)]
-    several = len(stand.problem.mix) > 1
+    several = len(problem.mix) > 1
     names += [n for n in known if n.startswith("workload.") and (n.count(".") == 2) == several]
-    demand = stand.problem.demand is not None  # which takes the place of a utilisation
+    demand = problem.demand is not None  # which takes the place of a utilisation
     names += [DEMAND, PEAK] if demand else []
     names += [f"{COSTS}{name}" for name in RULES if not (demand and name == "utilisation")]
     names += [f"{COSTS}{chip}.{name}" for name in CHIP_RULES]
     inputs = [known[name] for name in names if name in known and (known[name].now or 0.0) > 0.0]
     how = "The optimum was found again among all points."
     if len(stand.ids) * 5 * len(inputs) > MOST_EVALUATIONS:
-        reach = NEAR if stand.problem.demand is None else NEAR_AT_DEMAND
+        reach = NEAR_AT_DEMAND if demand else NEAR
         stand = stand.within(reach, SLACK)
         how = (
             f"The optimum was found again among the {len(stand.ids):,} points within "
@@ -348,9 +345,9 @@ def sensitivities(stand: Stand, progress: Progress = lambda text: None) -> Told:
         except InputError:
             return None
 
-    here, rows = under(stand.problem), []
+    here, rows = under(problem), []
     for one in inputs:
-        progress(f"sensitivity to {one.name}")
+        stand.progress(f"sensitivity to {one.name}")
         low, high = (times(one, 1.0 + step) or (1.0, here) for step in (-STEP, STEP))
         wide = [times(one, 1.0 + step) for step in (-WIDE, WIDE)]
         row: dict[str, Any] = {"input": one.name, "now": one.now}
@@ -363,7 +360,32 @@ def sensitivities(stand: Stand, progress: Progress = lambda text: None) -> Told:
             row[key] = None if end is None else number(end[1][2] / here[2] - 1.0)
         rows.append(row)
     rows.sort(key=lambda row: max(abs(row[end] or 0.0) for end in ENDS), reverse=True)
-    shadows = _shadow_prices(stand, known, progress)
+    price = float(problem.machines.usd_per_chip_hour[problem.machines.code(chip)])
+    memory = known[f"chip.{chip}.memory_capacity"]
+    steps: list[tuple[Change, str]] = []
+    if memory.now is not None:
+        change = Change(memory, (memory.now + MEMORY) / memory.now)
+        steps.append((change, "10 GB more memory"))
+    for limit in problem.limits:
+        one = known[f"limit.{f'{limit.workload}.' if limit.workload else ''}{limit.metric}"]
+        step = STEPS.get(limit.metric, 0.1 * abs(limit.limit))
+        if METRICS[limit.metric].dimension == "count":
+            step = float(max(round(step), 1))
+        change = Change(one, 1.0, limit.limit + limit.sign * step)
+        more = "more" if limit.sign > 0 else "less"
+        steps.append((change, f"{one.show(step)} {more} of {limit.metric}"))
+    base, sign = stand.now.value or math.nan, 1.0
+    if METRICS[stand.objective].direction == "maximize":
+        sign = -1.0
+    shadows = []
+    for change, words in steps:
+        stand.progress(f"shadow price of {change.input.name}")
+        value = stand.under(change).value or math.nan
+        gain = number(sign * (1.0 - value / base) + 0.0)
+        row = {"input": change.input.name, "step": words, "value": change.after, "gain": gain}
+        if change.input is memory and stand.objective.startswith("usd_"):
+            row["worth_usd_per_chip_hour"] = number(price * (base / value - 1.0) + 0.0)
+        shadows.append(row | {"limit_binds": gain is not None and gain > 0.0})
     objective = METRICS[stand.objective].title
     moved = [row for row in rows if any(abs(row[end] or 0.0) >= 5e-4 for end in ENDS)]
     less, more = (scaled("change", [row[end] for row in moved]) for end in ENDS)
@@ -395,40 +417,6 @@ def sensitivities(stand: Stand, progress: Progress = lambda text: None) -> Told:
     ]
     bound = f"{'; '.join(binds) or 'No limit binds, and more memory is worth nothing'}."
     return [said, bound], [picture, made, worth], []
-
-
-def _shadow_prices(
-    stand: Stand, known: Mapping[str, Input], progress: Progress
-) -> list[dict[str, Any]]:
-    """What a step of each limit, and of the memory of the winner's chip, is worth: the objective of
-    the optimum found again, and, of the memory, the dollars per chip-hour that it may cost more
-    before nothing is gained."""
-    problem, chip, base = stand.problem, stand.winner["chip"], stand.now.value or math.nan
-    price = float(problem.machines.usd_per_chip_hour[problem.machines.code(chip)])
-    memory = known[f"chip.{chip}.memory_capacity"]
-    asked: list[tuple[Change, str]] = []
-    if memory.now is not None:
-        change = Change(memory, (memory.now + MEMORY) / memory.now)
-        asked.append((change, "10 GB more memory"))
-    for limit in problem.limits:
-        one = known[f"limit.{f'{limit.workload}.' if limit.workload else ''}{limit.metric}"]
-        step = STEPS.get(limit.metric, 0.1 * abs(limit.limit))
-        if METRICS[limit.metric].dimension == "count":
-            step = float(max(round(step), 1))
-        change = Change(one, 1.0, limit.limit + limit.sign * step)
-        more = "more" if limit.sign > 0 else "less"
-        asked.append((change, f"{one.show(step)} {more} of {limit.metric}"))
-    sign = 1.0 if METRICS[stand.objective].direction == "minimize" else -1.0
-    rows = []
-    for change, step in asked:
-        progress(f"shadow price of {change.input.name}")
-        found = stand.under(change).value or math.nan
-        gain = number(sign * (1.0 - found / base) + 0.0)
-        row = {"input": change.input.name, "step": step, "value": change.after, "gain": gain}
-        if change.input is memory and stand.objective.startswith("usd_"):
-            row["worth_usd_per_chip_hour"] = number(price * (base / found - 1.0) + 0.0)
-        rows.append(row | {"limit_binds": gain is not None and gain > 0.0})
-    return rows
 
 
 # What a chip lacks to enter a front.

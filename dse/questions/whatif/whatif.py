@@ -165,10 +165,8 @@ def whatif(
         space = space_of_model(model, chips, **own, objective=objective, catalog=catalog)
         limits = ()
     if uncertain:
-        subject = subject_of(space, catalog, limits)
-        return how_sure(subject, space, given)
-    whole = bool(fields.get("whole_servers"))
-    subject = subject_of(space, catalog, limits, objective, demand, peak_over_average, whole)
+        return how_sure(subject_of(space, catalog, {"limits": limits}), space, given)
+    subject = subject_of(space, catalog, given | {"limits": limits})
     try:
         return _answer(subject, given)
     except NothingFeasible:
@@ -214,18 +212,11 @@ def _trained(given: Json) -> dict[str, int]:
     return {str(given["model"]): given.get("training_chips") or TRAINERS}
 
 
-def subject_of(
-    space: Space,
-    catalog: Catalog,
-    limits: Sequence[str] = (),
-    objective: str | None = None,
-    demand: str | None = None,
-    peak_over_average: str | None = None,
-    whole_servers: bool = False,
-) -> Subject:
+def subject_of(space: Space, catalog: Catalog, asked: Json) -> Subject:
     """A finished study folder, a shipped space, the path of a space file or what such a file says,
-    with further limits, under a demand of which each figure that is given takes the place of the
-    space's. What a study was made with stands beneath the catalog.
+    with further `limits`, judged by an `objective`, under a `demand` and `peak_over_average` that
+    take the place of the space's, served on `whole_servers`, each where it is asked for. What a
+    study was made with stands beneath the catalog.
 
     Raises InputError for what is neither, for a study whose space file has changed since, or one
     that was evaluated by a function of the user, and for whole servers of no demand of tokens.
@@ -255,7 +246,7 @@ def subject_of(
         if not folder and study.description:
             notes.append(study.description)
     more: list[Limit] = []
-    for text in limits:
+    for text in asked.get("limits", ()):
         try:
             more.append(parse_constraint(text))
         except InputError as error:
@@ -266,13 +257,14 @@ def subject_of(
     catalog = catalog.with_files(study.chip_files)
     problem = demanded(pose(study, catalog), catalog, study.demand)
     names = [one.metric for one in problem.objectives]
-    if objective and objective not in names:
+    if (objective := asked.get("objective")) and objective not in names:
         message, accepted = f"{objective} is no objective of {study.name}", ", ".join(names)
         raise InputError(message, field="--objective", accepted=accepted)
     objective = objective or next((name for name in names if name.startswith("usd_")), names[0])
-    if demand is not None or peak_over_average is not None:
+    demand, ratio = asked.get("demand"), asked.get("peak_over_average")
+    if demand is not None or ratio is not None:
         now = problem.demand or Demand(None, 1.0)
-        ratio = now.peak_over_average if peak_over_average is None else peak_over_average
+        ratio = now.peak_over_average if ratio is None else ratio
         try:
             given = read_demand(demand, ratio)
         except InputError as error:
@@ -281,7 +273,7 @@ def subject_of(
         if demand is None:
             given = replace(given, average_tokens_per_s=now.average_tokens_per_s)
         problem = replace(problem, demand=given)
-    if whole_servers:
+    if asked.get("whole_servers"):
         if problem.demand is None or problem.demand.average_tokens_per_s is None:
             raise InputError(
                 "whole servers of no demand",
@@ -295,7 +287,7 @@ def subject_of(
 
 def _answer(subject: Subject, given: Json) -> Answer:
     """Every question of a subject in one answer."""
-    known, progress = inputs_of(subject), given["progress"]
+    known = inputs_of(subject)
     fixed = changes_of(given["changes"] or {}, known)
     named = {", ".join(map(_short, fixed)): fixed} if fixed else {}
     named |= scenarios_of(given["scenario"], known) if given["scenario"] else {}
@@ -305,7 +297,7 @@ def _answer(subject: Subject, given: Json) -> Answer:
             message = f"{steps[0].input.name} is set and swept"
             raise InputError(message, field="--sweep", accepted="one of the two")
     ends = [(*fixed, steps[k]) for steps in swept for k in (0, -1)]
-    stand = stand_of(subject, [*named.values(), *ends], progress)
+    stand = stand_of(subject, [*named.values(), *ends], given["progress"])
     problem, study, winner = stand.problem, stand.problem.study, stand.winner
     several = problem.model is not None and len(problem.machines.ids) > 1
     asked = [named, swept, given["sensitivities"], given["equal"]]
@@ -313,10 +305,10 @@ def _answer(subject: Subject, given: Json) -> Answer:
     if named:
         parts.append(scenarios(stand, named))
     if swept:
-        parts.append(sweeps(stand, swept, fixed, progress))
+        parts.append(sweeps(stand, swept, fixed))
     parts += [equal(stand, kind, given["at"]) for kind in dict.fromkeys(given["equal"])]
     if given["sensitivities"]:
-        parts.append(sensitivities(stand, progress))
+        parts.append(sensitivities(stand))
     if given["break_even"] or (several and not any(asked)):
         parts.append(break_even(stand))
     if given["sensitivities"] and given["chips"] and given["model"]:
