@@ -290,20 +290,15 @@ def deviates(
     80% interval on the slow side."""
     chip, deployment = shared_errors(problem, index)
     shared = problem.machines.shared_error
-    for of_chip in _of_chips(problem.machines.kin, rng):
-        own = rng.standard_normal(deployment.max() + 1)[deployment]
-        yield (np.sqrt(shared) * of_chip[chip] + np.sqrt(1.0 - shared) * own) / P90
-
-
-def _of_chips(kin: Sequence[str], rng: np.random.Generator) -> Iterator[Floats]:
-    """(C,) standard normals of chips, alike within a kin. What kin share has a stream of its own,
-    which moves nothing where no two chips are kin."""
-    of_kin = rng.spawn(1)[0]
-    first = eldest(kin)
+    kin = problem.machines.kin
+    # What kin share has a stream of its own, which moves nothing where no two chips are kin.
+    of_kin, first = rng.spawn(1)[0], eldest(kin)
     several = np.bincount(first, minlength=len(kin))[first] > 1
     while True:
-        own, common = rng.standard_normal(len(kin)), of_kin.standard_normal(len(kin))[first]
-        yield np.where(several, alike(common, own), own)
+        alone, common = rng.standard_normal(len(kin)), of_kin.standard_normal(len(kin))[first]
+        of_chip = np.where(several, alike(common, alone), alone)
+        own = rng.standard_normal(deployment.max() + 1)[deployment]
+        yield (np.sqrt(shared) * of_chip[chip] + np.sqrt(1.0 - shared) * own) / P90
 
 
 def shared_errors(
@@ -554,15 +549,12 @@ def _apart(case: Case, row: int) -> Floats:
 def _half_intervals(case: Case) -> Floats:
     """(n, m) half of the 80% interval of each objective, scaled, at least its resolution."""
     low, high = np.quantile(case.x, [0.1, 0.9], axis=0)
-    shift = np.array([_step(one, case.F[:, j]) for j, one in enumerate(case.objectives)])
+    # The resolution of an objective in its own unit, in the middle of the front.
+    middle = np.median(np.abs(case.F), axis=0)
+    relative = [one.relative for one in case.objectives]
+    shift = np.array([one.step for one in case.objectives]) * np.where(relative, middle, 1.0)
     floor = np.abs(case.scale(case.F + shift) - case.scale(case.F))
     return np.maximum((high - low) / 2.0, np.maximum(floor, 1e-9))
-
-
-def _step(objective: Objective, values: Floats) -> float:
-    """The resolution of an objective in its own unit, in the middle of the front."""
-    middle = float(np.median(np.abs(values)))
-    return objective.step * (middle if objective.relative else 1.0)
 
 
 def _turns(case: Case, family: Rows) -> Iterator[tuple[str, str, float | int | None, int]]:

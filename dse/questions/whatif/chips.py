@@ -271,12 +271,12 @@ def equal(stand: Stand, kind: str, text: str | None = None) -> Told:
     the winner does not have.
     """
     problem, winner, bound = stand.problem, stand.winner, LEVELS.get(kind)
-    ids, first = problem.machines.ids, problem.machines.code(winner["chip"])
+    ids, mine = problem.machines.ids, problem.machines.code(winner["chip"])
     each = {"cost": problem.machines.usd_per_chip_hour, "power": problem.meter_w}
     each = each.get(kind, np.ones(len(ids)))
     level = _amount(kind, text) if text else winner[bound] if bound else None
     if level is None and not bound:
-        level = winner.get("deployments", 10) * winner["deployment"]["chips"] * float(each[first])
+        level = winner.get("deployments", 10) * winner["deployment"]["chips"] * float(each[mine])
     if level is None or not math.isfinite(level):
         message, accepted = f"{kind} of {winner['chip']} is not known", "--at AMOUNT"
         raise InputError(message, field="--equal", accepted=accepted)
@@ -339,20 +339,16 @@ def equal(stand: Stand, kind: str, text: str | None = None) -> Told:
         axis_title(metric),
         f"Each chip at equal {kind}, the best on top.",
     )
-    first_keys = ("chip", metric, "over_best")
-    return (
-        [said],
-        [picture, table(f"equal_{kind}", caption, rows, shown, *notes, first=first_keys)],
-        [],
-    )
+    first = ("chip", metric, "over_best")
+    made = table(f"equal_{kind}", caption, rows, shown, *notes, first=first)
+    return [said], [picture, made], []
 
 
 def _amount(kind: str, text: str) -> float:
     """The budget or level that `--at` gives. Raises InputError."""
-    dimension = {"cost": "usd/h", "power": "W", "latency": "s"}.get(kind, "count")
+    dimension = {"cost": "usd/h", "power": "W"}.get(kind, "count")
+    dimension = METRICS[LEVELS[kind]].dimension if kind in LEVELS else dimension
     try:
-        if kind == "quality":
-            dimension = METRICS["predicted_loss"].dimension
         value = parse_limit(text, dimension)
     except InputError as error:
         raise InputError(error.message, field="--at", accepted=error.accepted) from None
