@@ -359,28 +359,24 @@ def draw(choices: Choices, count: int, seed: int) -> Draws:
 
 
 def served(
-    item: Choice,
-    error: Floats,
-    factor: Floats,
-    demand: Floats | None,
-    numbers: Floats | None = None,
+    item: Choice, error: Floats, factor: Floats, draws: Draws
 ) -> tuple[Floats, Floats, NDArray[np.intp]]:
-    """One choice in N draws, for errors (N,), a price factor (N,), requests per second (N,) or
-    None, and `Draws.numbers`: the price (N,) of its cheapest deployment within the limits, inf
-    where none is; the same without the limits; the deployment (N,)."""
+    """One choice in N draws, for errors (N,) and a price factor (N,), at the demand of the draws:
+    the price (N,) of its cheapest deployment within the limits, inf where none is; the same without
+    the limits; the deployment (N,)."""
 
     def at(rows: slice) -> tuple[Floats, Floats, NDArray[np.intp]]:
         z = error[rows, None] / P90
         cost = item.cost.at(z)
-        if demand is not None:  # whole instances of a deployment
-            needed = demand[rows, None] / (item.requests_per_s * (item.cost.value / cost))
+        if draws.demand is not None:  # whole instances of a deployment
+            needed = draws.demand[rows, None] / (item.requests_per_s * (item.cost.value / cost))
             cost = cost * (np.ceil(needed) / needed)
         cost = cost * factor[rows, None]
         kept = np.ones(cost.shape, dtype=bool)
         for limit in item.held:
             kept &= limit.sign * limit.metric.at(z) <= limit.sign * limit.limit
-        if item.loss is not None and numbers is not None:
-            kept &= item.loss.kept(numbers[rows])
+        if item.loss is not None and draws.numbers is not None:
+            kept &= item.loss.kept(draws.numbers[rows])
         within = np.where(kept, cost, np.inf)
         row = np.argmin(within, axis=1)
         return within[np.arange(len(row)), row], cost.min(axis=1), row
@@ -394,8 +390,7 @@ def outcomes(choices: Choices, draws: Draws) -> tuple[Floats, Floats, NDArray[np
     """Each choice in every draw, (N, C) as in `served`."""
     factor = np.exp(choices.price_sd * draws.price)
     found = [
-        served(item, draws.error[:, i], factor[:, i], draws.demand, draws.numbers)
-        for i, item in enumerate(choices.items)
+        served(item, draws.error[:, i], factor[:, i], draws) for i, item in enumerate(choices.items)
     ]
     price, own, row = (np.stack(part, axis=1) for part in zip(*found, strict=True))
     return price, own, row
@@ -502,8 +497,8 @@ def measure_next(
                 for k in map(int, np.flatnonzero(choices.eldest == choices.eldest[i])):
                     correlation = 1.0 if k == i else choices.shared * COMMON
                     error = draws.error[:, k] + correlation * rest
-                    of = served(items[k], error, factor[:, k], draws.demand, draws.numbers)
-                    at_price[:, k], at_own[:, k], _ = of
+                    told = served(items[k], error, factor[:, k], draws)
+                    at_price[:, k], at_own[:, k], _ = told
             first, lost = judge(at_price, at_own)
             chance[cell] = np.bincount(first[first >= 0], minlength=count) / len(draws)
             regret[cell] = lost.mean(axis=0)
