@@ -16,12 +16,11 @@ from typing import Any
 import pytest
 import yaml
 
-from dse.data import hardware_dir
 from dse.schema.study import resolve_space
 from dse.study.folder import FRONT, STUDY, read_json
 from tests.cli import test_fleet, test_rack, test_serving_flags
 from tests.cli.conftest import SMALL, dse
-from tests.fuzz.kinds import COSTS, OWN_CHIP, PLAN, TRACE
+from tests.fuzz.kinds import TRACE
 
 CONFIGS = Path(__file__).parents[1] / "data" / "configs"
 ON = ("--chip", "h100_sxm")
@@ -317,47 +316,6 @@ def test_a_price_far_from_all_others_is_said_first(price: str, meant: str, tmp_p
     words = " ".join(said.out.split())
     assert ("far from any known price" in words) == bool(meant)
     assert not meant or f"{meant} was probably meant" in words
-
-
-# Figures a thousand times off their class: {what: (a file that is good, what slips and to what,
-# what was probably meant, the command that reads it)}.
-PRICED = (
-    *("estimate", "--model", "llama-3-8b", "--chip", "h100_sxm"),
-    *("--set", "price_basis=owned_tco", "--costs"),
-)
-CHECKED = ("catalog", "chips", "check")
-RACK = (hardware_dir() / "racks/gb200_nvl72.yaml").read_text(encoding="utf-8")
-SLIPS = {
-    "memory bandwidth": (OWN_CHIP, "4 TB/s", "4 GB/s", "4 TB/s", CHECKED),
-    "a link": (OWN_CHIP, "450 GB/s", "450 MB/s", "450 GB/s", CHECKED),
-    "a latency": (OWN_CHIP, "latency: 1 us", "latency: 1 ms", "1 us", CHECKED),
-    "a memory behind": (OWN_CHIP, "256 GB", "256 MB", "256 GB", CHECKED),
-    "electricity": (COSTS, "0.06 USD", "0.00006 USD", "0.06 USD/kWh", PRICED),
-    "life": (COSTS, "4 years", "0.004 years", "4 years", PRICED),
-    "power at the meter": (COSTS, "1.1 kW", "1.1 W", "1.1 kW", PRICED),
-    "power of a rack": (
-        RACK,
-        "value: 1200 W",
-        "value: 1200 kW",
-        "1.2 kW",
-        ("catalog", "racks", "show"),
-    ),
-    "a rent": (PLAN, "price: 2 USD/h", "price: 2000 USD/h", "2 USD/h", ("fleet",)),
-    "a limit of time": (PLAN, "tpot: 50 ms", "tpot: 50 s", "50 ms", ("fleet",)),
-}
-
-
-@pytest.mark.parametrize("what", SLIPS)
-def test_a_unit_that_slipped_is_doubted_with_what_was_meant(tmp_path: Path, what: str):
-    good, old, new, meant, words = SLIPS[what]
-    path = tmp_path / "own.yaml"
-    for text, doubted in ((good, False), (good.replace(old, new, 1), True)):
-        path.write_text(text, encoding="utf-8")
-        said = dse(*words, path)
-        assert said.code == 0, said.err
-        words_said = " ".join((said.out + said.err).split())
-        assert ("probably meant" in words_said) == doubted
-        assert not doubted or f"{meant} was probably meant" in words_said
 
 
 def test_an_argument_that_holds_a_password_is_not_shown(tmp_path: Path):

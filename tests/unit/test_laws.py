@@ -15,7 +15,6 @@ from dse.quality import (
     LAWS,
     SIZES,
     Shape,
-    depth,
     depth_factor,
     expert_leverage,
     predicted_loss,
@@ -241,12 +240,15 @@ def test_dense_loss_halves_its_terms_at_the_expected_sizes() -> None:
     assert by_d[0] / by_d[1] == pytest.approx(2)
 
 
-@pytest.mark.parametrize(("times", "factor"), [(4.0, 0.797), (1.0, 1.0), (0.25, 0.893)])
-def test_depth_factor_at_four_times_the_best_width_per_layer(times: float, factor: float) -> None:
-    best = 3.97 * 1e10**0.142
-    assert depth_factor(*one(100 * best * times, 100.0, 1e10))[0] == pytest.approx(
-        factor, abs=0.005
-    )
+# The shipped constants of depth: the best width per layer R* = a N^b, and k on either side of it.
+BEST, SHALLOW, DEEP = (3.97, 0.142), 0.118, 0.059
+
+
+@pytest.mark.parametrize(("times", "k"), [(4.0, SHALLOW), (1.0, 0.0), (0.25, DEEP)])
+def test_depth_factor_at_four_times_the_best_width_per_layer(times: float, k: float) -> None:
+    width = 100 * BEST[0] * 1e10 ** BEST[1] * times
+    found = depth_factor(*one(width, 100.0, 1e10))[0]
+    assert found == pytest.approx(np.exp(-k * np.log(times) ** 2), rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -375,11 +377,10 @@ def test_the_runs_are_those_that_were_published() -> None:
 
 def test_the_shipped_constants_are_the_fit(found: tuple[np.ndarray, float]) -> None:
     best = fits.best_width_per_layer()
-    shipped = (depth.BEST_WIDTH_PER_LAYER, depth.BEST_WIDTH_PER_LAYER_EXPONENT)
-    assert shipped == pytest.approx(best, rel=0.01)
+    assert pytest.approx(best, rel=0.01) == BEST
     shallow, deep = found[0][5:]
-    assert shallow == pytest.approx(depth.DEPTH_SHALLOW, rel=0.02)
-    assert deep == pytest.approx(depth.DEPTH_DEEP, rel=0.05)
+    assert shallow == pytest.approx(SHALLOW, rel=0.02)
+    assert deep == pytest.approx(DEEP, rel=0.05)
 
 
 def test_depth_explains_what_size_and_tokens_do_not(found: tuple[np.ndarray, float]) -> None:
@@ -393,7 +394,7 @@ def test_depth_takes_and_never_gives(width: float, layers: float, size: float) -
     def at(d: float) -> float:
         return float(depth_factor(np.array([d]), np.array([layers]), np.array([size]))[0])
 
-    best = layers * depth.BEST_WIDTH_PER_LAYER * size**depth.BEST_WIDTH_PER_LAYER_EXPONENT
+    best = layers * BEST[0] * size ** BEST[1]
     assert at(best) == pytest.approx(1.0)
     assert 0.0 <= at(width) <= 1.0
     further = width * 1.1 if width > best else width / 1.1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -177,6 +178,25 @@ def open_rank(rows: np.ndarray, prompt: int, output: int, scheduler: str) -> Ran
     return replace(rank(1, prompt, output, scheduler), requests=rows, step_s=FIXED + ROW * rows)
 
 
+@cache
+def arrived(
+    scheduler: str, prompt: int, output: int, per_s: float, ranks: int, requests: int, poll: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Times to the first token and between tokens of arrivals at random, in the simulation."""
+    found = simulation.in_step(
+        law,
+        lengths(prompt, 0.0, requests, 1),
+        lengths(output, 0.0, requests, 2),
+        simulation.poisson(ranks * per_s, requests, 3),
+        ranks,
+        budget=BUDGET,
+        policy=scheduler,
+        poll=poll,
+    )
+    kept = slice(requests // 5, -requests // 20)
+    return found.ttft_s[kept], found.tpot_s[kept]
+
+
 def against_simulation(scheduler: str, ranks: int, requests: int, poll: int) -> np.ndarray:
     """(n, 5) form over simulation: mean and percentiles 50, 90, 99 of the time to first token, mean
     time between tokens. Several ranks bear a third of the load of one, their prompts come apart."""
@@ -198,18 +218,8 @@ def against_simulation(scheduler: str, ranks: int, requests: int, poll: int) -> 
                 np.array([4096.0]),
             )
             form = met(rows)
-            served = simulation.in_step(
-                law,
-                simulation.lengths(prompt, 0.0, requests, 1),
-                simulation.lengths(output, 0.0, requests, 2),
-                simulation.poisson(ranks * float(per_s[0]), requests, 3),
-                ranks,
-                budget=BUDGET,
-                policy=scheduler,
-                poll=poll,
-            )
-            kept = slice(requests // 5, -requests // 20)
-            ttft, tpot = served.ttft_s[kept], served.tpot_s[kept]
+            at = scheduler, prompt, output, float(per_s[0]), ranks, requests, poll
+            ttft, tpot = arrived(*at)
             ratios.append(
                 [
                     (form.own_s + form.wait.mean)[0] / ttft.mean(),
@@ -336,17 +346,8 @@ def test_an_open_loop_by_the_requests_in_flight_is_that_of_the_simulation(schedu
     for prompt, output in OPEN_SHAPES:
         for load in LOADS:
             per_s = load / (TOKEN * prompt + ROW * output)
-            served = simulation.in_step(
-                law,
-                simulation.lengths(prompt, 0.0, OPEN_REQUESTS, 1),
-                simulation.lengths(output, 0.0, OPEN_REQUESTS, 2),
-                simulation.poisson(per_s, OPEN_REQUESTS, 3),
-                1,
-                budget=BUDGET,
-                policy=scheduler,
-            )
-            kept = slice(OPEN_REQUESTS // 5, -OPEN_REQUESTS // 20)
-            ttft, tpot = served.ttft_s[kept].mean(), served.tpot_s[kept].mean()
+            times = arrived(scheduler, prompt, output, per_s, 1, OPEN_REQUESTS, 1)
+            ttft, tpot = (each.mean() for each in times)
             in_flight = np.maximum(per_s * (ttft + (output - 1) * tpot), 1.0)
             form = open_loop(open_rank(np.array([in_flight]), prompt, output, scheduler))
             ratios.append([form.ttft_s[0] / ttft, form.tpot_s[0] / tpot])

@@ -11,6 +11,8 @@ import pytest
 from tests.cli.conftest import SMALL, dse
 from tests.cli.test_fleet import PLAN
 from tests.cli.test_hypotheticals import SHORT
+from tests.fuzz import kinds
+from tests.fuzz.kinds import OWN_CHIP
 
 ROOT = Path(__file__).parents[2]
 HARDWARE = ROOT / "hardware"
@@ -89,7 +91,23 @@ RUNS = (
     "runs.csv",
 )
 
+OWN = (OWN_CHIP, *CHIP[1:])
+OF_FUZZ = (kinds.COSTS, *COSTS[1:])
+PLANNED = (kinds.PLAN, *LIMITED[1:])
+NVL72 = ((HARDWARE / "racks" / "gb200_nvl72.yaml").read_text("utf-8"), *RACK[1:])
+FURTHER = (POINTS, RUNS, OWN, OF_FUZZ, PLANNED, NVL72)
+
 NOTED = {
+    "memory bandwidth": (OWN, "4 TB/s", "4 GB/s", "4 TB/s was probably"),
+    "a link": (OWN, "450 GB/s", "450 MB/s", "450 GB/s was probably"),
+    "a latency": (OWN, "latency: 1 us", "latency: 1 ms", "1 us was probably"),
+    "a memory behind": (OWN, "256 GB", "256 MB", "256 GB was probably"),
+    "electricity": (OF_FUZZ, "0.06 USD", "0.00006 USD", "0.06 USD/kWh was probably"),
+    "life": (OF_FUZZ, "4 years", "0.004 years", "4 years was probably"),
+    "power at the meter": (OF_FUZZ, "1.1 kW", "1.1 W", "1.1 kW was probably"),
+    "power of a rack": (NVL72, "value: 1200 W", "value: 1200 kW", "1.2 kW was probably"),
+    "a rent": (PLANNED, "price: 2 USD/h", "price: 2000 USD/h", "2 USD/h was probably"),
+    "a limit of time": (PLANNED, "tpot: 50 ms", "tpot: 50 s", "50 ms was probably"),
     "a limit in seconds": (SPACE, "ttft_s <= 2 s", "ttft_s <= 2000 s", USUAL, "2 s was probably"),
     "a limit too small": (SPACE, "ttft_s <= 2 s", "ttft_s <= 0.002 s", USUAL, "2 s was probably"),
     "a token's limit": (SPACE, "ttft_s <= 2 s", "tpot_s <= 30 s", USUAL, "30 ms was probably"),
@@ -167,7 +185,7 @@ def test_what_cannot_be_is_refused(what: str, tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    "how", [SPACE, CHIP, LINKED, RACK, PRICES, COSTS, LAWS, CONFIG, LIMITED, WHATIF, POINTS, RUNS]
+    "how", [SPACE, CHIP, LINKED, RACK, PRICES, COSTS, LAWS, CONFIG, LIMITED, WHATIF, *FURTHER]
 )
 def test_the_same_without_a_mistake_is_taken_without_a_word(
     how: tuple, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
