@@ -226,33 +226,6 @@ def test_a_chip_with_links_a_price_and_measured_relatives(tmp_path: Path) -> Non
     assert catalog.prices.select("rental_3yr")["my_chip"].usd_per_chip_hour == 1.5
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "place"),
-    [
-        ("96 GB", "96", "4: memory_capacity: read '96': a bare number"),
-        ("4 TB/s", "4 TB", "5: memory_bandwidth: read '4 TB': a size, not a bandwidth"),
-        ("1000 TFLOP/s", "", "6: peak_bf16: nothing that can be read"),
-        ("96 GB", "0 GB", "4: memory_capacity: read '0 GB': zero"),
-        ("memory_bandwidth", "memory_bandwith", "5: memory_bandwith: unknown field"),
-        ("id: my_chip\n", "", "1: id: missing field"),
-        ("class_gpu", "class_gup", "3: efficiency: read 'class_gup': no such efficiency; did you "
-         "mean class_gpu?"),
-        ("My chip\n", "My chip\nsystem: hgx_h10\n", "3: system: read 'hgx_h10': no such system; "
-         "did you mean hgx_h"),
-        ("My chip\n", "My chip\nsystem: {chps: 8}\n", "3: system.chps: unknown field 'chps'; did "
-         "you mean chips?"),
-        ("My chip\n", "My chip\nsystem: [8]\n", "3: system: read [8]"),
-        ("My chip\n", "My chip\nsystem: {bandwidth_per_direction: 450}\n",
-         "3: system.bandwidth_per_direction: read '450': a bare number"),
-        ("My chip\n", "My chip\nprices: {rental_3yr: 1.5}\n", "3: prices.rental_3yr: read '1.5'"),
-        ("id: my_chip", "id: h100_sxm", "1: id: 'h100_sxm' is the id of "),
-    ],
-)  # fmt: skip
-def test_a_mistake_in_a_small_file(tmp_path: Path, old: str, new: str, place: str) -> None:
-    path = write(tmp_path, SHORT.replace(old, new, 1), MINE)
-    assert f"{path}:{place}" in str(refusal(load_catalog, chips=[path]))
-
-
 def test_the_template_is_refused_empty_and_accepted_filled(tmp_path: Path) -> None:
     text = template("fresh", ["class_gpu", "class_tpu"])
     empty = mistakes(read_own_chip, write(tmp_path, text))

@@ -291,37 +291,6 @@ def test_a_list_of_one_is_a_workload(tmp_path: Path) -> None:
     assert len(pose(listed, load_catalog()).mix) == 1
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "field", "said"),
-    [
-        ("weight: 7", "weight: 0", "workloads[0].weight", "greater than or equal"),
-        ("weight: 3", "weight: -1", "workloads[1].weight", "greater than or equal"),
-        ("weight: 3", "weight: .inf", "workloads[1].weight", "less than or equal"),
-        ("weight: 3", "weight: 1.0e+308", "workloads[1].weight", "less than or equal"),
-        ("weight: 3", "weight: 1.0e-320", "workloads[1].weight", "greater than or equal"),
-        ("weight: 3", "weight: much", "workloads[1].weight", "number"),
-        ("weight: 3, ", "", "workloads[1].weight", "missing"),
-        ("name: retrieval", "name: chat", "workloads[1].name", "two workloads"),
-        ("name: retrieval, ", "", "workloads[1].name", "missing"),
-        ("name: retrieval", "nam: retrieval", "workloads[1].nam", "did you mean name"),
-        ("price_basis:", "workload: {prompt_tokens: 1, output_tokens: 1, serving: static}\n"
-         "price_basis:", "workloads", "both workload and workloads"),
-        ("serving: continuous}", "serving: continuous, backend: vllm}", "workloads[1].backend",
-         "one backend"),
-        ("serving: continuous}", "serving: continuous, backend: vlm}", "workloads[0].backend",
-         "did you mean vllm"),
-        ("<= 2 s", "<= 2 GB", "workloads[1].constraints[0]", "a size, not a time"),
-        ("[ttft_s <= 2 s]", "ttft_s <= 2 s", "workloads[1].constraints", "not a list"),
-    ],
-)  # fmt: skip
-def test_mistake(tmp_path: Path, old: str, new: str, field: str, said: str) -> None:
-    errors = mistakes(read, tmp_path, (old, new))
-    found = [one for one in errors if one.field == field]
-    assert found, [str(one) for one in errors]
-    assert said in str(found[0])
-    assert found[0].line
-
-
 ARRIVALS = """\
 workloads:
   - {name: chat, prompt_tokens: 1000, output_tokens: 250, serving: poisson, requests_per_second: 6}

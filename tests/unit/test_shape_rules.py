@@ -31,8 +31,6 @@ from tests.helpers import MODELS, deploy, machines
 from tests.helpers_models import batch_of_models
 from tests.helpers_spaces import space
 
-BF16 = np.array([16])
-
 
 def one(value: float) -> np.ndarray:
     return np.array([float(value)])

@@ -243,36 +243,6 @@ def test_a_line_of_ones_own_costs_what_it_says(
     assert not COSTS.counted
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("lines: {x: 5 USD/year}", "lines.x.value: read '5 USD/year'"),
-        ("lines: {x: 5 EUR/chip-year}", "4500 USD/chip-year"),
-        ("lines: {x: 0.02 USD/GB-month}", "of how much?"),
-        ("lines: {x: shipped}", "software licence, storage"),
-        ("lines: {x: -1 USD/chip-year}", "0 or more"),
-        ("lines: {x: 150 %}", "at most 100 %"),
-        ("lief: 4 years", "did you mean life?"),
-        ("life: 4", "at least 1 h"),
-        ("utilisation: 0 %", "more than 0 %"),
-        ("electricity: -0.1 USD/kWh", "0.087 USD/kWh"),
-        ("electricity: 0.1 EUR/kWh", "0.087 USD/kWh"),
-        ("cost_of_capital: nan", "such as 10 %"),
-        ("chips: {h100_sxm: {price: 0 USD}}", "more than 0 USD"),
-        ("chips: {h100_sxm: {prise: 1 USD}}", "did you mean price?"),
-        ("chips: [h100_sxm]", "h100_sxm: {price: 30000 USD}"),
-        ("life: {value: 4 years, sauce: x}", "did you mean source?"),
-    ],
-)
-def test_wrong_costs_name_file_line_and_what_is_accepted(
-    tmp_path: Path, text: str, says: str
-) -> None:
-    path = write(tmp_path, f"# mine\n{text}\n")
-    said = str(refusal(load_costs, path, COSTS))
-    assert f"{path}:2" in said
-    assert says in said
-
-
 def test_a_chip_without_a_price_says_what_to_write(tmp_path: Path) -> None:
     lack = lacks_for_owning(CATALOG, "trn2_16")
     assert lack is not None

@@ -28,7 +28,7 @@ from dse.schema.study import load_study
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
 from dse.space.candidates import CandidateBatch
 from tests.helpers import run
-from tests.helpers_files import refusal, write
+from tests.helpers_files import write
 
 CHIPS = ("h100_sxm", "gh200_141", "sn40l", "groq_lpu_v1")
 HOST, ATTACHED, FLASH = (TIERS.index(name) for name in ("host", "attached", "flash"))
@@ -306,21 +306,6 @@ def test_a_space_searches_tiers(tmp_path: Path, catalog: Catalog) -> None:
     assert (metrics.values["tier_wait_s"][~nothing] > 0.0).all()
     slower = metrics.values["decode_step_s"]
     assert slower[flash & ~nothing].min() > slower[nothing].min()
-
-
-@pytest.mark.parametrize(
-    ("wrong", "right", "said"),
-    [
-        ("percent: [0, 50, 100]", "percent: [0, 50, 101]", "from 0 to 100"),
-        ("[host, flash]", "[host, flsh]", "did you mean flash"),
-        ("  offload_tier: [host, flash]\n", "", "in which memory tier"),
-        ("[0, 50, 100]", "{from: 0, to: 200, multiple_of: 50}", "at most 100"),
-    ],
-)
-def test_a_space_says_what_is_wrong_with_its_tiers(
-    tmp_path: Path, wrong: str, right: str, said: str
-) -> None:
-    assert said in str(refusal(load_study, write(tmp_path, SPACE.replace(wrong, right))))
 
 
 # Machines whose weights stay in SRAM: what fits, how many chips, what the links take.

@@ -31,7 +31,7 @@ from dse.schema.training import NAMES, training_terms
 from dse.space.batches import DEPLOYMENT_AXES, batch_of
 from dse.space.deployments import Deployments
 
-HOUR, DAY = 3600.0, 86_400.0
+DAY = 86_400.0
 
 
 def one(*values: float) -> list[np.ndarray]:

@@ -17,11 +17,9 @@ from dse.schema.dtypes import CODE
 from dse.schema.training import (
     Constants,
     TrainingStack,
-    load_training_stack,
     training_stacks,
 )
 from tests.helpers import machines
-from tests.helpers_files import refusal, write
 from tests.helpers_training import PLAIN, micro_batch, plan, train
 
 ON = machines()
@@ -163,28 +161,6 @@ def test_shipped_stacks_are_complete_and_sourced() -> None:
         assert stack.id == name
         assert set(stack.kinds) == set(stack.sources) == set(Constants.table.names)
         assert all(stack.sources.values())
-
-
-def changed(tmp_path: Path, old: str, new: str) -> Path:
-    text = SHIPPED.read_text(encoding="utf-8")
-    assert old in text
-    return write(tmp_path, text.replace(old, new, 1), "mine.yaml")
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("tensor_overlap:", "tensor_overlaps:", "did you mean tensor_overlap"),
-        ("{value: 0.9,", "{value: 1.9,", "0 to 1"),
-        ("{value: 0.9,", "{value: most,", "data_overlap"),
-        ("kind: assumed", "kind: known", "fitted"),
-        ("id: generic\n", "", "id"),
-    ],
-)
-def test_a_wrong_file_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
-    error = str(refusal(load_training_stack, changed(tmp_path, old, new)))
-    assert said in error
-    assert "mine.yaml" in error
 
 
 def test_two_stacks_of_one_id_are_refused(tmp_path: Path) -> None:
