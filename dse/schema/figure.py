@@ -151,16 +151,5 @@ class Figured:
         found = self.value.read(written, at)
         if found is None:
             return None
-        source = self.bare or ""
-        return Figure(
-            name,
-            found[0],
-            self.value.dimension,
-            found[1],
-            source,
-            UNDATED,
-            "assumed",
-            None,
-            REASON,
-            (),
-        )
+        (value, text), about = found, (UNDATED, "assumed", None, REASON, ())
+        return Figure(name, value, self.value.dimension, text, self.bare or "", *about)

@@ -206,7 +206,7 @@ PREDICTION = "num_nextn_predict_layers"
 TRAINED = "trained_in"
 DRAFTS = "tokens_per_step"  # by how many were drafted, as published
 # The main sizes of a kind of block.
-_MAIN = {
+_MAIN: Mapping[str, tuple[str, ...]] = {
     "gqa": ("heads", "kv_heads", "head_dim"),
     "mla": ("heads", "kv_lora_rank"),
     "mlp": ("intermediate_size",),

@@ -228,7 +228,7 @@ def load_study(
     axes, left_out = read_axes(document, sections, chips, mistakes, software)
     if isinstance(model, str):
         model = _fixed_model(model, document, mistakes)
-    training = _training(document, given, mistakes)
+    _check_trained(document, mistakes)
     if law is not None:
         law = find_law(law).name
     else:
@@ -241,7 +241,7 @@ def load_study(
         runs = mistakes.attempt(lambda: load_loss_runs(file), ("loss_runs",))
     life = given["lifetime"]
     trained = check_training(given["training"], life, basis, catalog, costs, mistakes)
-    if (demand := given["demand"]) is not None and costs is not None:
+    if given["demand"] is not None and costs is not None:
         at = Place(mistakes, ("demand",))
         at.call(lambda: check_idle_once(costs.value("utilisation")))
     one, several = given["workload"], given["workloads"]
@@ -279,7 +279,7 @@ def load_study(
     content = {
         **workload_content(workloads),
         "price_basis": basis,
-        "training": training,
+        "training": [frame.training_compute, frame.training_tokens],
         "model": None if fixed is None else _digest_of_model(Path(fixed)),
         "axes": [_content(axis) for axis in axes],
         "objectives": [[o.metric, o.direction] for o in objectives],
@@ -304,8 +304,6 @@ def load_study(
     return replace(
         frame,
         workloads=workloads,
-        training_compute=training[0],
-        training_tokens=training[1],
         model=fixed,
         model_axes=tuple(axis for axis in axes if axis.rule.section == "model"),
         deployment_axes=tuple(axis for axis in axes if axis.rule.section != "model"),
@@ -323,7 +321,6 @@ def load_study(
         views=views,
         wish=wish,
         costs=costs,
-        demand=demand,
         systems=dict(zip(named_chips(document.data["deployment"]), systems, strict=False)),
     )
 
@@ -389,22 +386,18 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(read_bytes(path)).hexdigest()
 
 
-def _training(
-    document: Document, found: Mapping[str, Any], mistakes: Mistakes
-) -> tuple[float | None, float | None]:
-    """Training compute in FLOP and training tokens; a fixed model may have neither."""
+def _check_trained(document: Document, mistakes: Mistakes) -> None:
+    """Training compute or training tokens are given; a fixed model may have neither."""
     given = [field in document.data for field in ("training_compute", "training_tokens")]
     model = document.data.get("model")
     if isinstance(model, Mapping) and "training_tokens" in model:
         for field in ("training_compute", "training_tokens"):
             if field in document.data:
                 mistakes.add((field,), "the axis training_tokens says it already", "one of the two")
-        return None, None
-    if all(given) or not (any(given) or isinstance(document.data.get("model"), str)):
+    elif all(given) or not (any(given) or isinstance(document.data.get("model"), str)):
         message = "both training_compute and" if all(given) else "neither training_compute nor"
         accepted = "one of training_compute: 1e24 FLOP and training_tokens: 15T"
         mistakes.add((), f"{message} training_tokens", accepted)
-    return found.get("training_compute"), found.get("training_tokens")
 
 
 def _objectives(
