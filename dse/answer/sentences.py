@@ -36,6 +36,11 @@ def never_measured(chip: str, kind: str, laws: str) -> str:
     return f"{_KERNELS}{chip} are {kind}, never measured in this format ({laws})"
 
 
+def labelled(**texts: Sequence[str]) -> list[str]:
+    """`assumed: ...`, `note: ...`: texts behind what they are."""
+    return [f"{what.replace('_', ' ')}: {text}" for what, some in texts.items() for text in some]
+
+
 def rests_in_short(rests: Sequence[str]) -> str:
     """How many assumptions there are, after at most two of chips that were never measured."""
     named = [text.partition(" (")[0] for text in rests if text.startswith(_KERNELS)][:2]

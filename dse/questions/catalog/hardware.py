@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from dse.answer.answer import Answer, Table
 from dse.answer.frames import document, frame, of_rows
 from dse.answer.numbers import number
-from dse.answer.sentences import Sources
+from dse.answer.sentences import Sources, labelled
 from dse.catalog import Catalog, load_catalog
 from dse.economics.prices import price_tables
 from dse.economics.tco import price_by_parts
@@ -169,10 +169,7 @@ def show_chip(
         headline=f"{spec.id}: {spec.vendor} {spec.name}, in system {system.id} ({system.name})",
         sentences=[*facts, *format_words(spec), *_lacking(found)],
         blocks=[block for block in blocks if block.rows],
-        rests=[
-            *(f"assumed: {text}" for text in found["assumed"]),
-            *(f"note: {text}" for text in found["notes"]),
-        ],
+        rests=labelled(assumed=found["assumed"], note=found["notes"]),
         document=found,
     )
 
@@ -399,8 +396,6 @@ def show_rack(rack: Annotated[str, Opt(positional=True)]) -> Answer:
             f"({one_stage[1]})."
         )
     sentences.append(f"{len(spec.assumed)} of {len(figures)} figures are assumed.")
-    rests = [f"assumed: {text}" for text in spec.assumed]
-    rests += [f"note: {text}" for text in spec.notes]
     return Answer(
         question="rack",
         title=f"{spec.id}: {spec.name}",
@@ -408,7 +403,7 @@ def show_rack(rack: Annotated[str, Opt(positional=True)]) -> Answer:
         headline=f"The domain: {end_words(facts)}.",
         sentences=sentences,
         blocks=[bounds, figure_table(figures)],
-        rests=rests,
+        rests=labelled(assumed=spec.assumed, note=spec.notes),
         document=document(
             {
                 **facts,

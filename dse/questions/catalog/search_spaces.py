@@ -13,6 +13,7 @@ from dse import units
 from dse.answer.answer import Answer
 from dse.answer.frames import of_rows
 from dse.answer.numbers import bytes_, count, number, show
+from dse.answer.sentences import labelled
 from dse.blocks import FEED_FORWARD, MIXERS, WORDS
 from dse.catalog import Catalog, load_catalog
 from dse.options import Opt
@@ -98,10 +99,7 @@ def show_model(model: Annotated[str, Opt(positional=True)]) -> Answer:
             f"weights as published: {dtypes}",
         ],
         blocks=[of_rows("layers", "Layers", layers, keys, _words_of_kinds([row]))],
-        rests=[
-            *(f"assumed: {text}" for text in row["assumed"]),
-            *(f"not read: {key}" for key in row["unknown_keys"]),
-        ],
+        rests=labelled(assumed=row["assumed"], not_read=row["unknown_keys"]),
         document=row,
     )
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -77,10 +76,11 @@ class Export(Answer):
 
 
 def _exported(
-    document: Mapping[str, Any], files: Mapping[str, str], notes: Sequence[str]
+    name: str, tool: str, facts: Mapping[str, Any], files: Mapping[str, str], notes: Iterable[str]
 ) -> Export:
-    """The answer whose document is `document` with the notes and the files."""
-    lines = []
+    """The answer of the format `name`, with the notes and the files; `tool` with its version."""
+    document = {"format": name, "checked_with": tool, **facts}
+    notes, lines = list(dict.fromkeys(notes)), []
     if counts := document.get("parameters"):
         lines = [f"{document['architecture']}: {counts['of_the_class']:,} parameters."]
         parts = ", ".join(f"{number:+,} {what}" for what, number in counts["beyond"].items())
@@ -91,11 +91,11 @@ def _exported(
             lines.append(f"The shape is also that of {names} (--set architecture=NAME).")
     return Export(
         question="export",
-        title=f"{document['model']}: files for {document['format']}",
-        headline=f"Checked against {document['checked_with']}.",
+        title=f"{document['model']}: files for {name}",
+        headline=f"Checked against {tool}.",
         sentences=lines,
         blocks=(Notes("What to know", notes),) if notes else (),
-        document={**document, "notes": list(notes), "files": dict(files)},
+        document={**document, "notes": notes, "files": dict(files)},
         files=files,
         notes=tuple(notes),
     )
@@ -118,12 +118,8 @@ def export_config(
             "config.json has no training tokens: --set training_tokens="
             f"{tokens} gives `dse estimate` the loss again"
         )
-    document = {
-        "format": "hf",
-        "checked_with": f"transformers {TRANSFORMERS}",
-        **_class_words(model, written),
-    }
-    return _exported(document, {CONFIG: config_text(written.config)}, tuple(notes))
+    facts, files = _class_words(model, written), {CONFIG: config_text(written.config)}
+    return _exported("hf", f"transformers {TRANSFORMERS}", facts, files, notes)
 
 
 def export_arguments(
@@ -148,16 +144,15 @@ def export_arguments(
             "parallel degrees are those that the point is served with: a training run has its own",
         )
     notes += megatron.stage_words(model.num_hidden_layers, degrees["pipeline"])
-    title = f"{model.name}: arguments of Megatron-LM (megatron-core {megatron.MEGATRON})"
-    document = {
-        "format": "megatron",
-        "checked_with": f"megatron-core {megatron.MEGATRON}",
+    tool = f"megatron-core {megatron.MEGATRON}"
+    comments = (f"{model.name}: arguments of Megatron-LM ({tool})", *notes)
+    facts = {
         "model": model.name,
         "padded_vocab_size": rows,
         "arguments": [part for flag in flags for part in flag if part is not None],
     }
-    comments = (title, *notes)
-    return _exported(document, {ARGUMENTS: argument_list(comments, "MODEL_ARGS", flags)}, notes)
+    files = {ARGUMENTS: argument_list(comments, "MODEL_ARGS", flags)}
+    return _exported("megatron", tool, facts, files, notes)
 
 
 def export_command(
@@ -179,19 +174,14 @@ def export_command(
         drafted = decode.facts["drafted"]  # the modules keep a cache, which prefill hands over, too
         points = [point_of(answer.prefill, *asked, pool=PREFILL, drafted=drafted), decode]
         refuse_pools(*points)
-    model, written = answer.model, points[-1].written
-    document: dict[str, Any] = {
-        "format": format_,
-        "checked_with": f"{stack.title} {stack.version}",
-        **_class_words(model, written),
-    }
-    files: dict[str, str] = {}
-    said = [_worker(point, document, files) for point in points]
+    written, files = points[-1].written, dict[str, str]()
+    facts = _class_words(answer.model, written)
+    notes = [note for point in points for note in _worker(point, facts, files)]
     if answer.prefill is not None:
-        document["router"] = {"command": _router(points, files)}
-        said.append([ROUTED])
+        facts["router"] = {"command": _router(points, files)}
+        notes.append(ROUTED)
     files[CONFIG] = config_text(written.config)
-    return _exported(document, files, list(dict.fromkeys(itertools.chain(*said))))
+    return _exported(format_, f"{stack.title} {stack.version}", facts, files, notes)
 
 
 ROUTED = (
