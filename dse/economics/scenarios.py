@@ -255,7 +255,8 @@ class _Joined:
         self.factors = (np.concatenate(values), entries)
         self.limit, self.upper, self.lower = np.concatenate(limits), upper, np.zeros(size)
         self.cost = np.bincount(column.ravel(), self.usd.ravel(), minlength=size) / n
-        self.relax = column[:, -1]
+        self.relax, self.unserved = column[:, -1], np.zeros(size)
+        self.unserved[self.relax] = 1.0
         self.shared = kinds * len(first.now)
 
     def fix(self, order: Order) -> None:
@@ -319,14 +320,8 @@ def margins(
         joined = program.of(futures.take(at))
         joined.fix(order)
         joined.lower[joined.relax] = 1.0 - MOST
-        solved = joined.solve(_of(joined.relax, len(joined.upper)), whole)
+        solved = joined.solve(joined.unserved, whole)
         found[at] = 0.0 if solved.x is None else 1.0 - solved.x[joined.relax]
-    return found
-
-
-def _of(places: NDArray[np.intp], size: int) -> Floats:
-    found = np.zeros(size)
-    found[places] = 1.0
     return found
 
 
@@ -518,7 +513,7 @@ def _asked(program: Program, futures: Futures, order: Order) -> Futures:
 def _largest(program: Program, seen: Futures) -> Order:
     """The order that leaves least of all peaks unserved, in the mean of futures."""
     joined = program.of(seen)
-    solved = joined.solve(_of(joined.relax, len(joined.upper)), "order")
+    solved = joined.solve(joined.unserved, "order")
     return {} if solved.x is None else joined.order(solved.x)
 
 

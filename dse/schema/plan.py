@@ -135,11 +135,8 @@ class DemandClass(Schema, kw_only=True):
     )
 
     name: str = field(Text(1, 40))
-    named: Mapping[str, Any] = gathered(
-        Field("model", Text(), None, meaning="that serves the class"),
-        Field("models", Listed(Text()), None, meaning="to choose from"),
-        default={},
-    )
+    model: str | None = field(Text(), default=None)
+    models: tuple[str, ...] = field(Listed(Text()), default=(), null=True)
     stated: Mapping[str, Any] = gathered(
         Field("requests_per_second", Number(), None, meaning="in the mean"),
         Field("tokens_per_day", _TokensADay(), None, meaning="prompt and output"),
@@ -173,7 +170,6 @@ class DemandClass(Schema, kw_only=True):
         default={pool: {} for pool in POOL_AXES},
     )
     details: Mapping[str, Any] = gathered(*SERVED, default={})
-    models: tuple[str, ...] = ()
     streams: tuple[Requests, ...] = ()
     requests_per_s: float = 0.0
     source: str = ""
@@ -201,8 +197,7 @@ class DemandClass(Schema, kw_only=True):
         stated, details = self.stated, dict(self.details)
         if "acceptance" in details and not self.draft_tokens:
             raise Refused("without draft_tokens", "draft_tokens: [0, 3], too", "acceptance")
-        model, models = (self.named.get(name) for name in ("model", "models"))
-        if bool(models) == bool(model):
+        if bool(self.models) == bool(self.model):
             raise Refused("names no model, or both", "`model: ID` or `models: [ID, ...]`")
         cached, streams, rate = details.pop("prefix_hit_rate", 0.0), self.streams, 0.0
         if "trace" not in stated:
@@ -211,13 +206,8 @@ class DemandClass(Schema, kw_only=True):
                     raise Refused("is missing", "tokens, or `trace: FILE.csv`", name)
             prompt, output = (float(stated[name]) for name in LENGTHS)
             streams, rate = (Requests(1.0, prompt, output, cached),), self._per_s(prompt + output)
-        return replace(
-            self,
-            models=models or (model,),
-            details=details,
-            streams=streams,
-            requests_per_s=rate,
-        )
+        models = (self.model,) if self.model else self.models
+        return replace(self, models=models, details=details, streams=streams, requests_per_s=rate)
 
     def _per_s(self, tokens_each: float) -> float:
         """Requests per second in the mean."""

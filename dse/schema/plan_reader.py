@@ -184,7 +184,7 @@ class _Resolved:
             try:
                 model = resolve_model(name)
             except InputError as error:
-                named_by = "models" if row.named.get("models") else "model"
+                named_by = "model" if row.model else "models"
                 accepted = error.accepted or "a model"
                 raise self._wrong((*at, named_by), error.message, accepted) from None
             if any(row.draft_tokens) and "acceptance" not in row.details and not model.drafts:

@@ -346,39 +346,28 @@ def _pools(
         Limit("ttft_s", "<=", one.ttft_s, "ttft"),
         Limit("tpot_s", "<=", one.tpot_s, "tpot"),
     )
+    chips = _chips(plan, one)
+
+    def workers(model: str, pool: str) -> Iterator[Workers]:
+        """Of every chip and format that a pool of the class may have."""
+        own = one.pools[pool]
+        allowed = [chip for chip in chips if chip in own.get("chip", chips)]
+        for chip, formats in product(allowed, _formats(one, own)):
+            subject = subject_of_class(plan, catalog, one, model, chip, formats)
+            if _below_floor(one, model, subject) is None:
+                table = with_degrees(subject.divided(sorted(sizes[chip])), own)
+                made = MAKES[pool](subject, table, limits)
+                if len(made.table):
+                    yield formats, made
+
     mixed = "weight_dtype" in {**one.pools["prefill"], **one.pools["decode"]}
     for model in one.models:
         progress(f"{one.name}: pools of {model}")
-        first, second = (
-            list(_workers(plan, catalog, one, model, pool, sizes, limits)) for pool in MAKES
-        )
-        for before, after in product(first, second):
+        for before, after in product(*(list(workers(model, pool)) for pool in MAKES)):
             same = before[0][1:] == after[0][1:]
             if same and (mixed or before[0] == after[0]):
                 found += _pair(one, before, after, limits, largest, pays)
     return found
-
-
-def _workers(
-    plan: Plan,
-    catalog: Catalog,
-    one: DemandClass,
-    model: str,
-    pool: str,
-    sizes: Mapping[str, set[int]],
-    limits: Sequence[Limit],
-) -> Iterator[Workers]:
-    """Of every chip and format that a pool of the class may have."""
-    own = one.pools[pool]
-    chips = _chips(plan, one)
-    allowed = [chip for chip in chips if chip in own.get("chip", chips)]
-    for chip, formats in product(allowed, _formats(one, own)):
-        subject = subject_of_class(plan, catalog, one, model, chip, formats)
-        if _below_floor(one, model, subject) is None:
-            table = with_degrees(subject.divided(sorted(sizes[chip])), own)
-            made = MAKES[pool](subject, table, limits)
-            if len(made.table):
-                yield formats, made
 
 
 def _pair(
