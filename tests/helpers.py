@@ -14,7 +14,7 @@ from dse.physics.machines import Machines, compile_machines
 from dse.physics.workload import Workload
 from dse.problem.evaluate import Metrics, evaluate
 from dse.schema.model_catalog import resolve_model
-from dse.space.batches import DEPLOYMENT_AXES, batch_of
+from dse.space.batches import batch_of
 from dse.space.candidates import CandidateBatch
 
 # Those whose every link is known, so that any deployment can be put on them.
@@ -45,8 +45,7 @@ def deploy(
     shape = resolve_model(model)
     n = max([repeat, *(len(np.atleast_1d(value)) for value in axes.values())])
     deployment = {
-        axis: np.broadcast_to(np.asarray(axes.get(axis, 1.0), dtype=float), n)
-        for axis in DEPLOYMENT_AXES
+        axis: np.broadcast_to(np.asarray(value, dtype=float), n) for axis, value in axes.items()
     }
     codes = np.full(n, CHIPS.index(chip), dtype=np.intp)
     return batch_of([shape] * n, codes, [weight_dtype] * n, [kv_dtype] * n, deployment)

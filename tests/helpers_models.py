@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from dse.schema.model import BlockSpec, Model
-from dse.space.batches import DEPLOYMENT_AXES, batch_of
+from dse.space import batches
 from dse.space.candidates import CandidateBatch
 
 
 def batch_of_models(*models: Model) -> CandidateBatch:
-    n = len(models)
-    return batch_of(
-        models,
-        np.zeros(n, dtype=np.intp),
-        [None] * n,
-        ["bf16"] * n,
-        {axis: np.ones(n) for axis in DEPLOYMENT_AXES},
-    )
+    return batches.batch_of_models(models)
 
 
 def gqa(count: int, heads: int, kv_heads: int, head_dim: int, **sizes: float) -> BlockSpec:

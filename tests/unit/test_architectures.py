@@ -20,7 +20,7 @@ from dse.schema.huggingface import ARCHITECTURES, TRANSFORMERS, Written, from_co
 from dse.schema.model import BlockSpec, Model
 from dse.schema.model_catalog import load_models, resolve_model
 from dse.schema.study import load_study, shipped_spaces
-from dse.space.batches import DEPLOYMENT_AXES, batch_of, batch_of_values
+from dse.space.batches import batch_of, batch_of_values
 from dse.space.candidates import CandidateBatch
 from dse.space.space import Space
 from tests.helpers import CHIPS, machines, workload
@@ -55,10 +55,7 @@ def again(written: Written) -> Model:
 def served(models: Sequence[Model]) -> CandidateBatch:
     """Each on eight H200, tensor parallel where heads divide and by experts where there are any."""
     n = len(models)
-    axes = dict.fromkeys(DEPLOYMENT_AXES, np.ones(n)) | {
-        "tensor_parallel": np.full(n, 4.0),
-        "concurrency": np.full(n, 16.0),
-    }
+    axes = {"tensor_parallel": np.full(n, 4.0), "concurrency": np.full(n, 16.0)}
     chip = np.full(n, CHIPS.index("h200_sxm"), dtype=np.intp)
     return batch_of(models, chip, [None] * n, ["bf16"] * n, axes)
 

@@ -28,7 +28,7 @@ from dse.problem.training import Trainer, shape_of, trainer_of
 from dse.schema.constants import Reliability
 from dse.schema.model_catalog import resolve_model
 from dse.schema.training import NAMES, training_terms
-from dse.space.batches import DEPLOYMENT_AXES, batch_of
+from dse.space.batches import batch_of
 from dse.space.deployments import Deployments
 
 DAY = 86_400.0
@@ -288,8 +288,7 @@ def test_an_odd_cluster_has_data_parallel_plans():
 def test_the_best_of_many_shapes_is_the_best_of_each_alone():
     names = ("llama-3-8b", "llama-3-70b", "mixtral-8x7b")
     models = [resolve_model(name) for name in names]
-    ones = {axis: np.ones(3) for axis in DEPLOYMENT_AXES}
-    together = batch_of(models, np.zeros(3, np.intp), ["bf16"] * 3, ["bf16"] * 3, ones)
+    together = batch_of(models, np.zeros(3, np.intp), ["bf16"] * 3, ["bf16"] * 3, {})
     terms = training_terms(chip="h200_sxm", chips=128)
     trainer = trainer_of(load_catalog(), terms, None, few=True)
     ranked = trainer.ranked(together)
