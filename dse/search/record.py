@@ -113,7 +113,10 @@ class Record:
         self._known: set[int] = set()
         self._searched: list[int] = []
         self._read, self._explain = 0, explain
-        self._kinds = [distribution_to_json(one) for one in distributions(problem.space)]
+        # A scale is no range of Optuna's, which would look for designs between its values, and make
+        # an axis important by the gaps.
+        kinds = map(CategoricalDistribution, problem.space.choices)
+        self._kinds = [distribution_to_json(one) for one in kinds]
         self._of: dict[bytes, dict[str, str]] = {}
         try:
             with uninterrupted(), many_trials():
@@ -335,12 +338,6 @@ def frozen(row: Row) -> FrozenTrial:
         user_attrs=row.user_attrs,
         system_attrs=row.system_attrs,
     )
-
-
-def distributions(space: Space) -> list[CategoricalDistribution]:
-    """In which each axis is stored: its values. A scale is no range, because Optuna would look for
-    designs between its values, and make an axis important by the gaps."""
-    return [CategoricalDistribution(choices) for choices in space.choices]
 
 
 def active_axes(space: Space, index: NDArray[np.int64]) -> NDArray[np.bool_]:

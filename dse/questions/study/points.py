@@ -81,10 +81,10 @@ class Chosen:
 
     @property
     def bottleneck(self) -> str:
-        """`Memory bandwidth in decode: chips wait for ...`"""
+        """`memory bandwidth in decode: chips wait for ...`"""
         phase, _, cause = str(self.metrics["bottleneck"]).rpartition(": ")
         where = f" in {phase}" if phase else ""
-        return capital(f"{cause}{where}{f': {BOUNDS[cause]}' if cause in BOUNDS else ''}.")
+        return f"{cause}{where}{f': {BOUNDS[cause]}' if cause in BOUNDS else ''}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +182,6 @@ class StudyFolder:
         if any(len(rates.get(one["chip"], ())) != 1 for one in pools):
             return []
         return [(int(one["chips"]), max(rates[one["chip"]])) for one in pools]
-
-
-def capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def span(metric: str, interval: Iterable[float]) -> str:

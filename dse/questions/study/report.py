@@ -142,7 +142,7 @@ def lead(folder: StudyFolder) -> list[str]:
         *comparisons.unpriced(study),
         found_words(folder),
         *([" ".join(study["rack"]["sentences"])] if "rack" in study else []),
-        f"Bound by {folder.start.bottleneck[:1].lower()}{folder.start.bottleneck[1:]}",
+        f"Bound by {folder.start.bottleneck}",
     ]
 
 
