@@ -28,7 +28,7 @@ from dse.data import hardware_dir
 from dse.schema.backend import Calibration
 from dse.schema.chip import Chip
 from dse.schema.dtypes import arithmetic
-from dse.schema.efficiency import Efficiency, load_efficiency
+from dse.schema.efficiency import Efficiency, Law, load_efficiency
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +127,8 @@ def _lent(laws: Efficiency, owner: Chip | None, chip: Chip) -> Efficiency:
     if owner is None:
         return lent
     new = {name for name in chip.peak_flops_per_s if name not in owner.peak_flops_per_s}
-    operators = {
-        operator: {
-            dtype: of["fp8"] if arithmetic(dtype) in new else law for dtype, law in of.items()
-        }
-        for operator, of in lent.operators.items()
-    }
-    return replace(lent, operators=operators)
+
+    def of_the_chip(operator: str, dtype: str, law: Law) -> Law:
+        return lent.operators[operator]["fp8"] if arithmetic(dtype) in new else law
+
+    return replace(lent, operators=lent.each(of_the_chip))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field as made_anew
 from dataclasses import replace
 from pathlib import Path
@@ -184,13 +184,17 @@ class Efficiency(Schema, kw_only=True):
             self,
             peak_flops_per_s={n: base[n] for n in ARITHMETIC if base.get(n)},
             hbm_bytes_per_s=base.get("memory_bandwidth", math.nan),
-            operators={
-                operator: {name: founded(law) for name, law in own.items()}
-                for operator, own in self.operators.items()
-            },
+            operators=self.each(lambda operator, dtype, law: founded(law)),
             links=collectives(self.links),
             through_host=collectives(self.through_host),
         )
+
+    def each(self, change: Callable[[str, str, Law], Law]) -> dict[str, dict[str, Law]]:
+        """The laws by operator and format, each as `change` makes it of these and the law."""
+        return {
+            operator: {dtype: change(operator, dtype, law) for dtype, law in laws.items()}
+            for operator, laws in self.operators.items()
+        }
 
     @property
     def all_reduce(self) -> Collective:
@@ -237,12 +241,7 @@ class Efficiency(Schema, kw_only=True):
             id=f"{self.id}:{chip.id}",
             peak_flops_per_s=chip.peak_flops_per_s,
             hbm_bytes_per_s=chip.memories[0].bytes_per_s,
-            operators={
-                operator: {
-                    dtype: _not_fitted(self._unpacked(operator, dtype, chip)) for dtype in laws
-                }
-                for operator, laws in self.operators.items()
-            },
+            operators=self.each(lambda of, dtype, _: _not_fitted(self._unpacked(of, dtype, chip))),
             links=_all_not_fitted(self.links),
         )
 
@@ -265,20 +264,12 @@ class Efficiency(Schema, kw_only=True):
             return self.peak_flops_per_s.get(runs_on, peak) / peak
 
         bandwidth_ratio = self.hbm_bytes_per_s / chip.memories[0].bytes_per_s
-        return replace(
-            self,
-            operators={
-                operator: {
-                    dtype: replace(
-                        law,
-                        compute=min(law.compute * peak_ratio(dtype), 1.0),
-                        memory=min(law.memory * bandwidth_ratio, 1.0),
-                    )
-                    for dtype, law in laws.items()
-                }
-                for operator, laws in self.operators.items()
-            },
-        )
+
+        def rebased(operator: str, dtype: str, law: Law) -> Law:
+            compute = min(law.compute * peak_ratio(dtype), 1.0)
+            return replace(law, compute=compute, memory=min(law.memory * bandwidth_ratio, 1.0))
+
+        return replace(self, operators=self.each(rebased))
 
     def _unpacked(self, operator: str, dtype: str, chip: Chip) -> Law:
         laws = self.operators[operator]
