@@ -409,8 +409,9 @@ def judge(price: Floats, own: Floats) -> tuple[NDArray[np.intp], Floats]:
 
 def robustness(choices: Choices, draws: Draws) -> tuple[dict[str, Floats], float, float]:
     """What N draws say of the choices, by key of the vocabulary, (C,) each: the objective as it is
-    predicted and the ends of its 80% interval, the regret where every interval is at its end
-    against the choice, the chances that it keeps no limits and that it is first, its expected
+    predicted and the ends of its 80% interval, the regret where it is at the bad end of its
+    intervals and every other at the good end, at the demand that is worst of the ends and the
+    middle, the chances that it keeps no limits and that it is first, its expected
     regret and the 95th percentile; with the share of draws in which no choice keeps the limits, and
     the largest standard error of a chance to be first."""
     price, own, _ = outcomes(choices, draws)
@@ -418,12 +419,20 @@ def robustness(choices: Choices, draws: Draws) -> tuple[dict[str, Floats], float
     chance = (first[:, None] == np.arange(len(choices.items))).mean(axis=0)
     low, high = np.quantile(price, [0.1, 0.9], axis=0, method="nearest")
     middle = choices.demands[1] if choices.demand else None
-    metric = choices.objective
+    metric, worst = choices.objective, []
+    for demand in choices.demands or (None,):
+        bad, alone = _at_end(choices, 1.0, demand)
+        good, _ = _at_end(choices, -1.0, demand)
+        rival = np.array([np.delete(good, i).min(initial=np.inf) for i in range(len(good))])
+        served_by_any = np.isfinite(rival)
+        rival = np.where(served_by_any, rival, 1.0)
+        loss = np.where(np.isfinite(bad), bad, alone + rival)
+        worst.append(np.where(served_by_any, np.maximum(loss / rival - 1.0, 0.0), 0.0))
     columns = {
         metric: _at_end(choices, 0.0, middle)[0],
         f"{metric}.low": low,
         f"{metric}.high": high,
-        "worst_regret_at_ends": _worst_regret(choices),
+        "worst_regret_at_ends": np.max(worst, axis=0),
         "chance_misses_limits": np.isinf(price).mean(axis=0),
         "chance_first": chance,
         "expected_regret": regret.mean(axis=0),
@@ -440,21 +449,6 @@ def _at_end(choices: Choices, end: float, demand: float | None) -> tuple[Floats,
     rate = None if demand is None else np.array([demand])
     price, own, _ = outcomes(choices, Draws(normal, normal, normal[:, 0], rate))
     return price[0], own[0]
-
-
-def _worst_regret(choices: Choices) -> Floats:
-    """(C,) the regret of a choice at the bad end of its intervals, every other at the good end, at
-    the demand that is worst of the ends and the middle."""
-    regrets = []
-    for demand in choices.demands or (None,):
-        price, own = _at_end(choices, 1.0, demand)
-        good, _ = _at_end(choices, -1.0, demand)
-        rival = np.array([np.delete(good, i).min(initial=np.inf) for i in range(len(good))])
-        served_by_any = np.isfinite(rival)
-        rival = np.where(served_by_any, rival, 1.0)
-        loss = np.where(np.isfinite(price), price, own + rival)
-        regrets.append(np.where(served_by_any, np.maximum(loss / rival - 1.0, 0.0), 0.0))
-    return np.max(regrets, axis=0)
 
 
 def measure_next(

@@ -53,7 +53,6 @@ from dse.schema.metrics import METRICS, Limit
 from dse.schema.model import Model, config_of
 from dse.schema.model_catalog import load_models
 from dse.schema.space_sections import Wish
-from dse.schema.study import Study
 from dse.space.batches import DEPLOYMENT_AXES, OFFLOAD_AXES, OPTIONAL_AXES
 from dse.space.candidates import CandidateBatch, Floats
 from dse.space.space import deployments
@@ -505,7 +504,10 @@ def regrets(case: Case) -> Floats:
 
 def decisions(case: Case, start: int) -> list[int]:
     """Rows of the designs that wishes choose among, `start` first."""
-    wishes = _wishes(case.F.shape[1])
+    objectives = case.F.shape[1]
+    parts = SHARES[objectives]  # weights all over the simplex, none of them 0
+    shares = [one for one in product(range(parts + 1), repeat=objectives) if sum(one) == parts]
+    wishes = (np.array(shares) + 0.2) / (parts + 0.2 * objectives)
     value = 1.0 - case.drawn.kept.mean(axis=0) + np.zeros((len(wishes), 1))
     for j, column in enumerate(case.x.mean(axis=0).T):
         value = value + wishes[:, j : j + 1] * column
@@ -525,15 +527,6 @@ def decisions(case: Case, start: int) -> list[int]:
     return taken
 
 
-def _wishes(objectives: int) -> Floats:
-    """(w, m) weights all over the simplex, none of them 0."""
-    parts = SHARES[objectives]
-    counts = np.array(
-        [one for one in product(range(parts + 1), repeat=objectives) if sum(one) == parts]
-    )
-    return (counts + 0.2) / (parts + 0.2 * objectives)
-
-
 def families(case: Case, taken: Sequence[int]) -> Rows:
     """(n,) the decision that each design is nearest to, from 0."""
     return np.argmin([_apart(case, row) for row in taken], axis=0)
@@ -542,19 +535,15 @@ def families(case: Case, taken: Sequence[int]) -> Rows:
 def _apart(case: Case, row: int) -> Floats:
     """(n,) how far each design lies from that of `row` in the objective in which that is most, in
     half 80% intervals (the median of the front); at most 1: the same as far as is known."""
-    x, half = case.scale(case.F), np.median(_half_intervals(case), axis=0)
-    return (np.abs(x - x[row]) / half).max(axis=1)
-
-
-def _half_intervals(case: Case) -> Floats:
-    """(n, m) half of the 80% interval of each objective, scaled, at least its resolution."""
     low, high = np.quantile(case.x, [0.1, 0.9], axis=0)
-    # The resolution of an objective in its own unit, in the middle of the front.
-    middle = np.median(np.abs(case.F), axis=0)
+    # Half of an interval is at least the resolution, in the middle of the front.
     relative = [one.relative for one in case.objectives]
-    shift = np.array([one.step for one in case.objectives]) * np.where(relative, middle, 1.0)
-    floor = np.abs(case.scale(case.F + shift) - case.scale(case.F))
-    return np.maximum((high - low) / 2.0, np.maximum(floor, 1e-9))
+    middle = np.where(relative, np.median(np.abs(case.F), axis=0), 1.0)
+    shift = np.array([one.step for one in case.objectives]) * middle
+    x = case.scale(case.F)
+    floor = np.maximum(np.abs(case.scale(case.F + shift) - x), 1e-9)
+    half = np.median(np.maximum((high - low) / 2.0, floor), axis=0)
+    return (np.abs(x - x[row]) / half).max(axis=1)
 
 
 def _turns(case: Case, family: Rows) -> Iterator[tuple[str, str, float | int | None, int]]:
@@ -615,17 +604,9 @@ def landmarks(problem: PhysicsProblem) -> list[dict[str, Any]]:
     if problem.model is not None or asked or LOSS not in wanted or len(wanted) < 2:
         return []
     # A model that exists is not held to the shapes that a search is allowed.
-    free = replace(problem, study=_spread(replace(problem.study, allow_extrapolation=True)))
-    catalog = load_models()
-    try:
-        return [_landmark(free, name, catalog[name]) for name in KNOWN]
-    except InputError:
-        return []
-
-
-def _spread(study: Study) -> Study:
-    """The study with at most MOST_VALUES of each scale of its deployments: all deployments of a
-    model are evaluated together. Scales that others depend on keep theirs."""
+    study = replace(problem.study, allow_extrapolation=True)
+    # All its deployments are evaluated together, with at most MOST_VALUES of each scale; scales
+    # that others depend on keep theirs.
     needed = {condition.axis for axis in study.axes for condition in axis.when}
     axes = tuple(
         replace(axis, values=axis.values[:: -(-len(axis.values) // MOST_VALUES)])
@@ -633,7 +614,12 @@ def _spread(study: Study) -> Study:
         else axis
         for axis in study.deployment_axes
     )
-    return replace(study, deployment_axes=axes)
+    free = replace(problem, study=replace(study, deployment_axes=axes))
+    catalog = load_models()
+    try:
+        return [_landmark(free, name, catalog[name]) for name in KNOWN]
+    except InputError:
+        return []
 
 
 def _landmark(problem: PhysicsProblem, name: str, model: Model) -> dict[str, Any]:
