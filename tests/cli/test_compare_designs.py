@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from dse.render.markdown import escape
 from tests.cli.conftest import ask, dse, fits, on_page
 from tests.unit.test_rediscovery import CASE, SMALL, TWO_CHIPS
 
@@ -85,7 +84,7 @@ def test_a_basket_in_text_json_and_files(tmp_path: Path):
     assert "One shape for h100_sxm and mi300x costs at most" in said.out
     document = ask("compare", path, "--by", "chip")
     text = (tmp_path / "out" / "compare.md").read_text(encoding="utf-8")
-    assert escape(document["answer"][0]) in text
+    assert document["answer"][0] in text.replace("\\", "")
     of = {(row["which"], row["chip"]): row["regret"] for row in document["choices"]}
     chips = ("h100_sxm", "mi300x")
     least_worst, least_mean = (

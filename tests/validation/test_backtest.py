@@ -9,8 +9,8 @@ import pytest
 from dse.accuracy import backtest
 from dse.accuracy import validate as measurements
 from dse.accuracy.fits import Problem
-from dse.accuracy.tables import machines_of
 from dse.catalog import load_catalog
+from dse.physics.machines import compile_machines
 from dse.schema.backend import UNCALIBRATED
 from dse.schema.dtypes import CODE
 
@@ -20,7 +20,7 @@ B200, GB200, MI300X, _ = backtest.CASES
 def test_lent_laws_are_fractions_of_the_new_chips_own_figures() -> None:
     catalog = load_catalog()
     lent = backtest.before(catalog, B200, UNCALIBRATED)
-    machines = machines_of(lent)
+    machines = compile_machines(lent, ["b200_sxm"])
     code, chip = machines.code("b200_sxm"), lent.chips["b200_sxm"]
     laws = catalog.efficiencies["h200_sxm"].operators["gemm"]
     gemm = machines.laws["gemm"]
