@@ -107,6 +107,7 @@ def test_page_and_tables(rows: Path, tmp_path: Path) -> None:
         (HEAD.replace("serving", "kind") + ROW, ("rows.csv", "no column 'serving'")),
         (HEAD + ROW.replace(",\n", ",warm-up\n"), ("rows.csv", "no row to score", "exclude")),
         (HEAD, ("no row to score",)),
+        ("task,model,metric,value\npretrain,llama-3-8b,mfu,0.4\n", ("no column 'chip'",)),
         ("", ("rows.csv", "cannot be read as CSV")),
         ("\0\1\2", ("rows.csv",)),
     ],

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-import pytest
-
 from dse.data import hardware_dir
 from tests.cli.conftest import ask, dse, fits
 
@@ -80,20 +78,6 @@ def test_text_fits_and_says_what_it_is(tmp_path: Path) -> None:
     assert said.out.startswith("How far off: training tokens per second and chip (pretrain)")
     assert fits(said.out, 100)
     assert "nan" not in said.out.lower()
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (HEAD.replace("chip,", "chips,", 1) + ROW, ("rows.csv", "no column 'chip'", "accepted")),
-        (HEAD.replace("value", "number") + ROW, ("no column 'value'",)),
-        (HEAD, ("no row to score",)),
-    ],
-)
-def test_bad_files(tmp_path: Path, content: str, words: tuple[str, ...]) -> None:
-    said = dse("validate", "--data", write(tmp_path / "rows.csv", content))
-    assert said.code == 2
-    assert all(word in said.err for word in words), said.err
 
 
 def test_points_of_training(tmp_path: Path) -> None:
