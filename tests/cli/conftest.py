@@ -84,6 +84,15 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+# A chip of one's own, in short form.
+SHORT = """\
+id: my_chip
+name: My chip
+efficiency: class_gpu
+memory_capacity: 96 GB
+memory_bandwidth: 4 TB/s
+peak_bf16: 1000 TFLOP/s
+"""
 SMALL = """\
 name: small
 title: A dense model on one server

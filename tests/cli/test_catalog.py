@@ -13,17 +13,9 @@ from dse.answer.numbers import show
 from dse.data import hardware_dir
 from dse.schema.model_catalog import load_models
 from dse.schema.study import shipped_spaces
-from tests.cli.conftest import ask, dse, fits
+from tests.cli.conftest import SHORT, ask, dse, fits
 
 ESTIMATE = ["estimate", "--model", "llama-3-8b", "--chip"]
-SHORT = """\
-id: my_chip
-name: My chip
-efficiency: class_gpu
-memory_capacity: 96 GB
-memory_bandwidth: 4 TB/s
-peak_bf16: 1000 TFLOP/s
-"""
 
 
 @pytest.fixture

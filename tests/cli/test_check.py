@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.cli.conftest import ask, dse, fits
+from tests.cli.conftest import SHORT, ask, dse, fits
 
 QWEN = ("check", "qwen2.5-7b", "--chip", "h200_sxm", "--tp", "8")
 CONFIGS = Path(__file__).parents[1] / "data" / "configs"
@@ -79,12 +79,9 @@ def test_a_chip_with_nothing_known_says_so():
 
 def test_a_chip_of_ones_own(tmp_path: Path):
     file = tmp_path / "mine.yaml"
-    file.write_text(
-        "id: mine\nname: Mine\nefficiency: class_gpu\npeak_bf16: 1000 TFLOP/s\n"
-        "memory_capacity: 96 GB\nmemory_bandwidth: 4 TB/s\n"
-    )
+    file.write_text(SHORT)
     document = ask("check", "llama-3-8b", "--chip", file)
-    assert document["chip"] == "mine"
+    assert document["chip"] == "my_chip"
     assert document["fills"] is None
 
 

@@ -10,18 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import ask, dse, fits, unmarked
+from tests.cli.conftest import SHORT, ask, dse, fits, unmarked
 
 POINT = ("--model", "llama-3-70b", "--tp", 8, "--concurrency", 1)
-SHORT = """\
-id: my_chip
-name: My chip
-efficiency: class_gpu
-memory_capacity: 96 GB
-memory_bandwidth: 4 TB/s
-peak_bf16: 1000 TFLOP/s
-prices: {rental_3yr: 1 USD/h}
-"""
+PRICED = f"{SHORT}prices: {{rental_3yr: 1 USD/h}}\n"
 
 
 def derived(folder: Path, *settings: str, parent: object = "h200_sxm", name: str = "fast.yaml"):
@@ -121,7 +113,7 @@ def test_compare_gives_figures_operators_and_a_page(tmp_path: Path):
 def test_a_hostile_chip_name_stays_text(tmp_path: Path):
     path = tmp_path / "x.yaml"
     hostile = "</script><img src=x onerror=alert(1)>"
-    path.write_text(SHORT.replace("My chip", f'"{hostile}"'), encoding="utf-8")
+    path.write_text(PRICED.replace("My chip", f'"{hostile}"'), encoding="utf-8")
     said = dse("compare", path, "h200_sxm", "--model", "llama-3-8b", "--out", tmp_path)
     assert said.code == 0, said.err
     assert "<img src=x" not in (tmp_path / "compare.html").read_text(encoding="utf-8")
@@ -235,7 +227,7 @@ SIX = {
 @pytest.mark.parametrize("form", list(SIX))
 def test_six_mistakes_get_six_messages_each_with_its_line(tmp_path: Path, form: str):
     path = tmp_path / "chip.yaml"
-    text = SHORT
+    text = PRICED
     if form == "derived":
         text = derived(tmp_path, "link=2x").read_text(encoding="utf-8")
     path.write_text(text, encoding="utf-8")

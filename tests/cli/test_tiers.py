@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import ask, dse, fits
+from tests.cli.conftest import SHORT, ask, dse, fits
 
 POINT = ("estimate", "--model", "llama-3-70b", "--chip", "h100_sxm", "--tp", 8)
 SPLIT = (*POINT, "--set", "weights_offloaded=0.5", "--set", "kv_offloaded=0.25")
@@ -56,9 +56,7 @@ def test_the_detail_shows_the_wait() -> None:
 def test_ones_own_chip_brings_its_memories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = (
-        "id: mine\nname: Mine\nefficiency: class_gpu\nmemory_capacity: 96 GB\n"
-        "memory_bandwidth: 4 TB/s\npeak_bf16: 1000 TFLOP/s\nhost_link_bandwidth: 64 GB/s\n"
-        "extra_memories:\n"
+        f"{SHORT}host_link_bandwidth: 64 GB/s\nextra_memories:\n"
         "- {kind: host, capacity: 100 GB, bandwidth: 20 GB/s}\n"
         "- {kind: CXL, capacity: 1 TB, bandwidth: 50 GB/s}\n"
     )
