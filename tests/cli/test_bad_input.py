@@ -19,7 +19,7 @@ import yaml
 from dse.schema.study import resolve_space
 from dse.study.folder import FRONT, STUDY, read_json
 from tests.cli import test_fleet, test_rack, test_serving_flags
-from tests.cli.conftest import SMALL, dse
+from tests.cli.conftest import SMALL, ask, dse
 from tests.fuzz.kinds import TRACE
 
 CONFIGS = Path(__file__).parents[1] / "data" / "configs"
@@ -232,8 +232,8 @@ def test_points_files(tmp_path: Path, content: bytes):
 def test_rows_of_nonsense_are_answered_one_by_one(tmp_path: Path):
     path = tmp_path / "in.csv"
     path.write_bytes(HEADER + b"a,b\n?,,,,,\n,,,,,\n../../x,h100_sxm,static,tpot_s,1,1\n")
-    said = dse("estimate", "--points", path, "--out", tmp_path / "out.csv", "--json")
-    assert said.json() == {"rows": 4, "ok": 0, "infeasible": 0}
+    said = ask("estimate", "--points", path, "--out", tmp_path / "out.csv")
+    assert said == {"rows": 4, "ok": 0, "infeasible": 0}
 
 
 @pytest.mark.parametrize("out", ["", "file/out.csv"])

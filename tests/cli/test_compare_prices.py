@@ -363,9 +363,8 @@ def test_two_plans_are_solved_and_compared(tmp_path: Path) -> None:
     a, b = tmp_path / "small.yaml", tmp_path / "large.yaml"
     a.write_text(PLAN, encoding="utf-8")
     b.write_text(PLAN.replace("60", "200").replace("name: small", "name: large"), "utf-8")
-    said = dse("compare", a, b, "--out", tmp_path / "out", "--json")
+    document = ask("compare", a, b, "--out", tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == FILES
-    document = said.json()
     assert document["names"] == {"a": "small", "b": "large"}
     alone = [ask("fleet", one, "--out", tmp_path / one.stem) for one in (a, b)]
     assert [document[f"usd_{side}"] for side in "ab"] == [one["usd"] for one in alone]

@@ -140,8 +140,8 @@ ROWS = HEADER + (
 def test_points_of_a_file(tmp_path: Path):
     path, out = tmp_path / "in.csv", tmp_path / "out.csv"
     path.write_text(ROWS, encoding="utf-8")
-    said = dse("estimate", "--points", path, "--out", out, "--json")
-    assert said.json() == {"rows": 5, "ok": 2, "infeasible": 0}
+    said = ask("estimate", "--points", path, "--out", out)
+    assert said == {"rows": 5, "ok": 2, "infeasible": 0}
     rows = list(csv.DictReader(out.read_text(encoding="utf-8").splitlines()))
     for row in rows[:2]:
         low, mid, high = (float(row[f"predicted{end}"]) for end in ("_low", "", "_high"))

@@ -18,8 +18,7 @@ def test_a_point_of_a_study_is_exported_and_estimated_alike(tiny: Path, tmp_path
     """What comes back from config.json predicts as the point does, bit for bit."""
     item = json.loads((tiny / "front.json").read_text())["items"][0]
     point = str(item["point"])
-    said = dse("export", tiny, point, "--format", "hf", "--out", tmp_path / "shape", "--json")
-    document = said.json()
+    document = ask("export", tiny, point, "--format", "hf", "--out", tmp_path / "shape")
     assert document["written"] == [str(tmp_path / "shape" / "config.json")]
     assert document["parameters"]["counted"] == item["metrics"]["total_parameters"]
     config = json.loads((tmp_path / "shape" / "config.json").read_text())

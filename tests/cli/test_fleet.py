@@ -48,9 +48,7 @@ def written(tmp_path: Path, text: str) -> str:
 
 
 def test_the_answer_comes_first_and_the_files_agree(tmp_path: Path):
-    said = dse("fleet", written(tmp_path, PLAN), "--out", str(tmp_path / "out"), "--json")
-    assert said.code == 0, said.err
-    answer = json.loads(said.out)
+    answer = ask("fleet", written(tmp_path, PLAN), "--out", str(tmp_path / "out"))
     assert re.match(r"Rent \d+ \w+ on rental_3yr \(in quarter 1\): \$", answer["answer"][0])
     assert answer["feasible"] is True
     assert answer["status"] == "optimal"
@@ -129,8 +127,7 @@ def test_an_order_at_a_service_level_and_what_the_plain_one_serves(tmp_path: Pat
     with zipfile.ZipFile(out / "fleet.xlsx") as book:
         assert 'name="totals"' in book.read("xl/workbook.xml").decode()
     line = PLAN + "service_level: 90 %\nuncertainty: {demand: 20 %}\n"
-    again = dse("fleet", written(tmp_path, line), "--json")
-    assert json.loads(again.out)["futures"] == futures
+    assert ask("fleet", written(tmp_path, line))["futures"] == futures
 
 
 def test_an_infeasible_plan_says_what_must_give(tmp_path: Path):
@@ -148,9 +145,8 @@ def test_an_infeasible_plan_says_what_must_give(tmp_path: Path):
 
 def test_pools_of_two_chips_are_options(tmp_path: Path):
     text = PLAN.replace("largest_instance: 8", "largest_instance: 2\ndisaggregated: true")
-    said = dse("fleet", written(tmp_path, text), "--json")
-    assert said.code == 0, said.err
-    mixed = [row for row in json.loads(said.out)["options"] if len(row["chips"]) == 2]
+    said = ask("fleet", written(tmp_path, text))
+    mixed = [row for row in said["options"] if len(row["chips"]) == 2]
     assert any("prefill on" in row["on"] and "decode on" in row["on"] for row in mixed)
     assert all(row["ttft_s"] <= 1.0 and row["tpot_s"] <= 0.03 for row in mixed)
 
@@ -266,8 +262,7 @@ def test_random_arrivals_never_serve_more_than_a_steady_load(tmp_path: Path, mod
     text = text.replace("  - chip: mi300x\n", "")
     rates = []
     for line in ("", "percentile: 50\n    ", "percentile: 90\n    ", "percentile: 99\n    "):
-        said = dse("fleet", written(tmp_path, text.replace("tpot:", line + "tpot:")), "--json")
-        options = json.loads(said.out)["options"]
+        options = ask("fleet", written(tmp_path, text.replace("tpot:", line + "tpot:")))["options"]
         rates.append({row["on"]: row["requests_per_s"] for row in options})
     for more, fewer in itertools.pairwise(rates):
         for on in more.keys() & fewer.keys():
@@ -306,9 +301,8 @@ def test_a_trace_stands_for_lengths_and_rates(tmp_path: Path):
     assert len(found.streams) == 1
     text = text.replace("tpot:", "percentile: 90\n    tpot:")
     assert len(load_plan(written(tmp_path, text), load_catalog()).demand[0].streams) == 2
-    said = dse("fleet", written(tmp_path, text), "--json")
-    assert said.code == 0, said.err
-    assert any("asked.csv" in text for text in json.loads(said.out)["assumed"])
+    said = ask("fleet", written(tmp_path, text))
+    assert any("asked.csv" in text for text in said["assumed"])
     said = dse("fleet", written(tmp_path, text.replace("asked", "absent")))
     assert said.code == 2
     assert "absent.csv: no such file" in said.err

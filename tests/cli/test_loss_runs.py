@@ -162,9 +162,7 @@ def test_whatif_draws_whether_a_shape_keeps_its_loss(tmp_path: Path, dense: Path
     low, high = metrics["intervals"]["predicted_loss"]
     sd = (high - low) / 2.0 / 1.2815515594
     misses = NormalDist().cdf((metrics["predicted_loss"] - 2.2) / sd)
-    said = dse("whatif", folder, "--uncertain", "--point", points, "--json")
-    assert said.code == 0, said.err
-    document = said.json()
+    document = ask("whatif", folder, "--uncertain", "--point", points)
     assert any("drawn from what 5 runs of yours leave" in one for one in document["rests_on"])
     assert misses > 0.05
     for choice in document["choices"]:

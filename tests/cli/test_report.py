@@ -6,7 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
-from tests.cli.conftest import dse
+from tests.cli.conftest import ask, dse
 
 
 def test_the_report_is_written_again_and_nothing_else(tiny: Path, tmp_path: Path):
@@ -31,5 +31,5 @@ def test_the_report_is_written_again_and_nothing_else(tiny: Path, tmp_path: Path
 def test_the_document_of_a_finished_study_is_its_own(tiny: Path, tmp_path: Path):
     folder = tmp_path / "study"
     shutil.copytree(tiny, folder)
-    said = dse("run", folder, "--json")
-    assert said.json() == json.loads((folder / "study.json").read_text(encoding="utf-8"))
+    said = ask("run", folder)
+    assert said == json.loads((folder / "study.json").read_text(encoding="utf-8"))

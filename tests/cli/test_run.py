@@ -46,8 +46,7 @@ def wait_for_trials(folder: Path, running: subprocess.Popen[str]) -> None:
 
 
 def test_json_is_study_json(space: Callable[..., Path], tmp_path: Path):
-    said = dse("run", space(), "--out", tmp_path / "out", "--json")
-    document = said.json()
+    document = ask("run", space(), "--out", tmp_path / "out")
     assert document == json.loads((tmp_path / "out" / STUDY).read_text(encoding="utf-8"))
     assert set(KEYS) <= set(document)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(FILES)

@@ -55,8 +55,7 @@ def test_separate_pools_say_from_where_they_are_better():
 
 
 def test_files_are_written(tmp_path: Path):
-    said = dse("scale", *DENSE, "--out", tmp_path / "scale", "--json")
-    document = said.json()
+    document = ask("scale", *DENSE, "--out", tmp_path / "scale")
     assert sorted(path.name for path in (tmp_path / "scale").iterdir()) == [
         "scale.csv",
         "scale.html",
@@ -99,8 +98,7 @@ def test_a_model_that_never_fits_ends_with_3():
 
 
 def test_limits_that_nothing_meets_are_an_answer(tmp_path: Path):
-    said = dse("scale", *DENSE, "--tpot-limit", "10us", "--out", tmp_path, "--json")
-    document = said.json()
+    document = ask("scale", *DENSE, "--tpot-limit", "10us", "--out", tmp_path)
     assert document["chips"][0]["replica_chips"] is None
     assert "no instance keeps the limits" in document["answer"][0]
     assert "ms a token at best" in document["sizes"][0]["reason"]

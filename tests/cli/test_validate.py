@@ -85,8 +85,8 @@ def test_text_answers_first_and_fits(
 
 
 def test_page_and_tables(rows: Path, tmp_path: Path) -> None:
-    said = dse("validate", "--data", rows, "--out", tmp_path, "--json")
-    assert said.json()["covered"]
+    said = ask("validate", "--data", rows, "--out", tmp_path)
+    assert said["covered"]
     html = (tmp_path / "validate.html").read_text(encoding="utf-8")
     assert len(html.encode()) < 6e6
     own = html.replace(re.findall(r"<script>.*?</script>", html, re.DOTALL)[0], "")
@@ -142,8 +142,7 @@ def test_held_out_scores_stand_beside_the_fits_own(
 
     document = ask("validate", "--data", rows)
     monkeypatch.setattr(Problem, "cross_validate", folds)
-    said = dse("validate", "--data", rows, "--cross-validate", "--json")
-    held = said.json()["cross_validation"]
+    held = ask("validate", "--data", rows, "--cross-validate")["cross_validation"]
     assert held["group"] == held["model"] == document["scores"]
     assert all(
         worse["group_median_error"] > item["group_median_error"]

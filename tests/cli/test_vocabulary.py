@@ -178,16 +178,14 @@ def test_what_a_model_cannot_be_served_with_is_refused(tmp_path: Path):
 
 
 def test_what_a_plan_did_not_choose_from_is_what_it_gives_when_it_may():
-    said = dse(*FLEET, *LENGTHS, "--json")
-    plain = json.loads(said.out)
+    plain = ask(*FLEET, *LENGTHS)
     row = next(one for one in plain["not_searched"] if one["what"] == "fp8 weights and cache")
     assert row["predicted_loss_added"] == pytest.approx(0.0, abs=1e-3)
     line = next(one for one in plain["answer"] if one.startswith("Not searched: "))
     assert line.startswith("Not searched: fp8 weights and cache (-")
     assert row["result"] in line
     both = ("--set", "weight_dtype=bf16,fp8", "--set", "kv_dtype=bf16,fp8")
-    given = dse(*FLEET, *LENGTHS, "--json", *both)
-    free = json.loads(given.out)
+    free = ask(*FLEET, *LENGTHS, *both)
     assert free["usd"] == pytest.approx(plain["usd"] * (1.0 - row["saves"]), rel=0.011)
     assert free["not_searched"] == []
 

@@ -119,10 +119,10 @@ def test_a_study_folder_is_read_again(tiny: Path):
 
 
 def test_an_owned_chip_has_costs_that_move_its_price(space: Callable[..., Path]):
-    said = dse("whatif", space(*OWN), "--set", "costs.utilisation=0.5x", "--json")
-    assert said.json()["scenarios"][1]["change"] > 0.9
-    said = dse("whatif", space(*OWN), "--set", "costs.electricity=+50%", "--json")
-    assert 0.0 < said.json()["scenarios"][1]["change"] < 0.1
+    said = ask("whatif", space(*OWN), "--set", "costs.utilisation=0.5x")
+    assert said["scenarios"][1]["change"] > 0.9
+    said = ask("whatif", space(*OWN), "--set", "costs.electricity=+50%")
+    assert 0.0 < said["scenarios"][1]["change"] < 0.1
     said = dse("whatif", space(*OWN), "--sensitivities", "--break-even", "--detail")
     assert said.code == 0, said.err
     assert fits(said.out, 100)
