@@ -153,31 +153,14 @@ def test_all_reduce_of_decode_and_of_prefill(chip, link, count):
     assert off[table.bytes > 6e7].median() < 0.10
 
 
-# us of NCCL on 8 chips, all-gather and reduce-scatter, by bytes gathered (comm_points)
-GATHERS = {
-    "h100_sxm": {
-        32768: (13.05, 11.46),
-        1048576: (17.13, 14.64),
-        16777216: (68.86, 69.67),
-        268435456: (728.8, 721.7),
-    },
-    "b200_sxm": {
-        32768: (19.55, 17.59),
-        1048576: (18.66, 20.37),
-        16777216: (103.9, 96.99),
-        268435456: (393.1, 396.0),
-    },
-}
-
-
 @pytest.mark.parametrize(("chip", "link"), [("h100_sxm", 450e9), ("b200_sxm", 900e9)])
 def test_all_gather_and_reduce_scatter(chip, link):
-    law, off = CHIPS[chip].all_gather, []
-    for bytes_, measured in GATHERS[chip].items():
-        took = link_seconds(law, 8, 7 / 8 * bytes_ / link)
-        off += [abs(took / (us * 1e-6) - 1) for us in measured]
+    table = pd.read_csv(DATA / "gathers.csv").query("chip == @chip")
+    took = link_seconds(CHIPS[chip].all_gather, 8, 7 / 8 * table.bytes / link)
+    both = table[["all_gather_us", "reduce_scatter_us"]] * 1e-6
+    off = np.abs(took.to_numpy()[:, None] / both.to_numpy() - 1)
     assert np.median(off) < 0.15
-    assert max(off) < 0.50  # 16 MiB on B200
+    assert off.max() < 0.50  # 16 MiB on B200
 
 
 # DeepEP's low-latency kernels on nodes of 8 H100 or H200 with 50 GB/s a chip: nodes, latency in us
@@ -210,21 +193,10 @@ def test_one_more_row_opens_a_tile(rows, step):
     assert np.median(took[1] / took[0]) == pytest.approx(step, abs=0.05)
 
 
-EXPERT_BUCKETS = [
-    # chip, dtype, tokens an expert, us, fractions of bandwidth and of peak (medians of trtllm
-    # 1.3.0rc20, balanced routing, at most 8 expert-parallel ranks), expert width on one chip
-    ("h100_sxm", "bf16", 0.5, 173.3, 0.6798, 0.002284, 192),
-    ("h100_sxm", "bf16", 5.66, 226.2, 0.6958, 0.0137, 192),
-    ("h100_sxm", "bf16", 512, 779.6, 0.2759, 0.2651, 192),
-    ("h100_sxm", "bf16", 2048, 1201, 0.1219, 0.6794, 2048),
-    ("h100_sxm", "fp8_block", 0.5, 170.2, 0.6992, 0.002361, 192),
-    ("h100_sxm", "fp8_block", 5.66, 260.4, 0.6843, 0.01387, 192),
-    ("h100_sxm", "fp8_block", 512, 1243, 0.1497, 0.1562, 192),
-    ("h100_sxm", "fp8_block", 2048, 1281, 0.07813, 0.2942, 2048),
-]
-
-
-@pytest.mark.parametrize(("chip", "dtype", "tokens", "us", "bw", "peak", "width"), EXPERT_BUCKETS)
+@pytest.mark.parametrize(
+    ("chip", "dtype", "tokens", "us", "bw", "peak", "width"),
+    [*pd.read_csv(DATA / "experts.csv").itertuples(index=False, name=None)],
+)
 def test_experts_from_half_a_token_to_thousands(chip, dtype, tokens, us, bw, peak, width):
     """Activations of `width` columns on a hidden size of 4,096."""
     file = CHIPS[chip]
@@ -237,24 +209,11 @@ def test_experts_from_half_a_token_to_thousands(chip, dtype, tokens, us, bw, pea
     assert took == pytest.approx(us * 1e-6, rel=0.20)
 
 
-# tokens an expert, us under balanced and under power-law routing (1.01), fractions of bandwidth and
-# of peak under balanced routing: trtllm 1.3.0rc20 on H100 in fp8, at most 8 expert-parallel ranks
-ROUTED = [
-    (0.5, 125.0, 94.38, 0.5052, 0.00168),
-    (1.41, 168.6, 138.2, 0.5641, 0.003214),
-    (2.83, 165.7, 142.8, 0.5644, 0.005954),
-    (22.6, 153.6, 158.8, 0.458, 0.03532),
-    (90.5, 249.5, 297.0, 0.3889, 0.1),
-    (181.0, 365.0, 446.9, 0.3174, 0.122),
-    (512.0, 609.5, 792.1, 0.2471, 0.1715),
-]
-
-
 def test_skewed_routing_reads_fewer_experts_and_waits_for_the_busiest_rank():
     """One skew for both; ranks of about 4 and layers of about 160 experts are assumed."""
     file, law = CHIPS["h100_sxm"], CHIPS["h100_sxm"].operators["experts"]["fp8"]
     peak, bandwidth = file.peak_flops_per_s["fp8"], file.hbm_bytes_per_s
-    mean, balanced, skewed, bw, flop = np.array(ROUTED).T
+    mean, balanced, skewed, bw, flop = pd.read_csv(DATA / "routed_experts.csv").to_numpy().T
     flops, moved = flop * peak * balanced * 1e-6, bw * bandwidth * balanced * 1e-6
     experts, ranks = np.full(len(mean), 160.0), np.full(len(mean), 4.0)
     tokens = mean * 160 / 8
