@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
 from dse.data import rows_beside
 from dse.record import record
@@ -50,14 +50,22 @@ class Quantity:
 @cache
 def quantities() -> Mapping[str, Quantity]:
     """Every row by its key, in the order of the file."""
-    found = {}
-    for row in rows_beside(__file__, FILE):
-        columns: dict[str, Any] = {**row, "digits": int(row["digits"] or 3)}
-        columns["log"] = columns.pop("scale") == "log"
-        columns["direction"] = "minimize" if row["direction"] == "lower" else "maximize"
-        columns["searched"] = row["searched"] == "yes"
-        found[row["key"]] = Quantity(**columns)
-    return found
+    return {
+        row["key"]: Quantity(
+            key=row["key"],
+            title=row["title"],
+            short=row["short"],
+            kind=row["kind"],
+            direction="minimize" if row["direction"] == "lower" else "maximize",
+            digits=int(row["digits"] or 3),
+            dimension=row["dimension"],
+            log=row["scale"] == "log",
+            axis=row["axis"],
+            searched=row["searched"] == "yes",
+            meaning=row["meaning"],
+        )
+        for row in rows_beside(__file__, FILE)
+    }
 
 
 def find(key: str) -> Quantity | None:

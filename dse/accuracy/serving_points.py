@@ -110,13 +110,27 @@ def _evaluated(group: ServedGroup, catalog: Catalog, machines: Machines) -> Metr
     """The metrics of its configurations."""
     posed, first = group.posed, group.rows[0]
     backend = launched(catalog.backends[first.backend], group.rows)
-    serving, more = "continuous", dict[str, Any](open_loop=True)
-    if not first.open_loop:
-        serving = first.serving
-        in_step = _in_step(backend, posed, offline=serving == "offline")
-        more = {"rounds": ROUNDS, "synchronised": in_step, "queued": posed.queued}
-        more["requests_per_s"] = posed.requests_per_s
-    load = Workload(posed.prompt, posed.output, serving, backend, tuning=first.tuning, **more)
+    if first.open_loop:
+        load = Workload(
+            posed.prompt,
+            posed.output,
+            "continuous",
+            backend,
+            open_loop=True,
+            tuning=first.tuning,
+        )
+    else:
+        load = Workload(
+            posed.prompt,
+            posed.output,
+            first.serving,
+            backend,
+            ROUNDS,
+            _in_step(backend, posed, offline=first.serving == "offline"),
+            requests_per_s=posed.requests_per_s,
+            queued=posed.queued,
+            tuning=first.tuning,
+        )
     return evaluate(placed(posed.batch, group.rows, machines), load, machines)
 
 

@@ -278,12 +278,26 @@ def stacked_bars(
 def share_bars(name: str, title: str, of: str, shares: Mapping[str, float]) -> Figure:
     """A bar for each key of `shares`, the first on top; `of` names the whole."""
     longest = max(shares, key=lambda key: shares[key])
-    lengths, names = [*shares.values()][::-1], [plain(key) for key in shares][::-1]
-    trace = {"type": "bar", "orientation": "h", "x": lengths, "y": names}
-    across = {"title": {"text": f"share of {of}"}, "tickformat": ".0%"}
-    drawn = {"data": [trace], "layout": {"xaxis": across, "yaxis": {"automargin": True}}}
-    shows = f"A bar for each part, as a share of {of}. The longest is {longest}, "
-    return Figure(name, title, drawn, f"{shows}{share(shares[longest])}.")
+    return Figure(
+        name,
+        title,
+        {
+            "data": [
+                {
+                    "type": "bar",
+                    "orientation": "h",
+                    "x": list(shares.values())[::-1],
+                    "y": [plain(key) for key in shares][::-1],
+                }
+            ],
+            "layout": {
+                "xaxis": {"title": {"text": f"share of {of}"}, "tickformat": ".0%"},
+                "yaxis": {"automargin": True},
+            },
+        },
+        f"A bar for each part, as a share of {of}. The longest is {longest}, "
+        f"{share(shares[longest])}.",
+    )
 
 
 def memory_parts(parts: Mapping[str, float], capacity: float, caption: str, *notes: str) -> Table:

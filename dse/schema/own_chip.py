@@ -102,12 +102,19 @@ class OwnPrices:
             bare = not isinstance(written[basis], Mapping)
             line = document.line((*at.path, basis, *([] if bare else ["value"]))) or 0
             if price is not None:
-                note = "" if bare else f"{price.kind}: {price.note}"
-                asked = (OWN_SOURCE, document.file) if bare else (note, price.source)
-                about = {"date": price.date, "note": note, "line": line, "basis": basis}
-                about |= zip(("provider", "source"), asked, strict=True)
-                chip, usd = document.data.get("id", ""), price.value
-                rows.append(PriceRow(chip=chip, usd_per_chip_hour=usd, **about))
+                message = "" if bare else f"{price.kind}: {price.note}"
+                rows.append(
+                    PriceRow(
+                        chip=document.data.get("id", ""),
+                        basis=basis,
+                        usd_per_chip_hour=price.value,
+                        provider=OWN_SOURCE if bare else message,
+                        date=price.date,
+                        source=document.file if bare else price.source,
+                        note=message,
+                        line=line,
+                    )
+                )
         return tuple(rows)
 
 
