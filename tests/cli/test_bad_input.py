@@ -105,6 +105,9 @@ def changed(**keys: Any) -> str:
     ("text", "named"),
     [
         ("[]", "list"),
+        ('{"hidden_size": NaN}', "NaN"),
+        ('{"a": 1, "a": 2}', "given twice"),
+        ("[" * 100_000, "nested too deep"),
         (changed()[:100], "not JSON"),
         (changed(architectures=["FooForCausalLM"]), "LlamaForCausalLM"),
         (changed(hidden_size=-1), "hidden_size: -1"),
