@@ -42,10 +42,11 @@ def labelled(**texts: Sequence[str]) -> list[str]:
 
 
 def rests_in_short(rests: Sequence[str]) -> str:
-    """How many assumptions there are, after at most two of chips that were never measured."""
-    named = [text.partition(" (")[0] for text in rests if text.startswith(_KERNELS)][:2]
+    """How many assumptions there are, and which chips' kernels were never measured."""
+    kernels = (text for text in rests if text.startswith(_KERNELS))
+    named = [text.removeprefix(_KERNELS).partition(" are ")[0] for text in kernels]
     many = f"{len(rests)} assumption{'s' * (len(rests) > 1)}"
-    among = f", among them that {' and that '.join(named)}" if named else ""
+    among = f", among them the kernels of {listed(named)}, never measured" if named else ""
     return f"Rests on {many}{among}; --detail lists them and more tables."
 
 
@@ -63,7 +64,13 @@ def _words(ids: tuple[str, ...]) -> re.Pattern[str]:
 
 def spoken(text: str, names: Mapping[str, str]) -> str:
     """A text of a page: the makers' names of chips for their ids, and what a basis of prices or a
-    metric means in place of its name."""
+    metric means in place of its name. An option of a command stays as it is typed."""
+    between = _OPTION.split(text)  # every second one is an option
+    between[::2] = [_spoken(one, names) for one in between[::2]]
+    return "".join(between)
+
+
+def _spoken(text: str, names: Mapping[str, str]) -> str:
     text = with_names(_INPUT.sub(lambda found: _input_words(*found.groups()), text), names)
     if "_" in text or " on spot" in text:
         text = _ON.sub(lambda found: f" {PRICE_TIERS[found[1]].after}", text)
@@ -88,6 +95,7 @@ def _input_words(of: str, whose: str | None, name: str) -> str:
 _INPUT = re.compile(
     r"(?<![\w./-])(chip|workload|limit|costs)\.(?:([\w-]+)\.)?(?!yaml|csv)([a-z]\w*)(?!\w|[.]\w)"
 )
+_OPTION = re.compile(r"(--[a-z][a-z-]*(?: [a-z0-9_]+_[a-z0-9_]+)?)")
 _EITHER = "|".join(sorted(PRICE_TIERS, key=len, reverse=True))
 _ON = re.compile(rf",? (?:rent )?on ({_EITHER})(?![\w-])")
 _BASIS = re.compile(rf"(?:the )?basis ({_EITHER})(?![\w-])")

@@ -18,7 +18,7 @@ from typing import Any
 from dse.answer.answer import Column, Table
 from dse.answer.frames import of_rows
 from dse.answer.numbers import significant
-from dse.answer.sentences import Sources
+from dse.answer.sentences import Sources, listed
 from dse.catalog import Catalog
 from dse.economics.tco import owned, price_by_parts
 from dse.schema.catalog import Source
@@ -156,9 +156,9 @@ def evidence_words(rows: Sequence[Json]) -> list[str]:
         why = ", ".join(says[what] for what in row["warnings"])
         start = "Check also" if said else "Before you sign, check"
         said.append(f"{start} {price} of {row['chip']} ({row['basis']}): {why}.")
-    if more := len(doubtful) - len(said):
-        rest = "price of one more chip" if more == 1 else f"prices of {more} more chips"
-        said.append(f"Check the {rest} as well (dse catalog prices show).")
+    if more := [row["chip"] for row in doubtful[NAMED:]]:
+        rest = listed(more) if len(more) < NAMED + 2 else f"{len(more)} more chips"
+        said.append(f"Check the price of {rest} as well (dse catalog prices show).")
     return said
 
 

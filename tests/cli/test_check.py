@@ -20,7 +20,7 @@ def test_the_answer_comes_first_and_fits():
     assert said.code == 0, said.err
     assert fits(said.out, 100)
     first = words(said.out).split(". ")[0]
-    assert "does not fit: it breaks heads_divide_by_tensor_parallel" in first
+    assert "cannot run: it breaks heads_divide_by_tensor_parallel" in first
     assert "28 heads over 8 ranks" in first
     assert "vLLM" in first
     assert "tensor parallelism up to 8" in said.out

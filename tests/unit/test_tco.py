@@ -497,7 +497,7 @@ def test_those_with_most_to_check_have_a_sentence_each_and_the_others_are_counte
     assert [row["chip"] for row in rows] == chips  # wse3 has no such price
     first, _, others = evidence_words(rows)
     assert "below owning" in first
-    assert others.startswith(f"Check the prices of {len(chips) - 2} more chips")
+    assert others.startswith(f"Check the price of {len(chips) - 2} more chips as well")
     assert evidence_words([row | {"warnings": []} for row in rows]) == []
 
 

@@ -256,7 +256,7 @@ def _headline(
         by = f"; refused by {listed(refusing)}" if refusing else ""
         rest = f"; no rule here of {listed(accepting)} does" if accepting and refusing else ""
         why = message(first.name, first.says, "; ".join(words))
-        return f"{where} does not fit: it {why}{by}{rest}."
+        return f"{where} cannot run: it {why}{by}{rest}."
     fits = "fits"
     if refusing:
         fits += f" ({listed(refusing)} {'refuse' if len(refusing) > 1 else 'refuses'} it)"

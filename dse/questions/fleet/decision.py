@@ -416,8 +416,8 @@ def served(facts: Mapping[str, Any]) -> list[str]:
     if futures is None or futures["service_level"] is not None:
         return []
     return [
-        f"Of 100 futures, the first orders serve {round(100.0 * futures['share'])} "
-        "(--service-level 80% orders for a share)."
+        f"Of 100 futures, the first orders serve {round(100.0 * futures['share'])}; "
+        "--service-level 80% orders what serves 80 of them."
     ]
 
 

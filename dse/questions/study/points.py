@@ -224,7 +224,7 @@ def summary(folder: StudyFolder) -> Table:
     shapes = {"shape": [brief_shape(one.item) for one in chosen]}
     return frame(
         "summary",
-        "",
+        "Points by name",
         {
             "chosen": [one.numbered for one in chosen],
             **{m: [one.metrics[m] for one in chosen] for m in folder.wanted},
@@ -253,7 +253,8 @@ def made_of(folder: StudyFolder) -> list[Table | Commands]:
     keys, caption = ("chosen", "shape", *OF_A_POINT), "What they are made of, cost and give"
     note = f"Shape: {SHAPE_KEY}. Prices: {folder.study['price']['basis']}."
     table = of_rows("made-of", caption, rows, keys, note, on_console=False)
-    return [table, Commands("Everything about one", [one.item["command"] for one in folder.chosen])]
+    again = Commands("Everything about a point", [one.item["command"] for one in folder.chosen[:1]])
+    return [table, again]
 
 
 def workloads(folder: StudyFolder) -> list[Table]:
