@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import SMALL, dse
 from tests.cli.test_fleet import PLAN
-from tests.cli.test_hypotheticals import SHORT
+from tests.cli.test_hypotheticals import PRICED
 from tests.fuzz import kinds
 from tests.fuzz.kinds import OWN_CHIP
 
@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 HARDWARE = ROOT / "hardware"
 USUAL = "far from what is usual"
 SPACE = (SMALL, ("catalog", "spaces", "check", "FILE"), "space.yaml")
-CHIP = (SHORT, ("catalog", "chips", "check", "FILE"), "chip.yaml")
-LINKED = (SHORT + "system: {chips: 8, bandwidth_per_direction: 450 GB/s}\n", *CHIP[1:])
+CHIP = (PRICED, ("catalog", "chips", "check", "FILE"), "chip.yaml")
+LINKED = (PRICED + "system: {chips: 8, bandwidth_per_direction: 450 GB/s}\n", *CHIP[1:])
 RACK = (
     (HARDWARE / "racks" / "hgx_air.yaml").read_text("utf-8"),
     ("catalog", "racks", "show", "FILE"),

@@ -253,8 +253,7 @@ def made_of(folder: StudyFolder) -> list[Table | Commands]:
     keys, caption = ("chosen", "shape", *OF_A_POINT), "What they are made of, cost and give"
     note = f"Shape: {SHAPE_KEY}. Prices: {folder.study['price']['basis']}."
     table = of_rows("made-of", caption, rows, keys, note, on_console=False)
-    again = Commands("Everything about a point", [one.item["command"] for one in folder.chosen[:1]])
-    return [table, again]
+    return [table, Commands("Everything about one", [one.item["command"] for one in folder.chosen])]
 
 
 def workloads(folder: StudyFolder) -> list[Table]:
