@@ -22,6 +22,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dse.accuracy.serving_rows import NEEDED, NUMBERS, TEXTS
+from dse.accuracy.training_row import TRAINING_METRICS
 from dse.catalog import Catalog
 from dse.errors import Doubt, InputError
 from dse.files import MOST_TABLE_BYTES, read_bytes, text_of
@@ -31,12 +32,8 @@ from dse.schema.model import Model
 from dse.schema.reader import brief
 from dse.space.candidates import Floats
 
-# What a table of training rows needs, and the metrics that tell such a row from one of serving.
+# What a table of training rows needs.
 TRAINING_NEEDED = ("model", "chip", "task", "metric")
-TRAINING_METRICS = (
-    "tokens_per_s_per_chip", "tokens_per_s", "step_s", "model_flops_per_s_per_chip", "mfu",
-    "chip_hours",
-)  # fmt: skip
 INFEASIBLE = "infeasible: "  # before the rules that a row breaks, in its status
 ENOUGH_ROWS = 5  # of a group that counts in full
 ADDED = ("predicted", "predicted_low", "predicted_high", "floor", "status", "assumed")

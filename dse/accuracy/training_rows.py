@@ -1,10 +1,4 @@
-"""Training rows of the measurement format: read into what the physics takes, and predicted.
-
-A row is of training where its table has the column `task` and no `serving`. It is one measured
-metric of one run: tp x cp x pp x dp = n_chips, `ep` divides tp x cp x dp. What a row leaves open is
-filled by rule and said in `assumed`: from the public recipe of the benchmark where one is known
-(`hardware/measurements/training_recipes.csv`: recomputation, sequence length, sequences a chip),
-else degrees of 1, all remaining chips data-parallel, and the habits of the software.
+"""Training rows of the measurement format, predicted as they are and as a person would ask.
 
 `flops` of the software names the convention of its model FLOPs. All count 6 for each parameter that
 a token meets (2 forward, 4 backward; the input table left out, the output head counted) and add
@@ -19,10 +13,9 @@ parameter, attention left out.
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,9 +23,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dse.accuracy.serving_points import placed
-from dse.accuracy.serving_rows import LARGEST_COUNT, model_of
 from dse.accuracy.tables import (
-    TRAINING_METRICS,
     TRAINING_NEEDED,
     Columns,
     Group,
@@ -42,406 +33,40 @@ from dse.accuracy.tables import (
     machines_of,
     with_predictions,
 )
-from dse.blocks import FEED_FORWARD, KINDS
-from dse.blocks.kind import State
-from dse.catalog import MEASUREMENTS, Catalog, load_catalog
-from dse.data import hardware_dir
-from dse.errors import InputError
+from dse.accuracy.training_row import COUNTS, TEXTS, TrainingRow, published_plan, read_training_row
+from dse.catalog import Catalog, load_catalog
 from dse.physics.machines import Machines
 from dse.physics.parameters import parameters
 from dse.physics.training.evaluate import (
+    HABIT,
+    RATE,
+    RATES,
+    WHOLE_RUNS,
     evaluate_training,
     law_kind,
     training_interval,
     training_spread,
 )
 from dse.physics.training.plan import (
-    BF16_SHARE,
     TASKS,
     TrainingBatch,
     TrainingMetrics,
 )
+from dse.problem.training import (
+    shape_of,
+    trained_model,
+    trainer_of,
+)
 from dse.schema.dtypes import CODE
-from dse.schema.model import BlockSpec, Model
-from dse.schema.training import TrainingStack, training_stacks
+from dse.schema.training import TrainingStack, training_stacks, training_terms
+from dse.schema.training_recipes import (
+    GENERIC,
+    software_of,
+)
 from dse.space.batches import batch_of
 from dse.space.candidates import CandidateBatch, Floats
 
-RECIPES = "training_recipes.csv"
 PEAK = "bf16"  # what a published MFU is a share of: the dense 16-bit peak
-COUNTS = (
-    "n_chips", "tp", "pp", "cp", "dp", "ep", "micro_batch", "virtual_pp", "fsdp", "sequence_length",
-    "global_batch_tokens",
-)  # fmt: skip
-TEXTS = ("model", "chip", "dtype", "recompute", "task", "metric", "engine", "notes")
-LARGEST_TOKENS = 1e12
-# Of a whole run whose configuration nobody published.
-UNKNOWN_CHIPS, UNKNOWN_SEQUENCE, UNKNOWN_BATCH_TOKENS = 1024.0, 4096.0, 4_194_304.0
-
-PRECISION = {
-    "bf16": "bf16", "amp_bf16": "bf16", "bfloat16": "bf16", "fp16": "bf16", "float16": "bf16",
-    "fp8": "fp8", "fp8-cs": "fp8", "fp8_cs": "fp8", "fp8-ds": "fp8", "fp8_full": "fp8",
-    "float8": "fp8", "fp8_e4m3": "fp8", "fp8-sc": "fp8_block", "fp8_sc": "fp8_block",
-    "fp8_block": "fp8_block", "mxfp8": "mxfp8", "fp8-mx": "mxfp8", "fp8_mx": "mxfp8",
-    "nvfp4": "nvfp4", "fp4": "nvfp4", "int8": "int8",
-}  # fmt: skip
-# What a row or a recipe calls it -> a recomputation that is modelled.
-RECOMPUTE = {
-    "none": "none", "selective": "selective", "full": "full", "true": "full", "false": "none",
-    "mlp": "mlp", "moe": "moe", "custom": "full",
-}  # fmt: skip
-# Passes of multi-token prediction in Megatron-Bridge's recipes (mtp_num_layers).
-PREDICTIONS = {"deepseek-v3": 1, "nemotron-3-super": 2}
-
-
-@dataclass(frozen=True, slots=True)
-class Software:
-    """`sharded`: it shards weights over all data-parallel ranks (FSDP); `accumulates`: a step has
-    several micro-batches of one sequence unless said otherwise; `gradient_bytes` of a parameter, as
-    gradients are reduced; `version` as numbers, () where the row names none."""
-
-    stack: str
-    precision: str
-    recompute: str
-    sharded: bool
-    accumulates: bool
-    flops: str
-    gradient_bytes: float = 4.0
-    version: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """What the public recipe of a benchmark adds to its table of results; 0, "" or None where it
-    adds nothing. `batch_per_chip` in sequences; `recompute_share`, `bf16_share` and `tensor_hidden`
-    as in TrainingBatch; `stack` where its expert layers are dispatched or fused otherwise than the
-    software's habit."""
-
-    sequence_length: float = 0.0
-    batch_per_chip: float = 0.0
-    context_parallel: float = 0.0
-    recompute: str = ""
-    recompute_share: float = 1.0
-    bf16_share: float | None = None
-    tensor_hidden: float = 1.0
-    stack: str = ""
-
-
-# Gradients in 16 bits: Megatron-Bridge's and NeMo's speed benchmarks (grad_reduce_in_fp32 False,
-# perf_recipes/_common.py), llm-foundry's FSDP (mixed_precision PURE).
-MEGATRON = Software("megatron", "bf16", "none", False, True, "causal", 2.0)
-NEMO = Software("megatron", "bf16", "none", False, True, "full", 2.0)
-MAXTEXT = Software("maxtext", "bf16", "full", True, False, "causal")
-FOUNDRY = Software("fsdp", "bf16", "none", True, False, "full", 2.0)
-FSDP = Software("fsdp", "bf16", "none", True, False, "full")
-GENERIC = Software("generic", "bf16", "none", False, True, "causal")
-# The first whose sign the lower-cased name holds. Tables of Megatron-Bridge 25.09 name no
-# precision; what they say of it is of 8-bit formats alone.
-SIGNS = (
-    ("megatron", MEGATRON),
-    ("nemo", NEMO),
-    ("maxtext", MAXTEXT),
-    ("llm-foundry", FOUNDRY),
-    ("torchtitan", FSDP),
-    ("fsdp", FSDP),
-)
-FIRST_TABLES = (25, 9)
-
-
-def software_of(engine: str, assumed: list[str]) -> Software:
-    """Of the software that a row names; says in `assumed` where it is not known."""
-    text = engine.lower()
-    for sign, software in SIGNS:
-        if sign in text:
-            found = re.search(r"\d\d\.\d\d(\.\d\d)?", text)
-            version = _version(found[0]) if found else ()
-            early = software is MEGATRON and version == FIRST_TABLES
-            precision = "fp8" if early else software.precision
-            return replace(software, precision=precision, version=version)
-    assumed.append(f"generic training software for {engine or 'an unnamed one'}")
-    return GENERIC
-
-
-def recipe_of(software: Software, cells: Mapping[str, str], assumed: list[str]) -> Recipe:
-    """The recipe behind a row, an empty one where none is known."""
-    task = cells["task"] or "pretrain"
-    for line in _recipes():
-        if (line["engine"], line["model"], line["task"]) != (software.stack, cells["model"], task):
-            continue
-        if line["chip"] not in ("", cells["chip"]):
-            continue
-        if line["dtype"] not in ("", cells["dtype"].lower()):
-            continue
-        if line["since"] and software.version < _version(line["since"]):
-            continue
-        if line["until"] and not () < software.version < _version(line["until"]):
-            continue
-        length = line["sequence_length"]
-        if length and cells["sequence_length"] not in ("", length):
-            continue
-        if line["stack"]:
-            assumed.append(f"stack {line['stack']} as in its recipe")
-        return Recipe(
-            sequence_length=float(length or 0.0),
-            batch_per_chip=float(line["batch_per_chip"] or 0.0),
-            context_parallel=float(line["cp"] or 0.0),
-            recompute=line["recompute"],
-            recompute_share=float(line["recompute_share"] or 1.0),
-            bf16_share=float(line["bf16_share"]) if line["bf16_share"] else None,
-            tensor_hidden=float(line["tensor_hidden"] or 1.0),
-            stack=line["stack"],
-        )
-    return Recipe()
-
-
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split("."))
-
-
-@cache
-def _recipes() -> tuple[dict[str, str], ...]:
-    path = hardware_dir() / MEASUREMENTS / RECIPES
-    rows = pd.read_csv(path, dtype=str, keep_default_na=False).to_dict("records")
-    return tuple({str(name): str(cell) for name, cell in row.items()} for row in rows)
-
-
-@dataclass(slots=True)
-class _Cells:
-    """The cells of a row, its software and recipe; what is read from elsewhere joins `assumed`."""
-
-    cells: Mapping[str, str]
-    software: Software = GENERIC
-    recipe: Recipe = field(default_factory=Recipe)
-    assumed: list[str] = field(default_factory=list)
-
-    def count(self, name: str, default: float | None = None, most: float = LARGEST_COUNT) -> float:
-        """A positive whole number. Raises InputError where the cell holds none, or nothing without
-        a default."""
-        text = self.cells[name]
-        if not text and default is not None:
-            return default
-        try:
-            value = float(text)
-        except ValueError:
-            value = 0.0
-        if not 0.0 < value <= most or value % 1.0:
-            wrong = f"no whole number up to {most:,.0f}: {text!r}" if text else "empty"
-            raise InputError(f"{name} is {wrong}")
-        return value
-
-    def first(self, given: float, *others: tuple[float, str]) -> float:
-        """What the row gives, else the first of the others that is not 0, with words for it."""
-        if given:
-            return given
-        value, words = next(one for one in others if one[0])
-        self.assumed.append(words)
-        return value
-
-    def precision(self) -> str:
-        text = self.cells["dtype"].lower()
-        if not text:
-            self.assumed.append(f"precision {self.software.precision}, the habit of its tables")
-            return self.software.precision
-        if text not in PRECISION:
-            raise InputError(f"dtype {self.cells['dtype']!r} is not known")
-        return PRECISION[text]
-
-    def bf16_share(self, precision: str) -> float:
-        if precision != "nvfp4":
-            return 0.0
-        share, said = self.recipe.bf16_share, " as in its recipe"
-        share, said = (BF16_SHARE, "") if share is None else (share, said)
-        self.assumed.append(f"{share:.0%} of linear layers in bf16{said}")
-        return share
-
-    def chips(self, sequence: float) -> float:
-        if self.cells["n_chips"]:
-            return self.count("n_chips")
-        if all(self.cells[name] for name in ("tp", "pp", "cp", "dp")):
-            return float(np.prod([self.count(name) for name in ("tp", "pp", "cp", "dp")]))
-        each, chips = self.recipe.batch_per_chip, 0.0
-        if each and self.cells["global_batch_tokens"]:
-            chips = self.count("global_batch_tokens", most=LARGEST_TOKENS) / (each * sequence)
-        whole = chips if chips % 1.0 == 0.0 else 0.0
-        words = f"{chips:g} chips: {each:g} sequences a chip"
-        return self.first(0.0, (whole, words), (UNKNOWN_CHIPS, f"{UNKNOWN_CHIPS:g} chips"))
-
-    def degrees(self, chips: float) -> dict[str, float]:
-        cells, degrees = self.cells, {n: self.count(n, 1.0) for n in ("tp", "pp", "cp", "ep")}
-        noted = re.search(r"ici_tensor_parallelism (\d+)", cells["notes"])
-        if not cells["tp"] and noted:
-            degrees["tp"] = float(noted[1])
-        elif not cells["tp"] and not cells["dp"]:
-            self.assumed.append("no tensor or pipeline parallelism")
-        if not cells["cp"] and self.recipe.context_parallel:
-            degrees["cp"] = self.recipe.context_parallel
-            self.assumed.append(f"context parallelism {degrees['cp']:g} as in its recipe")
-        inside = degrees["tp"] * degrees["pp"] * degrees["cp"]
-        degrees["dp"] = self.count("dp", max(chips // inside, 1.0))
-        if degrees["dp"] * inside != chips:
-            raise InputError("tp x cp x pp x dp is not n_chips")
-        if (degrees["tp"] * degrees["cp"] * degrees["dp"]) % degrees["ep"]:
-            raise InputError("ep does not divide tp x cp x dp")
-        virtual = self.count("virtual_pp", 1.0)
-        return degrees | {"virtual_pp": virtual if degrees["pp"] > 1.0 else 1.0}
-
-    def batch(self, degrees: Mapping[str, float], chips: float, sequence: float) -> float:
-        """In tokens."""
-        each, ranks = self.recipe.batch_per_chip, degrees["dp"] * sequence
-        tokens = max(UNKNOWN_BATCH_TOKENS, ranks)
-        tokens -= tokens % ranks
-        return self.first(
-            self.count("global_batch_tokens", 0.0, LARGEST_TOKENS),
-            (each * sequence * chips, f"{each:g} sequences a chip as in its recipe"),
-            (tokens, f"{tokens:,.0f} tokens a step"),
-        )
-
-    def micro_batch(self, degrees: Mapping[str, float], sequences: float) -> float:
-        """In sequences: one where the software accumulates gradients, else all that a rank has."""
-        each = sequences / degrees["dp"]
-        if self.cells["micro_batch"]:
-            given = self.count("micro_batch")
-            if self.software.stack == "maxtext":  # says sequences a chip (per_device_batch_size)
-                given *= degrees["tp"] * degrees["cp"]
-            if not self.software.sharded or each % given == 0.0:
-                return given
-        micro = 1.0 if self.software.accumulates else max(each, 1.0)
-        self.assumed.append(f"micro-batch {micro:g}")
-        return micro
-
-    def recompute(self) -> str:
-        said = self.cells["recompute"].lower()
-        if said in RECOMPUTE and said != "custom":
-            return RECOMPUTE[said]
-        if self.recipe.recompute:
-            self.assumed.append(f"recomputation {self.recipe.recompute} as in its recipe")
-            return RECOMPUTE[self.recipe.recompute]
-        habit = self.software.recompute
-        self.assumed.append(f"recomputation {habit}, the habit of {self.software.stack}")
-        return habit
-
-    def predictions(self) -> int:
-        """Passes of multi-token prediction: the benchmarks of Megatron-Bridge train the layer
-        unless they say so."""
-        if self.software.stack != "megatron" or "w/o mtp" in self.cells["notes"].lower():
-            return 0
-        named = (n for name, n in PREDICTIONS.items() if name in self.cells["model"])
-        return next(named, 0)
-
-    def run_tokens(self) -> float:
-        """Tokens of the whole run, from its notes: "15T+", "~22T", "token count 1.4T"."""
-        found = re.search(r"(\d+(?:\.\d+)?)\s?T\b", self.cells["notes"])
-        if found is None:
-            raise InputError("the row does not say on how many tokens the run was trained")
-        return float(found[1]) * 1e12
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingRow:
-    """One covered row. `degrees`: tp, pp, cp, dp, ep, virtual_pp, micro_batch; `plan`: what else
-    TrainingBatch has; `run_tokens`: what a whole run was trained on, 0 where the metric does not
-    ask; `engine`: the software as the row names it; `assumed`: what the row left open."""
-
-    model: Model
-    chip: str
-    degrees: Mapping[str, float]
-    plan: Mapping[str, Any]
-    stack: str
-    metric: str
-    flops: str
-    run_tokens: float
-    engine: str
-    assumed: str
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """What two rows share that measure the same run."""
-        model = self.model
-        return (
-            *(model.id, model.source, len(model.blocks), model.num_hidden_layers),
-            *(self.chip, *self.degrees.values(), *self.plan.values(), self.stack),
-        )
-
-
-def read_training_row(
-    cells: Mapping[str, str], catalog: Catalog, models: dict[str, Model | str]
-) -> TrainingRow:
-    """The row of `cells`, which has a text for each of COUNTS and TEXTS; `models` remembers the
-    models of earlier rows. Raises InputError with the reason why a row is not covered."""
-    model = model_of(cells["model"], models)
-    if cells["chip"] not in catalog.chips:
-        raise InputError(f"no chip {cells['chip']!r}")
-    task, metric = cells["task"] or "pretrain", cells["metric"]
-    if task not in TASKS:
-        raise InputError(f"task {task!r} is not modelled")
-    if metric not in TRAINING_METRICS:
-        raise InputError(f"metric {metric!r} is not modelled")
-    run = _Cells(cells)
-    software = run.software = software_of(cells["engine"], run.assumed)
-    precision = run.precision()
-    recipe = run.recipe = recipe_of(software, cells, run.assumed)
-    sequence = run.first(
-        run.count("sequence_length", 0.0, LARGEST_TOKENS),
-        (
-            recipe.sequence_length,
-            f"sequences of {recipe.sequence_length:g} tokens as in its recipe",
-        ),
-        (UNKNOWN_SEQUENCE, f"sequences of {UNKNOWN_SEQUENCE:g} tokens"),
-    )
-    chips = run.chips(sequence)
-    degrees = run.degrees(chips)
-    catalog.require(cells["chip"], chips)
-    batch = run.batch(degrees, chips, sequence)
-    degrees["micro_batch"] = run.micro_batch(degrees, batch / sequence)
-    sharded = software.sharded or run.count("fsdp", 0.0) > 0.0
-    if not cells["fsdp"]:
-        how = "FSDP" if sharded else "ZeRO stage 1"
-        run.assumed.append(f"{how}, the habit of {software.stack}")
-    if passes := run.predictions():
-        model = with_prediction_layer(model, passes)
-        run.assumed.append("with its multi-token prediction layer")
-    plan = {
-        "sequence_length": sequence,
-        "global_batch_tokens": batch,
-        "precision": precision,
-        "recompute": run.recompute(),
-        "recompute_share": recipe.recompute_share,
-        "bf16_share": run.bf16_share(precision),
-        "tensor_hidden": recipe.tensor_hidden,
-        "gradient_bytes": software.gradient_bytes,
-        "zero_stage": 3.0 if sharded else 1.0,
-        "task": task,
-    }
-    return TrainingRow(
-        model=model,
-        chip=cells["chip"],
-        degrees=degrees,
-        plan=plan,
-        stack=recipe.stack or software.stack,
-        metric=metric,
-        flops=software.flops,
-        engine=cells["engine"],
-        run_tokens=run.run_tokens() if metric == "chip_hours" else 0.0,
-        assumed="; ".join(run.assumed),
-    )
-
-
-def with_prediction_layer(model: Model, passes: int = 1) -> Model:
-    """The model with `passes` more layers of its last attention and feed-forward kinds: multi-token
-    prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2; Nemotron 3 Super goes through one such
-    layer twice). Each pass through the shared output head stands as one table more, which computes
-    the same and takes a table more of memory."""
-    last: dict[bool, int] = {}
-    for place, block in enumerate(model.blocks):
-        if not isinstance(KINDS[block.kind], State):
-            last[block.kind in FEED_FORWARD] = place
-    blocks = tuple(
-        BlockSpec(block.kind, block.count + passes, block.sizes)
-        if place in last.values()
-        else block
-        for place, block in enumerate(model.blocks)
-    )
-    return replace(model, blocks=blocks, vocab_size=(1 + passes) * model.vocab_size)
 
 
 def flops_per_token(
@@ -576,6 +201,85 @@ def _metric(
         return metrics.step_s, ideal
     hours, least = 1.0 / rate / 3600.0, ideal / metrics.step_s / rate / 3600.0
     return posed.run_tokens * hours, posed.run_tokens * least
+
+
+# Rows as a person would ask for them: the model, the chip, how many, lengths and batch, the format
+# and the task; no software, no degrees, no release.
+#
+# The answer is of current software. A row whose software has a newer release that measured the same
+# model on the same chip in the same format is superseded: it is not what is asked for today.
+
+SUPERSEDED = "superseded by a newer release"
+
+
+def superseded(rows: Sequence[TrainingRow]) -> NDArray[np.bool_]:
+    """(n,) whether a newer release of the same software measured the same."""
+    releases = [software_of(row.engine) or GENERIC for row in rows]
+    keys = [
+        (row.bare.id, row.chip, row.plan["precision"], row.plan["task"], row.engine.split(" ")[0])
+        for row in rows
+    ]
+    newest: dict[tuple[Any, ...], tuple[int, ...]] = {}
+    for key, one in zip(keys, releases, strict=True):
+        newest[key] = max(newest.get(key, ()), one.version)
+    old = [one.version < newest[key] for key, one in zip(keys, releases, strict=True)]
+    return np.array(old, dtype=bool)
+
+
+def asked(catalog: Catalog, row: TrainingRow, *, unseen: bool) -> tuple[float, float, str]:
+    """Of the usual plan for the run of a row of which nothing else is said: tokens per second and
+    chip, NaN where none fits; hours of the whole run over those of its steps; the spread that it
+    has. `unseen`: as if no run or recipe of its model had been published."""
+    said = row.plan
+    terms = training_terms(
+        chip=row.chip,
+        chips=row.chips,
+        sequence_length=int(said["sequence_length"]),
+        global_batch_tokens=int(said["global_batch_tokens"]),
+        precision=said["precision"],
+        task=said["task"],
+    )
+    trainer = trainer_of(catalog, terms, None, row.bare, unseen=unseen)
+    shape = shape_of(trained_model(row.bare, trainer))
+    if not unseen:
+        trainer = replace(trainer, published=published_plan(catalog, row.bare, terms))
+    plan, known = trainer.usual(shape, trainer.ranked(shape))
+    found = trainer.evaluate(shape, *plan)
+    if found.miss[0] > 0.0:
+        return math.nan, math.nan, HABIT
+    over_steps = trainer.whole_run / float(found.run.goodput.goodput[0])
+    return float(found.metrics.tokens_per_s_per_chip[0]), over_steps, RATE if known else HABIT
+
+
+def asked_training(table: pd.DataFrame, catalog: Catalog, *, unseen: bool = False) -> pd.DataFrame:
+    """As `estimate_training`, of what a person would have said of each row; superseded rows are
+    not covered."""
+    readout, machines = TRAINED.read(table, catalog), machines_of(catalog)
+    numbers, stacks = predict_training(readout, machines, training_stacks()), training_stacks()
+    told = np.full(len(readout), np.nan)
+    for group in readout.groups:
+        columns = _columns(group, machines, stacks[group.rows[0].stack])
+        told[group.position] = columns("tokens_per_s_per_chip")[0][group.configuration]
+    old, spread = superseded([row for _, row in readout.found]), training_spread()
+    answers: dict[tuple[Any, ...], tuple[float, float, str]] = {}
+    for (place, row), is_old in zip(readout.found, old, strict=True):
+        names = ("sequence_length", "global_batch_tokens", "precision", "task")
+        key = (row.bare.id, row.bare.source, row.chip, row.chips, *(row.plan[n] for n in names))
+        if is_old:
+            continue
+        if key not in answers:
+            answers[key] = asked(catalog, row, unseen=unseen)
+        rate, over_steps, of = answers[key]
+        over_told = rate / told[place] if row.metric in RATES else told[place] / rate
+        over_told *= over_steps if row.metric in WHOLE_RUNS else 1.0
+        value = numbers[place : place + 1, 0] * over_told
+        kind = numbers[place : place + 1, 4].astype(np.intp)
+        ends = training_interval(row.metric, value, kind, {**spread, RATE: spread[of]})
+        numbers[place, :3] = value[0], ends[0][0], ends[1][0]
+    answer = with_training(table, readout, numbers)
+    places = [place for (place, _), is_old in zip(readout.found, old, strict=True) if is_old]
+    answer.loc[answer.index[places], "status"] = SUPERSEDED
+    return answer
 
 
 def _posed(firsts: Sequence[TrainingRow]) -> Trained:

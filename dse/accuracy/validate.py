@@ -42,7 +42,7 @@ from dse.accuracy.tables import (
     text_column,
     training_rows,
 )
-from dse.accuracy.training_rows import estimate_training
+from dse.accuracy.training_rows import SUPERSEDED, asked_training, estimate_training
 from dse.answer.answer import Answer, Figure, Table
 from dse.answer.frames import of_rows
 from dse.answer.numbers import tenths
@@ -114,6 +114,9 @@ def validate(
     rows = pd.concat(answers, ignore_index=True)
     scored = covered(rows)
     document: Json = accuracy(rows)
+    for table in tables:
+        if (of := training_rows(table)).any():
+            document["asked"] = asked_accuracy(table[of], catalog, unseen=cross_validate)
     if cross_validate:
         held = rows[rows["serving"] != "disaggregated"]
         if covered(held).empty:
@@ -158,6 +161,13 @@ def _sentences(document: Json, main: Sequence[Json], *, own: bool) -> list[str]:
         overall = [item for item in document["scores"] if item["by"] == "all"]
         inside = sum(item["interval_coverage"] * item["rows"] for item in overall) / covered
         lines.append(f"{inside:.0%} of the measured values lie inside the 80% interval.")
+    asked = [one for one in document.get("asked", {}).get("scores", ()) if one["by"] == "all"]
+    if most := max(asked, key=lambda one: one["rows"], default=None):
+        lines.append(
+            "Asked for as a person would (model, chip, chips, length, batch, format): "
+            f"{_name(most['metric'])} ({most['serving']}) {tenths(most['median_error'])} at the "
+            f"median of {most['rows']:,} rows of current software."
+        )
     pairs = document["speed_up"]
     if pairs["pairs"]:
         lines.append(
@@ -214,6 +224,8 @@ def _tables(document: Json, rows: pd.DataFrame) -> list[Table]:
             on_console=False,
         ),
     ]
+    if "asked" in document:
+        made.insert(1, _asked(document["asked"]))
     if "cross_validation" in document:
         made.insert(1, _held_out(document))
         made.append(_purchase(document.get("backtest", ())))
@@ -237,6 +249,34 @@ def _purchase(cases: Sequence[Json]) -> Table:
         "laws: whose kernel laws the chip took, as fractions of its own data sheet.",
         "measured, predicted: speed of the chip over that one.",
         on_console=False,
+    )
+
+
+def _asked(document: Json) -> Table:
+    """Errors of the same rows, told all that they say and asked as a person would."""
+    told, asked, hidden = (
+        {
+            (one["metric"], one["serving"]): one
+            for one in document.get(name, ())
+            if one["by"] == "all"
+        }
+        for name in ("told", "scores", "unseen")
+    )
+    rows = [
+        one
+        | {"told": told[of]["median_error"], "asked": one["median_error"]}
+        | ({"unseen": hidden[of]["median_error"]} if hidden else {})
+        for of, one in asked.items()
+    ]
+    keys = "metric serving measured_rows=rows error_told=told error_asked=asked p90_error "
+    return of_rows(
+        "asked",
+        "Told all that a row of training says, and asked as a person would",
+        _named(rows),
+        f"{keys} interval_coverage interval_width" + (" error_unseen=unseen" if hidden else ""),
+        "asked: model, chip, chips, sequence length, batch, format and task; the rest is what is "
+        "current.",
+        f"superseded by a newer release and left out: {document['superseded']:,} rows.",
     )
 
 
@@ -388,6 +428,24 @@ def accuracy(answer: pd.DataFrame) -> dict[str, Any]:
         "scores": score(scored),
         "speed_up": speed_up(scored[~training_rows(scored)]),
     }
+
+
+def asked_accuracy(table: pd.DataFrame, catalog: Catalog, *, unseen: bool) -> dict[str, Any]:
+    """`scores` of the training rows of a table asked for as a person would, how many are
+    superseded; `told`, of the same told all that they say; `unseen`, as if nothing of their model
+    were published."""
+    rows = scored_rows(table).reset_index(drop=True)
+    answer = ready(asked_training(rows, catalog))
+    told = ready(estimate_training(rows, catalog))[answer["status"] == "ok"]
+    found: dict[str, Any] = {
+        "rows": int((answer["status"] == "ok").sum()),
+        "superseded": int((answer["status"] == SUPERSEDED).sum()),
+        "told": score(covered(told)),
+        "scores": score(covered(answer)),
+    }
+    if unseen:
+        found["unseen"] = score(covered(ready(asked_training(rows, catalog, unseen=True))))
+    return found
 
 
 def cross_validated(

@@ -5,9 +5,12 @@ A plan's rate is useful tokens per second: global batch / step x goodput. Of equ
 input pipeline makes them all equal) the one whose chips are faster wins, then the first in the
 order of `plans`, so that the choice does not depend on what else is asked.
 
-Each distinct shape of a space is trained by the best of its plans on the chips of the `training:`
-section, once: shapes are few against points. Days, dollars and energy then follow from the training
-tokens of each point.
+The usual plan is what teams take: that of the nearest published run of the model on the chip, or
+the fastest that keeps to the habits of the software (`Trainer.unusual`). The best is the fastest.
+
+Each distinct shape of a space is trained by its usual plan on the chips of the `training:` section,
+once: shapes are few against points. Days, dollars and energy then follow from the training tokens
+of each point.
 """
 
 from __future__ import annotations
@@ -20,14 +23,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.blocks import FEED_FORWARD
+from dse.blocks import KINDS as BLOCK_KINDS
+from dse.blocks.kind import State
 from dse.catalog import Catalog
 from dse.economics.prices import price_assumptions
 from dse.economics.tokens import lifetime, tokens_over_years
 from dse.errors import InputError
 from dse.physics.machines import Machines, compile_machines
 from dse.physics.training.at_scale import Conditions, Run, at_scale, of_one_site
-from dse.physics.training.evaluate import RATE, evaluate_training, training_spread
+from dse.physics.training.evaluate import HABIT, evaluate_training, training_spread, whole_runs
 from dse.physics.training.plan import (
+    BF16_SHARE,
     RECOMPUTES,
     Setting,
     TrainingBatch,
@@ -44,10 +51,11 @@ from dse.rules.registry import judge
 from dse.schema.backend import KINDS
 from dse.schema.chip import Figure
 from dse.schema.costs import BASIS as OWNED
-from dse.schema.model import Model
+from dse.schema.model import BlockSpec, Model
 from dse.schema.space_sections import LifetimeTerms
 from dse.schema.study import Study
 from dse.schema.training import TrainingStack, TrainingTerms, training_stack
+from dse.schema.training_recipes import Recipe, current
 from dse.space.batches import DEPLOYMENT_AXES, one_of
 from dse.space.candidates import CandidateBatch, Floats
 from dse.space.deployments import Deployments, stacked
@@ -65,15 +73,34 @@ CHUNK = 8192
 
 
 @record
+class Published:
+    """The plan of a published run, by the names of SEARCHED, and where it stands. `fits`: that run
+    had no more chips, no shorter sequences and the same format, so that the memory suffices,
+    whatever is predicted of it."""
+
+    plan: Mapping[str, int]
+    source: str
+    fits: bool
+
+
+@record
 class Trainer:
     """What plans are judged on: one chip of `machines` (its code is in the shapes), `chips` of
-    them, a stack, what every plan has in common and what surrounds the run."""
+    them, a stack, what every plan has in common and what surrounds the run; the recipe and the plan
+    that are published for its model."""
 
     machines: Machines
     chips: int
     stack: TrainingStack
     setting: Setting
     conditions: Conditions
+    recipe: Recipe = Recipe()
+    published: Published | None = None
+
+    @property
+    def whole_run(self) -> float:
+        """Hours of a whole pre-training run over those of its steps and interruptions."""
+        return whole_runs()[0] if self.setting.task == "pretrain" else 1.0
 
     def evaluate(
         self, shapes: CandidateBatch, row: NDArray[np.intp], table: Deployments
@@ -85,7 +112,13 @@ class Trainer:
             metrics = evaluate_training(alone, self.machines, self.stack)
             run = at_scale(batch, metrics, self.conditions)
             case = Case.of_training(Training(metrics, batch, run, self.conditions, self.chips))
-            return Evaluated(batch, metrics, run, case, judge(case))
+            violations = judge(case)
+        if self.published and self.published.fits:
+            ran = [table[name] == value for name, value in self.published.plan.items()]
+            over = violations["memory_capacity"]
+            fits = np.where(np.all(ran, axis=0), np.minimum(over, 0.0), over)
+            violations = {**violations, "memory_capacity": fits}
+        return Evaluated(batch, metrics, run, case, violations)
 
     def plans(self, shapes: CandidateBatch) -> tuple[NDArray[np.intp], Deployments]:
         """Every plan of every shape: (n,) the shape's row, and the table."""
@@ -100,13 +133,47 @@ class Trainer:
     def ranked(self, shapes: CandidateBatch) -> Ranked:
         """All plans of all shapes with their rates."""
         row, table = self.plans(shapes)
-        rates, misses, steps = (np.empty(len(row)) for _ in range(3))
+        rates, misses, steps, unusual = (np.empty(len(row)) for _ in range(4))
         for start in range(0, len(row), CHUNK):
             part = slice(start, start + CHUNK)
             found = self.evaluate(shapes, row[part], table.take(part))
             rates[part], misses[part] = found.rate, found.miss
-            steps[part] = found.metrics.step_s
-        return Ranked(row, table, rates, misses, steps)
+            steps[part], unusual[part] = found.metrics.step_s, self.unusual(found)
+        return Ranked(row, table, rates, misses, steps, unusual)
+
+    def unusual(self, found: Evaluated) -> Floats:
+        """(n,) how far plans are from what teams take: 0 keep to the habits of the stack; 1 spread
+        experts over less than half of a scale-up domain; 2 shard or recompute otherwise; 3 fill
+        more of the memory than USUAL_MEMORY, which sharded runs do."""
+        batch, deployed, metrics = found.batch, found.batch.candidates, found.metrics
+        if self.stack.sharded:
+            again = batch.recompute == RECOMPUTES.index(self.stack.recompute)
+            alone = (deployed.pipeline_parallel == 1.0) & (deployed.expert_parallel == 1.0)
+            return np.where(again & alone & (batch.zero_stage == SHARDED), 0.0, 2.0)
+        experts = np.ones(len(batch))
+        for block in deployed.blocks:
+            if block.kind == "moe":
+                experts = np.maximum(experts, np.where(block.count > 0.0, block["experts"], 1.0))
+        group = batch.chips / deployed.pipeline_parallel
+        dividing = np.gcd(experts.astype(np.int64), group.astype(np.int64))
+        most = np.minimum(dividing, self.machines.fabric.domain[deployed.chip])
+        habit = (batch.zero_stage < SHARDED) & (batch.recompute <= RECOMPUTES.index("selective"))
+        used = metrics.memory_bytes_per_chip / metrics.memory_capacity_bytes_per_chip
+        far = np.where(2.0 * deployed.expert_parallel > most, 0.0, 1.0)
+        return np.where(used <= USUAL_MEMORY, np.where(habit, far, 2.0), 3.0)
+
+    def usual(
+        self, shape: CandidateBatch, ranked: Ranked
+    ) -> tuple[tuple[NDArray[np.intp], Deployments], bool]:
+        """The usual plan of one shape whose plans are `ranked`, and whether it is the published
+        one, which is taken where it fits."""
+        if self.published:
+            setting = replace(self.setting, fixed=self.published.plan)
+            alone = replace(self, setting=setting).ranked(shape)
+            best = alone.best()
+            if not alone.miss[best][0] > 0.0:
+                return alone.take(best), True
+        return ranked.take(ranked.best(usual=True)), False
 
 
 @record
@@ -136,39 +203,52 @@ class Evaluated:
 
 @record
 class Ranked:
-    """Plans (n,) of shapes at `row`, their rates, by how much they miss the rules, and the step of
-    the chips alone."""
+    """Plans (n,) of shapes at `row`, their rates, by how much they miss the rules, the step of the
+    chips alone, and how far they are from usual ones."""
 
     row: NDArray[np.intp]
     table: Deployments
     rate: Floats
     miss: Floats
     step_s: Floats
+    unusual: Floats
 
-    def order(self) -> NDArray[np.intp]:
-        """(n,) plans by shape, the best first: those that fit by rate, then the nearest misses."""
+    def order(self, *, usual: bool = False) -> NDArray[np.intp]:
+        """(n,) plans by shape, the best first: those that fit by rate, then the nearest misses. Of
+        `usual` ones, the most usual that fit first."""
         place = np.arange(len(self.row))
         broken = self.miss > 0.0
         rate = np.where(broken, 0.0, self.rate)
-        return np.lexsort((place, self.step_s, -rate, self.miss, self.row))
+        far = np.where(broken, 0.0, self.unusual) if usual else np.zeros(len(place))
+        return np.lexsort((place, self.step_s, -rate, far, self.miss, self.row))
 
     def take(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], Deployments]:
         return self.row[rows], self.table.take(rows)
 
-    def best(self) -> NDArray[np.intp]:
-        """(k,) the best plan of each shape, in the order of the shapes."""
-        order = self.order()
+    def best(self, *, usual: bool = False) -> NDArray[np.intp]:
+        """(k,) the best plan of each shape, or its usual one, in the order of the shapes."""
+        order = self.order(usual=usual)
         return order[np.searchsorted(self.row[order], np.arange(self.row.max() + 1))]
 
 
+SHARDED = 3.0  # the ZeRO stage of FSDP
+# Four of five published plans of Megatron take less of the chip, as it is predicted here.
+USUAL_MEMORY = 0.8
 DEFAULT_BATCH = 2048 * 8192  # Llama 3's largest (arXiv 2407.21783, table 4)
 
 
 def trainer_of(
-    catalog: Catalog, terms: TrainingTerms, price_basis: str | None, *, few: bool = False
+    catalog: Catalog,
+    terms: TrainingTerms,
+    price_basis: str | None,
+    model: Model | None = None,
+    *,
+    few: bool = False,
+    unseen: bool = False,
 ) -> Trainer:
-    """`few` plans for each of many shapes. Raises InputError for an unknown chip, stack or price
-    basis, and for a chip that lacks a figure which so many of it need."""
+    """On the stack of the terms, else on what is current for the model, `unseen` as if nothing of
+    it were published. `few` plans for each of many shapes. Raises InputError for an unknown chip,
+    stack or price basis, and for a chip that lacks a figure which so many of it need."""
     try:
         catalog.require(terms.chip, terms.chips / terms.sites)
     except InputError as error:
@@ -183,6 +263,20 @@ def trainer_of(
     if terms.zero is not None:
         fixed["zero_stage"] = terms.zero
     batch = terms.global_batch_tokens
+    vendor = catalog.chip(terms.chip).vendor
+    recipe = (
+        current(
+            model,
+            terms.chip,
+            vendor,
+            terms.precision,
+            terms.task,
+            terms.sequence_length,
+            unseen=unseen,
+        )
+        if terms.stack is None
+        else Recipe(stack=terms.stack)
+    )
     setting = Setting(
         sequence_length=terms.sequence_length,
         # "16M" is a round number of tokens: the nearest batch of whole sequences is meant.
@@ -197,15 +291,20 @@ def trainer_of(
         lora_rank=float(terms.lora_rank),
         offload=terms.offload,
         schedule=terms.schedule,
+        bf16_share=BF16_SHARE if recipe.bf16_share is None else recipe.bf16_share,
+        tensor_hidden=recipe.tensor_hidden,
+        recompute_share=recipe.recompute_share,
+        gradient_bytes=recipe.gradient_bytes,
         fixed=fixed,
         few=few,
     )
-    return Trainer(machines, terms.chips, _stack(terms), setting, _conditions(catalog, terms))
+    conditions = _conditions(catalog, terms)
+    return Trainer(machines, terms.chips, _stack(recipe.stack), setting, conditions, recipe)
 
 
-def _stack(terms: TrainingTerms):
+def _stack(name: str) -> TrainingStack:
     try:
-        return training_stack(terms.stack)
+        return training_stack(name)
     except InputError as error:
         raise InputError(error.message, field="stack", accepted=error.accepted) from None
 
@@ -239,6 +338,30 @@ def shape_of(model: Model) -> CandidateBatch:
     return one_of(model, {}, "bf16", "bf16")
 
 
+def with_prediction_layer(model: Model, passes: int = 1) -> Model:
+    """The model with `passes` more layers of its last attention and feed-forward kinds: multi-token
+    prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2; Nemotron 3 Super goes through one such
+    layer twice). Each pass through the shared output head stands as one table more, which computes
+    the same and takes a table more of memory."""
+    last: dict[bool, int] = {}
+    for place, block in enumerate(model.blocks):
+        if not isinstance(BLOCK_KINDS[block.kind], State):
+            last[block.kind in FEED_FORWARD] = place
+    blocks = tuple(
+        BlockSpec(block.kind, block.count + passes, block.sizes)
+        if place in last.values()
+        else block
+        for place, block in enumerate(model.blocks)
+    )
+    return replace(model, blocks=blocks, vocab_size=(1 + passes) * model.vocab_size)
+
+
+def trained_model(model: Model, trainer: Trainer) -> Model:
+    """With the prediction layer that the recipe trains."""
+    passes = trainer.recipe.predictions
+    return with_prediction_layer(model, passes) if passes else model
+
+
 def assumptions(
     catalog: Catalog, model: Model, terms: TrainingTerms, trainer: Trainer, price_basis: str
 ) -> list[str]:
@@ -254,7 +377,7 @@ def assumptions(
         rule = "" if price_basis == OWNED else f"{price.rule}; "
         sentences.append(
             f"{chip.id} at {price.usd_per_chip_hour:.3g} USD an hour on basis {price_basis} "
-            f"({rule}newest {price.newest_date}), whatever the length of the run"
+            f"({rule}newest {price.newest_date})"
         )
     sentences += price_assumptions(catalog, chip.id, price_basis)
     if chip.tdp_w is None:
@@ -337,33 +460,47 @@ def mean_watts(plans: Evaluated, machines: Machines) -> tuple[Floats, Floats]:
 # The metrics of training and life, and how far a prediction of them may be off: 80% intervals of
 # measured rows that no fit had seen (`dse.physics.training.evaluate`).
 #
-# A plan that is found here is known in full, so that days, chip-hours and dollars are as far off as
-# the speed of its steps; what interruptions cost has no interval.
+# Of a plan that was published or is held, the speed of its steps is as far off as theirs; of one
+# that keeps to habits, as far as runs whose plans and recipes were hidden. Days, chip-hours and
+# dollars of a whole pre-training run are further off by what such runs took over their plans.
 
 OF_TIMES = ("step_s", "days", "chip_hours", "usd")
 OF_RATES = ("tokens_per_s_per_chip", "mfu")
 
 
-def _rates(kind: int) -> tuple[float, float]:
+def _rates(kind: int, of: str) -> tuple[float, float]:
     """Measured over predicted speed."""
-    low, high = training_spread()[RATE][kind]
+    low, high = training_spread()[of][kind]
     return float(low), float(high)
 
 
-def interval_words(kind: int) -> str:
+def interval_words(kind: int, of: str) -> str:
     """Where the interval of `dse train` comes from."""
-    held_out = "held-out measured rows of such chips" if KINDS[kind] == "fitted" else "assumed"
-    return f"80% interval: {held_out}"
+    if KINDS[kind] != "fitted":
+        return "80% interval: assumed"
+    plans = " whose plan was hidden" if of == HABIT else ""
+    return f"80% interval: held-out measured rows of such chips{plans}"
 
 
-def train_intervals(document: Mapping[str, Any], kind: int) -> dict[str, list[float]]:
-    """Of an answer of `dse train`; `kind` indexes KINDS."""
-    low, high = _rates(kind)
+def _further(most: float, more: float) -> float:
+    """Two ends of intervals, as factors, of causes that have nothing to do with each other."""
+    return math.exp(math.hypot(math.log(most), math.log(more)))
+
+
+def train_intervals(
+    document: Mapping[str, Any], kind: int, of: str, *, whole: bool
+) -> dict[str, list[float]]:
+    """Of an answer of `dse train`; `kind` indexes KINDS, `of` names the spread; `whole` runs of
+    pre-training."""
+    low, high = _rates(kind, of)
+    mean, least, most = whole_runs() if whole else (1.0, 1.0, 1.0)
+    run = (1.0 / _further(high, mean / least), _further(1.0 / low, most / mean))
     found = {}
-    for names, ends in ((OF_TIMES, (1.0 / high, 1.0 / low)), (OF_RATES, (low, high))):
-        for name in names:
-            if document[name] is not None:
-                found[name] = [document[name] * end for end in ends]
+    for name in (*OF_TIMES, *OF_RATES):
+        if document[name] is not None:
+            step = (1.0 / high, 1.0 / low) if name == "step_s" else run
+            ends = (low, high) if name in OF_RATES else step
+            found[name] = [document[name] * end for end in ends]
     return found
 
 
@@ -373,7 +510,7 @@ def study_intervals(
     """Of a point's metrics of training and life; `known` holds those of its serving. Both halves of
     lifetime dollars are taken to be off together, and serving's by what its price may be. The
     spread is the widest there is: metrics do not say which kernel laws the training used."""
-    low, high = _rates(len(KINDS) - 1)
+    low, high = _rates(len(KINDS) - 1, HABIT)
     slower = (1.0 / high, 1.0 / low)
     found = {}
     for name in ("training_days", "training_usd", "training_chip_hours"):
@@ -459,7 +596,7 @@ class Trained:
             backend=None,
         )
         ranked = self.trainer.ranked(shapes)
-        chosen = self.trainer.evaluate(shapes, *ranked.take(ranked.best()))
+        chosen = self.trainer.evaluate(shapes, *ranked.take(ranked.best(usual=True)))
         mfu = chosen.metrics.mfu * chosen.metrics.step_s / chosen.run.step_s
         own, network = mean_watts(chosen, self.trainer.machines)
         columns = (chosen.rate, mfu, own + network, chosen.miss)
@@ -470,7 +607,7 @@ class Trained:
         price = self.trainer.machines.usd_per_chip_hour[0]
         rate = np.where(best[:, 3] > 0.0, np.nan, best[:, 0])
         tokens = values["training_tokens"]
-        seconds = tokens / rate
+        seconds = tokens / rate * self.trainer.whole_run
         hours = seconds * chips / HOUR
         found = {
             "training_days": seconds / DAY,

@@ -1,5 +1,5 @@
-"""`dse.train`: the best plan of a training run on given chips, with its memory, time, money and
-energy; from an MFU that was observed back to its likely causes.
+"""`dse.train`: the usual plan of a training run on given chips, with its memory, time, money and
+energy, and the best beside it; from an MFU that was observed back to its likely causes.
 
 Each cause of a low MFU is run alone, the rest still the best that is left: what it takes from the
 best plan's MFU is how much of the gap it explains, by logarithms, so that causes which act one
@@ -18,46 +18,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-
 from dse import units
 from dse.answer.answer import Answer
 from dse.answer.frames import document, frame, memory_parts, of_rows, share_bars
 from dse.answer.numbers import bytes_, large, plain, share, show, time
 from dse.catalog import Catalog, load_catalog, with_own_chips
-from dse.economics.prices import price_documents, price_tables
+from dse.economics.prices import price_tables
 from dse.economics.tco import with_basis
 from dse.errors import Doubt, InputError
 from dse.options import CHIP, Opt
-from dse.physics.parameters import parameters
-from dse.physics.training.at_scale import LOSSES_AT_SCALE
-from dse.physics.training.evaluate import law_kind, usual_over_best
-from dse.physics.training.memory import MOMENT_BYTES
-from dse.physics.training.passes import Pass, TrainingDeployed
-from dse.physics.training.plan import MEMORY_PARTS, OPTIMIZERS, RECOMPUTES, SCHEDULES
-from dse.problem.describe import number
-from dse.problem.training import (
-    Evaluated,
-    Ranked,
-    Trainer,
-    assumptions,
-    interval_words,
-    mean_watts,
-    shape_of,
-    train_intervals,
-    trainer_of,
-)
-from dse.quality.law import training_flops
-from dse.record import record
-from dse.rules.registry import broken_rows, row_words
+from dse.questions.training_run import QUARTER_DAYS, Run, best_run
+from dse.rules.registry import row_words
+from dse.schema.backend import STOCK, TUNED, TUNINGS
+from dse.schema.costs import BASIS as OWNED
 from dse.schema.derive import derive
-from dse.schema.dtypes import DTYPES
 from dse.schema.model import Model
 from dse.schema.model_catalog import load_model
 from dse.schema.plausible import unusual
 from dse.schema.prices import PRICE_TIERS
 from dse.schema.reader import Field, Raw, Table
-from dse.schema.training import MOST_CHIPS, TRAINING, TrainingTerms, training_terms
+from dse.schema.training import MOST_CHIPS, TRAINING, training_terms
+from dse.schema.training_recipes import GENERIC_STACK
+from dse.space.deployments import DEGREES
 
 # Arguments whose names differ from the fields of a `training:` section.
 FIELDS = {
@@ -70,15 +52,8 @@ _ARGUMENTS = ("chip", "chips", "sequence_length", "global_batch_tokens", "precis
 _ARGUMENTS = (*_ARGUMENTS, "recompute", "zero", "price_basis", *FIELDS.values())
 # What `--set` takes: the other fields of a `training:` section, which reads them.
 SETTINGS = Table(*(Field(name, Raw(), None) for name in TRAINING.names if name not in _ARGUMENTS))
-MFU = (
-    "6 FLOP a parameter and token, the input table left out, and attention over the tokens that "
-    "the mask lets it see; over the dense peak of the precision"
-)
-DAY, HOUR, QUARTER_DAYS = 86_400.0, 3600.0, 91.25
-SHOWN_PLANS = 5
 LEAST_SHARE = 0.0005  # of a step, below which a loss is not shown
 LARGE_BUBBLE = 0.1  # of a step, worth a sentence
-DEGREES = ("tensor_parallel", "context_parallel", "pipeline_parallel", "data_parallel")
 LOSSES = {
     "ideal": "model's arithmetic at the peak",
     "higher_precision": "arithmetic in a wider format",
@@ -135,18 +110,30 @@ def train(
         int | None, Opt("ZeRO stage; 3 is FSDP (default: 1 and 3 are searched).", 0, 3)
     ] = None,
     price_basis: Annotated[
-        str, Opt("Price basis: one of hardware/prices.csv, or owned_tco.")
-    ] = "rental_3yr",
+        str | None,
+        Opt(
+            "Price basis: one of hardware/prices.csv, or owned_tco (default: on demand up to a "
+            "quarter, one year up to a year, three years beyond)."
+        ),
+    ] = None,
+    tuning: Annotated[
+        str,
+        Opt(
+            "Software as tuned for the model and chip, the published plan if there is one, or "
+            "stock: a framework by its defaults."
+        ),
+    ] = TUNED,
     observed_mfu: Annotated[
         str | None, Opt("MFU that a run reached, such as 11%: its likely causes.")
     ] = None,
     catalog: Catalog | None = None,
     **fields: Any,
 ) -> Answer:
-    """Training of a model on given chips: the best parallelism, memory, days and dollars.
+    """Training of a model on given chips: the usual and the best plan, memory, days and dollars.
 
-    Evaluates every way to divide a run over the chips that a framework would accept, and gives the
-    fastest that fits: memory, step time with every loss named, days, dollars and energy.
+    Evaluates every way to divide a run over the chips that a framework would accept, on the
+    software that is current for the model and chip, and gives the one that teams take, with the
+    fastest that fits beside it: memory, step time with every loss named, days, dollars and energy.
 
         dse.train("llama-3.1-405b", "h100_sxm", 16384, tokens="15.6T").document["days"]
 
@@ -165,7 +152,13 @@ def train(
             raise InputError(f"{what} is missing", accepted=accepted)
     assert model is not None
     catalog, chip = (catalog or load_catalog()).with_chip(str(chip))
-    catalog = with_basis(catalog, price_basis)
+    catalog = with_basis(catalog, OWNED)
+    if price_basis is not None:
+        catalog.prices.select(price_basis)
+    if tuning not in TUNINGS:
+        raise InputError(f"read {tuning!r}", field="--tuning", accepted=" or ".join(TUNINGS))
+    if tuning == STOCK:
+        fields = {"stack": GENERIC_STACK, **fields}
     found = load_model(model)
     amount = found.training_tokens
     if tokens is not None:
@@ -188,7 +181,7 @@ def train(
     }
     try:
         terms = training_terms(**{name: v for name, v in written.items() if v is not None})
-        run = best_run(catalog, found, terms, amount, price_basis)
+        run = best_run(catalog, found, terms, amount)
     except InputError as error:
         if error.field is None or error.field not in TRAINING.names:
             raise
@@ -197,14 +190,14 @@ def train(
         raise InputError(
             error.message, file=error.file, field=field, accepted=error.accepted
         ) from None
-    facts = run.document(catalog)
+    facts = run.document(catalog, price_basis)
     if tokens is None:
         said = f"{amount:.4g} tokens, those that {found.name} was trained on: none were given"
         facts["assumed"] = [said, *facts["assumed"]]
     plans = [run.plan(k) for k in range(len(run.plans.batch))]
     ways = of_rows(
         "plans",
-        "The best ways to divide it",
+        "The usual plan, and the best ways to divide it",
         [{"plan": plan_words(one["parallelism"]), **one["parallelism"], **one} for one in plans],
         f"plan step_s training_mfu=mfu training_days=days memory_bytes_per_chip goodput "
         f"{' '.join(DEGREES)} expert_parallel",
@@ -259,8 +252,9 @@ def train(
         asked=(
             f"{found.name} ({large(facts['total_parameters'])} parameters) on {chips:,} x {chip}, "
             f"{large(amount)} tokens, {task} in {precision}, sequences of {sequence_length:,}, "
-            f"{large(facts['global_batch_tokens'])} tokens per step; stack {facts['stack']}, "
-            f"prices {price_basis}"
+            f"{large(facts['global_batch_tokens'])} tokens per step; "
+            f"{'' if terms.stack else 'current '}stack {facts['stack']}, "
+            f"prices {facts['price_basis']}"
         ),
         headline=sentences[0],
         sentences=sentences[1:],
@@ -269,194 +263,6 @@ def train(
         document=facts,
         names=catalog.names,
     )
-
-
-@record
-class Run:
-    """The best of the evaluated plans of a run, the best first (a batch of a few), and what was
-    asked. `count` plans were evaluated, of which `fitting` fit. `unasked` is the same run without
-    the degrees asked for, where with them nothing fits."""
-
-    model: Model
-    terms: TrainingTerms
-    tokens: float
-    price_basis: str
-    trainer: Trainer
-    plans: Evaluated
-    count: int
-    fitting: int
-    unasked: Run | None = None
-
-    @property
-    def feasible(self) -> bool:
-        return not bool(self.plans.miss[0] > 0.0)
-
-    def _slower(self, i: int) -> float:
-        """Step of the chips alone over that of the run: what the network between sites and the
-        input leave of their utilisation."""
-        return float(self.plans.metrics.step_s[i] / self.plans.run.step_s[i])
-
-    def mfu(self, i: int) -> float:
-        """Of plan `i`, all losses of its step counted, interruptions not."""
-        return self._slower(i) * float(self.plans.metrics.mfu[i])
-
-    def tokens_per_s(self) -> float:
-        """Of the best plan while its steps run."""
-        return float(self.plans.rate[0]) / float(self.plans.run.goodput.goodput[0])
-
-    def plan(self, i: int) -> dict[str, Any]:
-        """Plan `i` with its degrees under the names of a `training:` section."""
-        plans, batch = self.plans, self.plans.batch
-        names = [f"{what}_parallel" for what in ("tensor", "pipeline", "data", "expert")]
-        return {
-            "parallelism": {
-                **{name: int(getattr(batch.candidates, name)[i]) for name in names},
-                "context_parallel": int(batch.context_parallel[i]),
-                "virtual_stages": int(batch.virtual_stages[i]),
-                "micro_batch": int(batch.micro_batch[i]),
-                "micro_batches": math.ceil(batch.micro_batches[i]),
-                "schedule": SCHEDULES[batch.schedule[i]],
-                "recompute": RECOMPUTES[batch.recompute[i]],
-                "zero_stage": int(batch.zero_stage[i]),
-                "sequence_parallel": bool(batch.sequence_parallel[i]),
-                "weight_dtype": DTYPES[batch.candidates.weight_dtype["mlp"][i]],
-            },
-            "step_s": float(plans.run.step_s[i]),
-            "mfu": self.mfu(i),
-            "goodput": float(plans.run.goodput.goodput[i]),
-            "days": float(plans.run.wall_s(batch, self.tokens)[i]) / DAY,
-            "memory_bytes_per_chip": float(plans.metrics.memory_bytes_per_chip[i]),
-        }
-
-    def document(self, catalog: Catalog) -> dict[str, Any]:
-        """The document of `dse train --json`; time, money and energy are null if nothing fits."""
-        terms, trainer, plans = self.terms, self.trainer, self.plans
-        run, metrics, goodput = plans.run, plans.metrics, plans.run.goodput
-        best, size = self.plan(0), parameters(shape_of(self.model))
-        hours = best["days"] * 24.0 * terms.chips
-        price = float(trainer.machines.usd_per_chip_hour[0])
-        watts, network_w = mean_watts(plans, trainer.machines)
-        losses = {name: float(run.losses[name][0]) for name in LOSSES_AT_SCALE}
-        owned = next(iter(price_documents(catalog, [terms.chip], self.price_basis)), None)
-        layers = Pass(TrainingDeployed(plans.batch[0:1], trainer.machines, trainer.stack)).layers
-        speed = {
-            "step_s": best["step_s"],
-            "mfu": best["mfu"],
-            "hfu": float(self._slower(0) * metrics.hfu[0]),
-            "mfu_6n": float(self._slower(0) * metrics.mfu_6n[0]),
-            "tokens_per_s": self.tokens_per_s(),
-            "tokens_per_s_per_chip": self.tokens_per_s() / terms.chips,
-            "days": best["days"],
-            "chip_hours": hours,
-            "goodput": best["goodput"],
-            "backward_over_forward": float((layers.backward / layers.forward)[0]),
-            "usd": number(hours * price),
-            "kwh": number((watts + network_w)[0] * hours / 1e3),
-            "watts_per_chip": number(watts[0]),
-        }
-        kind = int(law_kind(plans.batch, trainer.machines)[0])
-        intervals, usual = train_intervals(speed, kind), None
-        if self.feasible and terms.task == "pretrain":
-            # What published pre-training runs take where the best plan takes this.
-            over, least, most = usual_over_best()
-            days, usd = best["days"] * over, number(hours * price * over)
-            usual = {"over_best": over, "over_best_range": [least, most], "days": days}
-            usual |= {"chip_hours": days * 24.0 * terms.chips, "usd": usd}
-        if not self.feasible:
-            speed, intervals = dict.fromkeys(speed), {}
-        without_degrees = None
-        if self.unasked is not None and self.unasked.feasible:
-            without_degrees = self.unasked.plan(0)
-        return {
-            **speed,
-            "mfu_convention": MFU,
-            "memory_bytes_per_chip": best["memory_bytes_per_chip"],
-            "memory_bytes_per_chip_parts": {
-                part: float(metrics.memory[part][0]) for part in MEMORY_PARTS
-            },
-            "memory_capacity_bytes_per_chip": float(metrics.memory_capacity_bytes_per_chip[0]),
-            "host_memory_bytes_per_chip": float(metrics.host_memory_bytes_per_chip[0]),
-            "memory_unsharded_bytes": _unsharded(float(size.total[0]), terms.optimizer),
-            "feasible": self.feasible,
-            "violations": broken_rows(plans.case, plans.violations, 0),
-            "parallelism": best["parallelism"],
-            "losses_s": losses,
-            "loss_shares": {name: loss / float(run.step_s[0]) for name, loss in losses.items()},
-            "goodput_parts": {
-                "useful": float(goodput.goodput[0]),
-                "writing_checkpoints": float(goodput.writing[0]),
-                "lost_work": float(goodput.lost[0]),
-                "restarting": float(goodput.restarting[0]),
-            },
-            "interruptions": {
-                "hours_between": float(goodput.between_s[0]) / HOUR,
-                "chip_hours_between": trainer.conditions.chip_s_between / HOUR,
-                "checkpoint_bytes": float(run.checkpoint_bytes[0]),
-                "checkpoint_s": float(goodput.write_s[0]),
-                "checkpoint_interval_s": float(goodput.interval_s[0]),
-                "restart_s": trainer.conditions.restart_s,
-            },
-            "usual": usual,
-            "without_degrees": without_degrees,
-            "plans_evaluated": self.count,
-            "plans_that_fit": self.fitting,
-            "intervals": intervals,
-            "interval_kind": interval_words(kind),
-            "model": self.model.name,
-            "total_parameters": round(float(size.total[0])),
-            "active_parameters": round(float(size.active[0])),
-            "chip": terms.chip,
-            "chips": terms.chips,
-            "tokens": self.tokens,
-            "training_flops": float(training_flops(size.active, np.array(self.tokens))[0]),
-            "sequence_length": terms.sequence_length,
-            "global_batch_tokens": float(plans.batch.global_batch_tokens[0]),
-            **{name: getattr(terms, name) for name in ("precision", "task", "optimizer")},
-            "stack": trainer.stack.id,
-            "sites": terms.sites,
-            "price_basis": self.price_basis,
-            "usd_per_chip_hour": number(price),
-            **({"price": owned} if owned else {}),
-            "assumed": assumptions(catalog, self.model, terms, trainer, self.price_basis),
-        }
-
-
-def _unsharded(total: float, optimizer: str) -> dict[str, float]:
-    """Bytes of weights, gradients and optimizer states of the whole model in one place: 16-bit
-    weights and gradients, moments as the optimizer keeps them; the master copy beside them."""
-    moments = float(MOMENT_BYTES[OPTIMIZERS.index(optimizer)])
-    parts = {"weights": 2.0 * total, "gradients": 2.0 * total, "optimizer": moments * total}
-    return {**parts, "total": sum(parts.values()), "master_copy": 4.0 * total}
-
-
-def best_run(
-    catalog: Catalog, model: Model, terms: TrainingTerms, tokens: float, price_basis: str
-) -> Run:
-    """Evaluates every plan of the run. Raises InputError for an unknown chip, stack or price
-    basis."""
-    if terms.degrees.get("expert_parallel", 1) > 1 and not model.experts:
-        message = f"{model.name} has no experts"
-        raise InputError(message, field="expert_parallel", accepted="no such flag")
-    trainer = trainer_of(catalog, terms, price_basis)
-    shape = shape_of(model)
-    ranked = trainer.ranked(shape)
-    plans = trainer.evaluate(shape, *ranked.take(_different(ranked)))
-    fitting = int((ranked.miss <= 0.0).sum())
-    run = Run(model, terms, tokens, price_basis, trainer, plans, len(ranked.row), fitting)
-    if run.feasible or not terms.degrees:
-        return run
-    free = best_run(catalog, model, replace(terms, degrees={}), tokens, price_basis)
-    return replace(run, unasked=free)
-
-
-def _different(ranked: Ranked) -> np.ndarray:
-    """The best plan, and the best of the next few ways to divide the chips that fit."""
-    order = ranked.order()
-    names = (*DEGREES, "expert_parallel")
-    degrees = np.stack([ranked.table[name][order] for name in names], axis=1)
-    first = np.sort(np.unique(degrees, axis=0, return_index=True)[1])
-    fits = ranked.miss[order[first]] <= 0.0
-    return order[first[fits | (np.arange(len(first)) == 0)][:SHOWN_PLANS]]
 
 
 def plan_words(plan: Mapping[str, Any]) -> str:
@@ -478,24 +284,34 @@ def plan_words(plan: Mapping[str, Any]) -> str:
 def _sentences(run: Run, facts: Mapping[str, Any]) -> list[str]:
     """The answer of a run that fits."""
     days, (low, high) = facts["days"], facts["intervals"]["days"]
+    chip, basis, best = facts["chip"], facts["price_basis"], facts["best"]
+    how = PRICE_TIERS[basis].how if basis in PRICE_TIERS else basis
     money = "no price" if facts["usd"] is None else show("training_usd", facts["usd"])
+    owned = facts["owned_usd"]
+    beside = "" if owned is None or basis == OWNED else f", {show('training_usd', owned)} owned"
     energy = "no power figure" if facts["kwh"] is None else show("training_kwh", facts["kwh"])
+    whose = f"by the habits of {facts['stack']}, of those asked for" if run.terms.degrees else ""
+    whose = whose or (f"of {facts['plan_of']}" if facts["plan_of"] else "")
+    whose = whose or f"by the habits of {facts['stack']}, published for none alike"
+    over, (least, most) = facts["whole_run"]["over_steps"], facts["whole_run"]["range"]
+    whole = (
+        f" Published whole runs took {least:.2f} to {most:.2f} times the hours of their steps and "
+        f"interruptions; {over:.2f} times is counted."
+    )
+    fastest = "the usual one."
+    if best["parallelism"] != facts["parallelism"]:
+        fastest = (
+            f"{show('training_days', best['days'])} ({best['days'] / days - 1.0:+.0%}) by "
+            f"{plan_words(best['parallelism'])}, which asks for {_filled(best, facts)} of the "
+            f"memory (usual: {_filled(facts, facts)})."
+        )
     sentences = [
         f"{show('training_days', days)} ({show('training_days', low)} to "
         f"{show('training_days', high)}, {facts['interval_kind']}), "
-        f"{large(round(facts['chip_hours']), 4)} chip-hours, {money}, {energy}.",
-        f"Best of {run.count:,} plans, {run.fitting:,} of which fit: "
-        f"{plan_words(facts['parallelism'])}.",
+        f"{large(round(facts['chip_hours']), 4)} chip-hours, {money} ({how}){beside}, {energy}.",
+        f"Usual plan, {whose}: {plan_words(facts['parallelism'])}.{whole if over != 1.0 else ''}",
+        f"Best of {run.count:,} plans, {run.fitting:,} of which fit: {fastest}",
     ]
-    if (usual := facts["usual"]) is not None:
-        spent = "" if usual["usd"] is None else f", {show('training_usd', usual['usd'])}"
-        least, most = usual["over_best_range"]
-        sentences.append(
-            f"Usual: {show('training_days', usual['days'])}, "
-            f"{large(round(usual['chip_hours']), 4)} chip-hours{spent}: published runs took "
-            f"{least:.2f} to {most:.2f} times the hours of their best plan, "
-            f"{usual['over_best']:.2f} times on average."
-        )
     gone = facts["goodput_parts"]
     sentences.append(
         f"Step {time(facts['step_s'])} at {share(facts['mfu'])} MFU, "
@@ -510,13 +326,24 @@ def _sentences(run: Run, facts: Mapping[str, Any]) -> list[str]:
             f"{large(facts['global_batch_tokens'])} tokens: more tokens per step "
             "(--global-batch-tokens) or another schedule (--set schedule=...) shorten that."
         )
-    tier = PRICE_TIERS.get(run.price_basis)
-    if facts["usd"] is not None and tier and (tier.quarters or 0) * QUARTER_DAYS > days:
+    quarters = PRICE_TIERS[basis].quarters if basis in PRICE_TIERS else None
+    if facts["usd"] is not None and (quarters or 0) > max(days / QUARTER_DAYS, 1.0):
         sentences.append(
-            f"{run.price_basis} is the price of a contract longer than the run: --price-basis "
+            f"{basis} is the price of a contract longer than the run: --price-basis "
             "on_demand prices the run alone."
         )
+    if facts["usd"] is None:
+        others = ", ".join(facts["priced"]) or "none"
+        sentences.append(
+            f"{chip} has no price on {basis}, which fits the length of the run; it has {others} "
+            "(--price-basis)."
+        )
     return sentences
+
+
+def _filled(plan: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """Share of the memory that a plan takes."""
+    return f"{plan['memory_bytes_per_chip'] / facts['memory_capacity_bytes_per_chip']:.0%}"
 
 
 def _misses(facts: Mapping[str, Any]) -> list[str]:
@@ -555,14 +382,15 @@ def observed(run: Run, facts: Mapping[str, Any], catalog: Catalog, mfu: float) -
     first. Raises InputError where the run does not fit or its best plan reaches less than `mfu`."""
     if not run.feasible:
         raise InputError("the run does not fit", field="--observed-mfu", accepted="a run that fits")
-    best = facts["mfu"]
+    best = facts["best"]["mfu"]
     if not 0.0 < mfu < best:
         accepted = f"above 0 and below the {best:.1%} of the best plan"
         raise InputError(f"read {mfu:.1%}", field="--observed-mfu", accepted=accepted)
     if said := unusual(mfu, USUAL, share, 100.0):
         warnings.warn(f"--observed-mfu: read {share(mfu)}{said}", Doubt, stacklevel=2)
     slower = best / mfu
-    whole = {name: facts[name] and facts[name] * slower for name in ("days", "usd")}
+    fast = facts["best"]
+    whole = {name: fast[name] and fast[name] * slower for name in ("days", "usd")}
     causes = [
         {
             "cause": cause,
@@ -584,12 +412,12 @@ def _causes(run: Run, catalog: Catalog, best: float, mfu: float) -> dict[str, fl
     def reached(source: Catalog = catalog, **changed: Any) -> float | None:
         try:
             terms = replace(run.terms, **changed)
-            one = best_run(source, run.model, terms, run.tokens, run.price_basis)
+            one = best_run(source, run.model, terms, run.tokens)
         except InputError:
             return None
-        return one.mfu(0) if one.feasible else None
+        return one.mfu(one.best) if one.feasible else None
 
-    rate, batch = run.tokens_per_s(), float(run.plans.batch.global_batch_tokens[0])
+    rate, batch = run.tokens_per_s(run.best), float(run.plans.batch.global_batch_tokens[0])
     needed = rate * mfu / best
     causes: dict[str, float | None] = {
         f"the input delivers {needed / 1e6:.3g}M tokens/s of {rate / 1e6:.3g}M": mfu

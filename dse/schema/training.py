@@ -16,6 +16,8 @@ from dse.schema.loader import load_yaml, unknown
 from dse.schema.reader import (
     Date,
     Field,
+    Flag,
+    Listed,
     Number,
     Quantity,
     Refused,
@@ -72,7 +74,7 @@ class TrainingTerms(Schema):
     chip: str = field(Text())
     chips: int = field(Whole(1, MOST_CHIPS))
     price_basis: str | None = field(Text(), default=None)
-    stack: str = field(Text(), default="generic")
+    stack: str | None = field(Text(), default=None)
     sequence_length: int = _whole(8192, 1, 10**8)
     global_batch_tokens: int | None = field(Then(Quantity("tokens"), int), default=None)
     precision: str = _word("precision", "bf16")
@@ -190,11 +192,16 @@ class Constants(Schema):
 class TrainingStack(Constants, kw_only=True):
     """One training framework of one age. `kinds[name]` is `fitted` or `assumed`, `sources[name]`
     where a constant comes from or why it is assumed. `clocks`: by chip, arithmetic of sustained
-    training over that of its kernel laws, 1 where absent."""
+    training over that of its kernel laws, 1 where absent. It is the usual one on chips of
+    `vendors`. Its habits: `sharded`, weights lie over all data-parallel ranks (FSDP) instead of
+    stages and expert ranks; `recompute`, what it computes again unless told."""
 
     id: str
     title: str
     date: str
+    vendors: tuple[str, ...] = ()
+    sharded: bool = False
+    recompute: str = "none"
     clocks: Mapping[str, float] = made_anew(default_factory=dict)
     kinds: Mapping[str, str] = made_anew(default_factory=dict)
     sources: Mapping[str, str] = made_anew(default_factory=dict)
@@ -204,6 +211,9 @@ STACK = Table(
     Field("id", Text()),
     Field("title", Text()),
     Field("date", Date()),
+    Field("vendors", Listed(Text()), (), meaning="whose chips it is usual on"),
+    Field("sharded", Flag(), False, meaning="its habit is FSDP over all chips"),
+    Field("recompute", Word(NAMES["recompute"]), "none", meaning="its habit"),
     Field("constants", Table(*Constants.table.fields)),
 )
 

@@ -288,7 +288,7 @@ def test_prices_and_costs_that_count_for_nothing_are_said(tmp_path: Path, costs:
     path = tmp_path / "typo.csv"
     path.write_text(f"{HEADER}h100_sxm,rental_3y,1,quote,2026-11,mail,\n", encoding="utf-8")
     assumed = train("--prices", path, "--costs", costs)["assumed"]
-    assert "no row of typo.csv is on basis rental_3yr: none of your prices counts" in assumed
+    assert "no row of typo.csv is on basis on_demand: none of your prices counts" in assumed
     assert "costs of costs.yaml count for chips that are owned alone" in assumed
 
 

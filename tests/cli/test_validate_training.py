@@ -39,6 +39,21 @@ def test_the_shipped_rows_are_told_by_their_columns() -> None:
     backends = {item["key"] for item in document["scores"] if item["by"] == "backend"}
     assert {"megatron", "maxtext", "fsdp", "generic"} <= backends
     assert document["speed_up"]["pairs"] == 0
+    # Asked for as a person would: no software, no degrees, no release.
+    asked = document["asked"]
+    assert asked["rows"] + asked["superseded"] == document["covered"]
+    score, told = (
+        next(
+            one
+            for one in asked[name]
+            if (one["metric"], one["serving"], one["by"])
+            == ("tokens_per_s_per_chip", "pretrain", "all")
+        )
+        for name in ("scores", "told")
+    )
+    assert score["rows"] == told["rows"] > 100
+    assert score["median_error"] <= 1.3 * told["median_error"]
+    assert score["interval_coverage"] > 0.75
 
 
 def test_rows_of_both_kinds_in_one_file(tmp_path: Path) -> None:
@@ -54,6 +69,17 @@ def test_rows_of_both_kinds_in_one_file(tmp_path: Path) -> None:
     assert {item["key"] for item in document["scores"] if item["by"] == "backend"} == {
         "vllm", "fsdp",
     }  # fmt: skip
+
+
+def test_a_row_that_a_newer_release_has_superseded_is_not_asked_for(tmp_path: Path) -> None:
+    old, new = (
+        ROW.replace("NeMo", f"Megatron-Bridge {release} NeMo Container")
+        for release in ("25.11", "26.04")
+    )
+    path = write(tmp_path / "rows.csv", HEAD + old + new + ROW.replace("llama-3-70b", "llama-3-8b"))
+    asked = dse("validate", "--data", path, "--json").json()["asked"]
+    assert (asked["rows"], asked["superseded"]) == (2, 1)
+    assert "left out: 1 rows" in dse("validate", "--data", path, "--detail").out
 
 
 def test_what_is_not_covered_is_counted_with_its_reason(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from dse.questions.estimate.point import Estimate, estimate
 from dse.questions.export import STACKS, export_arguments, export_command
 from dse.questions.fleet import options as fleet_options
 from dse.questions.fleet.options import at_rate, options_of, subject_of_class
-from dse.questions.train import best_run
+from dse.questions.training_run import best_run
 from dse.rules.case import Case, Training
 from dse.rules.deployment import RACK
 from dse.rules.kinds import MEGATRON, REGISTRY, SERVERS, Rule
@@ -368,7 +368,7 @@ def test_all_who_train_agree(rule: str):
         assert broken[rule][0] > 0.0
         return
     terms = TrainingTerms(**{"chip": "h100_sxm", "chips": 8, **one.terms})
-    document = best_run(catalog(), model, terms, 1e12, "rental_3yr").document(catalog())
+    document = best_run(catalog(), model, terms, 1e12).document(catalog(), "rental_3yr")
     assert document["feasible"] is False
     rows = {row["constraint"]: row for row in document["violations"]}
     assert rows[rule]["meaning"] == MEANINGS[rule]

@@ -6,19 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dse.accuracy.training_rows import (
-    COUNTS,
-    TEXTS,
-    TRAINED,
-    TrainingRow,
-    read_training_row,
-    runs_of,
-    with_prediction_layer,
-)
+from dse.accuracy.training_row import COUNTS, TEXTS, TrainingRow, read_training_row
+from dse.accuracy.training_rows import TRAINED, runs_of
 from dse.accuracy.validate import training_rows
 from dse.catalog import MEASUREMENTS, load_catalog
 from dse.data import hardware_dir
 from dse.errors import InputError
+from dse.problem.training import with_prediction_layer
 from dse.schema.model import Model
 from dse.schema.model_catalog import resolve_model
 

@@ -7,9 +7,9 @@ None of them is a row that the constants of the stacks were fitted to. Interrupt
 predicted here: a figure is the step's own time over the share of the time that the source says was
 spent training, or all of it where it says nothing.
 
-`usual` compares each with the best plan that `dse train` finds for the same chips, batch, formats
-and schedule: what a published run takes over the best plan, interruptions counted in both (PaLM's
-figure is a rate of steps, and so is its best).
+`whole` compares each with the usual plan that `dse train` finds for the same chips, batch, formats
+and schedule: what a whole published run takes over it, interruptions counted in both (PaLM's figure
+is a rate of steps, and so is what it is compared with).
 
 The watts and joules of `hardware/measurements/energy.csv` are too few and too vague to be fitted
 to: most rows do not say their prompt and output lengths, which the file then assumes.
@@ -28,15 +28,15 @@ import pandas as pd
 import yaml
 
 from dse.accuracy.tables import machines_of
-from dse.accuracy.training_rows import with_prediction_layer
 from dse.catalog import Catalog, load_catalog
 from dse.data import hardware_dir
 from dse.physics.intervals import interval
 from dse.physics.training.evaluate import evaluate_training, training_interval, training_spread
 from dse.physics.training.plan import TrainingBatch
 from dse.physics.workload import Workload
+from dse.problem.training import with_prediction_layer
 from dse.questions.estimate.point import estimate
-from dse.questions.train import best_run
+from dse.questions.training_run import best_run
 from dse.rules.case import Case, Training
 from dse.rules.registry import judge
 from dse.schema.model_catalog import resolve_model
@@ -107,8 +107,8 @@ def estimate_run(run: PublicRun) -> dict[str, Any]:
     }
 
 
-def over_best(run: PublicRun) -> float:
-    """Published chip-hours over those of the best plan of `dse train`."""
+def over_usual(run: PublicRun) -> float:
+    """Published chip-hours over those of the steps and interruptions of the usual plan."""
     asked = ("sequence_length", "global_batch_tokens", "precision", "optimizer", "schedule")
     given = {name: run.settings[name] for name in asked if name in run.settings}
     terms = training_terms(
@@ -116,16 +116,16 @@ def over_best(run: PublicRun) -> float:
         chips=round(np.prod(list(run.degrees.values())) / run.degrees["expert_parallel"]),
         **{name: int(v) if isinstance(v, float) else v for name, v in given.items()},
     )
-    catalog = load_catalog()
-    best = best_run(catalog, resolve_model(run.model), terms, run.tokens, "rental_3yr")
-    document = best.document(catalog)
-    steps = document["goodput"] if run.steps_alone else 1.0
-    return run.published / (document["chip_hours"] * steps)
+    found = best_run(load_catalog(), resolve_model(run.model), terms, run.tokens)
+    usual = found.plan(0)
+    steps = usual["goodput"] if run.steps_alone else 1.0
+    hours = usual["days"] * 24.0 * terms.chips / found.trainer.whole_run
+    return run.published / (hours * steps)
 
 
-def usual() -> tuple[float, list[float]]:
-    """The geometric mean of `over_best`, and each run's own."""
-    each = [over_best(run) for run in RUNS]
+def whole() -> tuple[float, list[float]]:
+    """The geometric mean of `over_usual`, and each run's own."""
+    each = [over_usual(run) for run in RUNS]
     return float(np.exp(np.mean(np.log(each)))), each
 
 
@@ -136,9 +136,9 @@ def print_runs() -> None:
             f"{one['run']:16} {one['chips']:7,.0f} {one['published_chip_hours'] / 1e6:10.2f}M "
             f"{one['predicted_chip_hours'] / 1e6:10.2f}M {one['error']:+7.1%} {one['mfu']:6.1%}"
         )
-    mean, each = usual()
+    mean, each = whole()
     said = ", ".join(f"{run.name} {ratio:.2f}" for run, ratio in zip(RUNS, each, strict=True))
-    print(f"published hours over those of the best plan: {mean:.2f} ({said})")
+    print(f"published hours over those of the usual plan: {mean:.2f} ({said})")
 
 
 FILE = "measurements/energy.csv"

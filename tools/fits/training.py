@@ -14,16 +14,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from dse.accuracy.fits import (
     CONSTANTS,
     TrainingProblem,
     moved_stacks,
     pose_training,
+    spread_of_kinds,
 )
-from dse.accuracy.validate import TRAINING, read, scored_rows
-from dse.catalog import MEASUREMENTS
+from dse.accuracy.training_rows import asked_training
+from dse.accuracy.validate import TRAINING, read, ready, scored_rows
+from dse.catalog import MEASUREMENTS, load_catalog
 from dse.data import hardware_dir
+from dse.physics.training.evaluate import HABIT
 from dse.schema.training import (
     CALIBRATION,
     CLOCK,
@@ -32,7 +36,7 @@ from dse.schema.training import (
     training_stacks,
 )
 from dse.space.candidates import Floats
-from tools.fits.published import RUNS, usual
+from tools.fits.published import RUNS, whole
 
 DATE = "2026-11-23"
 SPREAD = """# Written by tools/fits/training.py; docs/accuracy.md says how far it holds.
@@ -42,15 +46,16 @@ source: >-
   training rows of hardware/measurements/{data} ({rows} runs of {groups} groups, weighted by group);
   spread of measured / predicted speed, 10th and 90th percentile of rows whose group (model and
   chip) the fit had not seen; "run": whole runs in chip-hours, which enter no fit. A clock is
-  arithmetic of sustained training over that of the chip's kernel laws; "usual": published hours
-  over those of the best plan that dse train finds, geometric mean, least and most of
-  {runs}
+  arithmetic of sustained training over that of the chip's kernel laws; "whole_run":
+  published hours over those of the usual plan that dse train finds, geometric mean, least and most
+  of {runs}; "habit": newest rows asked for without their plan, the recipes and runs of their model
+  hidden
 date: "{date}"
 data_digest: {digest}
 factors:
-  usual: {usual:.3g}
-  usual_least: {least:.3g}
-  usual_most: {most:.3g}
+  whole_run: {whole:.3g}
+  whole_run_least: {least:.3g}
+  whole_run_most: {most:.3g}
 {clocks}
 spread:
 """
@@ -68,10 +73,10 @@ def spread_text(
     problem: TrainingProblem,
     held: Floats,
     clocks: Mapping[str, float],
-    over_best: tuple[float, list[float]],
+    over_usual: tuple[float, list[float]],
 ) -> str:
-    """The calibration file of the rows in `path`, held out by group; `over_best` is what
-    `tools.fits.published.usual` gives."""
+    """The calibration file of the rows in `path`, held out by group; `over_usual` is what
+    `tools.fits.published.whole` gives."""
     used = problem.weight > 0.0
     lines = [
         SPREAD.format(
@@ -79,19 +84,27 @@ def spread_text(
             rows=int(used.sum()),
             groups=problem.table["group"][used].nunique(),
             date=DATE,
-            usual=over_best[0],
-            least=min(over_best[1]),
-            most=max(over_best[1]),
+            whole=over_usual[0],
+            least=min(over_usual[1]),
+            most=max(over_usual[1]),
             runs=", ".join(run.name for run in RUNS),
             clocks="\n".join(f"  {CLOCK}{chip}: {value:.3g}" for chip, value in clocks.items()),
             digest=hashlib.sha256(path.read_bytes()).hexdigest(),
         ).rstrip()
     ]
     everything = np.isfinite(held[:, 0])
-    for name, kinds in problem.spread(held, everything).items():
+    for name, kinds in (problem.spread(held, everything) | {HABIT: habit_spread(path)}).items():
         ends = (f"{kind}: [{low:.3g}, {high:.3g}]" for kind, (low, high) in kinds.items())
         lines.append(f"  {name}: {{{', '.join(ends)}}}")
     return "\n".join(lines) + "\n"
+
+
+def habit_spread(path: Path) -> dict[str, tuple[float, float]]:
+    """Of the rows in `path`, asked for with the recipes and runs of their model hidden."""
+    rows = ready(asked_training(scored_rows(read(path)), load_catalog(), unseen=True))
+    rows = rows[(rows["status"] == "ok") & (rows["metric"] == "tokens_per_s_per_chip")]
+    logs = np.log(rows["value"] / rows["predicted"])
+    return spread_of_kinds(pd.DataFrame({"log": logs, "group": rows["group"], "kind": 0}))
 
 
 def stack_text(text: str, constants: Mapping[str, float], source: str) -> str:
@@ -139,8 +152,8 @@ def main() -> None:
     clocks = moved_stacks(problem.stacks, moves)["megatron"].clocks
     calibration = hardware_dir() / CALIBRATION
     # Twice: the plans of published runs are searched with the constants just written.
-    for over_best in (lambda: (1.0, [1.0] * len(RUNS)), usual):
-        text = spread_text(path, problem, held["group"], clocks, over_best())
+    for over_usual in (lambda: (1.0, [1.0] * len(RUNS)), whole):
+        text = spread_text(path, problem, held["group"], clocks, over_usual())
         calibration.write_text(text, encoding="utf-8")
         training_stacks.cache_clear()
         fitted_clocks.cache_clear()

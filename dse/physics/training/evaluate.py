@@ -284,8 +284,10 @@ def _update(step: Pass, dense: Held, experts: Held) -> Update:
     return Update(here * step.bf16.s_per_byte + there, here)
 
 
-RATE, RUN = "rate", "run"
-USUAL = ("usual", "usual_least", "usual_most")
+# Spreads: of steps whose plan is known, of whole runs of which little is, of steps whose plan keeps
+# to the habits of the software.
+RATE, RUN, HABIT = "rate", "run", "habit"
+WHOLE = ("whole_run", "whole_run_least", "whole_run_most")
 # Metrics that grow with the speed; all others shrink with it.
 RATES = ("tokens_per_s_per_chip", "tokens_per_s", "model_flops_per_s_per_chip", "mfu")
 WHOLE_RUNS = ("chip_hours", "days", "usd")
@@ -299,17 +301,17 @@ def training_spread(path: Path | None = None) -> Spread:
     found = Calibration.load(file).spread if file.exists() else {}
     return {
         name: np.array([found.get(name, {}).get(kind, UNKNOWN) for kind in KINDS])
-        for name in (RATE, RUN)
+        for name in (RATE, RUN, HABIT)
     }
 
 
 @cache
-def usual_over_best() -> tuple[float, float, float]:
-    """Chip-hours of published pre-training runs over those of the best plan that is found for them
+def whole_runs() -> tuple[float, float, float]:
+    """Chip-hours of published pre-training runs over those that their usual plan would take
     (`python -m tools.fits.published`): mean, least and most; 1 where no figure is shipped."""
     file = hardware_dir() / CALIBRATION
     found = Calibration.load(file).factors if file.exists() else {}
-    mean, least, most = (found.get(name, 1.0) for name in USUAL)
+    mean, least, most = (found.get(name, 1.0) for name in WHOLE)
     return mean, least, most
 
 

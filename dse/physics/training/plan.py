@@ -372,6 +372,9 @@ class Setting:
     offload: float = 0.0
     schedule: str | None = None
     sequence_parallel: int = 1
+    bf16_share: float = BF16_SHARE
+    tensor_hidden: float = 1.0
+    recompute_share: float = 1.0
     fixed: Mapping[str, int] = field(default_factory=dict)
     few: bool = False
 
@@ -481,6 +484,9 @@ def batch_of_plans(
         task=setting.task,
         lora_rank=setting.lora_rank,
         offload=setting.offload,
+        bf16_share=setting.bf16_share,
+        tensor_hidden=setting.tensor_hidden,
+        recompute_share=setting.recompute_share,
         **{axis: table[axis] for axis in SEARCHED if axis in USUAL},
     )
 
