@@ -322,10 +322,11 @@ def published_plan(catalog: Catalog, model: Model, terms: TrainingTerms) -> Publ
     newest. None where none is published, and where the terms hold part of the plan or a stack."""
     if terms.degrees or (terms.recompute, terms.zero, terms.stack) != (None, None, None):
         return None
-    stack = usual_stack(catalog.chip(terms.chip).vendor)
+    chip = catalog.chip(terms.chip)
+    stack = usual_stack(chip.vendor)
     models: dict[str, Model | str] = {}
     ranked = []
-    for cells in _published(terms.chip, terms.task):
+    for cells in _published(chip.derived_from or chip.id, terms.task):
         software = software_of(cells["engine"])
         if software is None or software.stack != stack:
             continue
@@ -342,7 +343,12 @@ def published_plan(catalog: Catalog, model: Model, terms: TrainingTerms) -> Publ
         plan |= {"recompute": RECOMPUTES.index(row.plan["recompute"])}
         plan |= {"zero_stage": int(row.plan["zero_stage"])}
         source = f"{row.engine} on {row.chips:,} chips, {cells['id']}"
-        fits = same and row.chips <= terms.chips and length >= terms.sequence_length
+        fits = (
+            same
+            and not chip.derived_from
+            and row.chips <= terms.chips
+            and length >= terms.sequence_length
+        )
         ranked.append(((same, -far, software.version), Published(plan, source, fits)))
     return max(ranked, key=lambda one: one[0])[1] if ranked else None
 

@@ -263,20 +263,9 @@ def trainer_of(
     if terms.zero is not None:
         fixed["zero_stage"] = terms.zero
     batch = terms.global_batch_tokens
-    vendor = catalog.chip(terms.chip).vendor
-    recipe = (
-        current(
-            model,
-            terms.chip,
-            vendor,
-            terms.precision,
-            terms.task,
-            terms.sequence_length,
-            unseen=unseen,
-        )
-        if terms.stack is None
-        else Recipe(stack=terms.stack)
-    )
+    recipe = Recipe(stack=terms.stack or "")
+    if terms.stack is None:
+        recipe = current(model, catalog.chip(terms.chip), terms, unseen=unseen)
     setting = Setting(
         sequence_length=terms.sequence_length,
         # "16M" is a round number of tokens: the nearest batch of whole sequences is meant.

@@ -209,6 +209,8 @@ def train(
     notes = [f"Not divided over chips, weights, gradients and optimizer take {bytes_(whole)}."]
     if host := facts["host_memory_bytes_per_chip"]:
         notes.append(f"Host memory for each chip: {bytes_(host)}.")
+    if run.feasible and facts["memory_bytes_per_chip"] > facts["memory_capacity_bytes_per_chip"]:
+        notes.append("More is predicted than the chip has; the published run fits all the same.")
     memory = memory_parts(
         {name: size for name, size in parts.items() if size > 0.0},
         facts["memory_capacity_bytes_per_chip"],

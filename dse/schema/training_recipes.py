@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from dse.data import hardware_dir
+from dse.schema.chip import Chip
 from dse.schema.loader import csv_rows
 from dse.schema.model import Model
 from dse.schema.model_catalog import resolve_model
-from dse.schema.training import training_stacks
+from dse.schema.training import TrainingTerms, training_stacks
 
 RECIPES = "measurements/training_recipes.csv"
 GENERIC_STACK = "generic"  # where no framework is known for a chip's vendor
@@ -145,24 +146,18 @@ def usual_stack(vendor: str) -> str:
 
 
 def current(
-    model: Model | None,
-    chip: str,
-    vendor: str,
-    precision: str,
-    task: str,
-    sequence_length: int,
-    *,
-    unseen: bool = False,
+    model: Model | None, chip: Chip, terms: TrainingTerms, *, unseen: bool = False
 ) -> Recipe:
-    """What is current for a model (None: any dense one) on a chip: its newest public recipe, with
-    the stack always named. A sparse model without a recipe there runs as most others do on that
-    chip in that format; an `unseen` one is taken to have none."""
-    stack = usual_stack(vendor)
+    """What is current for a model (None: any dense one) on a chip, that of a hypothetical one being
+    its origin's: its newest public recipe, with the stack always named. A sparse model without a
+    recipe there runs as most others do on that chip in that format; an `unseen` one is taken to
+    have none."""
+    stack = usual_stack(chip.vendor)
     plain = Recipe(stack=stack, gradient_bytes=USUAL[stack].gradient_bytes)
     if model is None:
         return plain
-    cells = {"chip": chip, "dtype": precision, "task": task}
-    cells["sequence_length"] = str(sequence_length)
+    cells = {"chip": chip.derived_from or chip.id, "dtype": terms.precision, "task": terms.task}
+    cells["sequence_length"] = str(terms.sequence_length)
     known = {line["model"]: resolve_model(line["model"]) for line in _recipes()}
     recipes = {name: recipe_of(stack, cells | {"model": name}) for name in known}
     name = next((name for name, one in known.items() if alike(one, model)), "")
@@ -170,7 +165,7 @@ def current(
         recipes.pop(name, None)
     found = recipes.get(name, plain)
     if found.source:
-        passes = prediction_passes(stack, name) if task == "pretrain" else 0
+        passes = prediction_passes(stack, name) if terms.task == "pretrain" else 0
         own = found.stack or stack
         return replace(found, stack=own, predictions=passes, gradient_bytes=plain.gradient_bytes)
     if not model.experts:
