@@ -166,11 +166,12 @@ class Trainer:
         self, shape: CandidateBatch, ranked: Ranked
     ) -> tuple[tuple[NDArray[np.intp], Deployments], bool]:
         """The usual plan of one shape whose plans are `ranked`, and whether it is the published
-        one, which is taken where it fits."""
-        if self.published:
-            setting = replace(self.setting, fixed=self.published.plan)
-            alone = replace(self, setting=setting).ranked(shape)
-            best = alone.best()
+        one, which is taken where it fits, if need be with other micro-batches."""
+        told = dict(self.published.plan) if self.published else {}
+        degrees = {name: value for name, value in told.items() if name != "micro_batch"}
+        for fixed in (told, degrees) if told else ():
+            alone = replace(self, setting=replace(self.setting, fixed=fixed)).ranked(shape)
+            best = alone.best(usual=True)
             if not alone.miss[best][0] > 0.0:
                 return alone.take(best), True
         return ranked.take(ranked.best(usual=True)), False

@@ -27,7 +27,7 @@ from dse.economics.prices import price_tables
 from dse.economics.tco import with_basis
 from dse.errors import Doubt, InputError
 from dse.options import CHIP, Opt
-from dse.questions.training_run import QUARTER_DAYS, Run, best_run
+from dse.questions.training_run import DAY, QUARTER_DAYS, Run, best_run, fewest_chips
 from dse.rules.registry import row_words
 from dse.schema.backend import STOCK, TUNED, TUNINGS
 from dse.schema.costs import BASIS as OWNED
@@ -87,6 +87,9 @@ def train(
     chip: Annotated[str | None, CHIP] = None,
     chips: Annotated[int | None, Opt("Chips of the run.", least=1, most=MOST_CHIPS)] = None,
     *,
+    within: Annotated[
+        str | None, Opt("Deadline, such as 60days, in place of --chips: the fewest chips.")
+    ] = None,
     tokens: Annotated[
         str | None, Opt("Tokens to train on, such as 15.6T (default: the model's own).")
     ] = None,
@@ -138,18 +141,21 @@ def train(
         dse.train("llama-3.1-405b", "h100_sxm", 16384, tokens="15.6T").document["days"]
 
     `model` is a catalog id, the path of a config.json, or what such a file says. `tokens` are those
-    that it was trained on where none are given. `fields` are SETTINGS. `observed_mfu` (11%) asks
-    which causes explain it and what mending each would save. Raises InputError for what cannot be
-    read or divided.
+    that it was trained on where none are given. `within` a time in place of `chips`: the fewest of
+    4, 5, 6, 7, 8, 10, 12, 14, 16, ... whose usual plan takes no longer. `fields` are SETTINGS.
+    `observed_mfu` (11%) asks which causes explain it and what mending each would save. Raises
+    InputError for what cannot be read or divided.
     """
     id_of = "an id that `dse catalog {}s list` prints"
     for what, value, accepted in (
         ("MODEL", model, f"{id_of.format('model')}, or the path of a config.json"),
         ("--chip", chip, id_of.format("chip")),
-        ("--chips", chips, f"1 to {MOST_CHIPS:,}"),
+        ("--chips", chips or within, f"1 to {MOST_CHIPS:,}, or a deadline by --within"),
     ):
         if not value:
             raise InputError(f"{what} is missing", accepted=accepted)
+    if chips and within:
+        raise InputError("chips are given", field="--within", accepted="either of the two")
     assert model is not None
     catalog, chip = (catalog or load_catalog()).with_chip(str(chip))
     catalog = with_basis(catalog, OWNED)
@@ -169,7 +175,7 @@ def train(
         raise InputError(message, field="--tokens", accepted=units.TRAINING_TOKENS)
     written = {
         "chip": chip,
-        "chips": chips,
+        "chips": chips or 1,
         "sequence_length": sequence_length,
         "global_batch_tokens": global_batch_tokens,
         "precision": precision,
@@ -181,7 +187,10 @@ def train(
     }
     try:
         terms = training_terms(**{name: v for name, v in written.items() if v is not None})
-        run = best_run(catalog, found, terms, amount)
+        run = best_run(catalog, found, terms, amount) if chips else None
+        if run is None:
+            seconds = units.parse(str(within), "s", field="--within")
+            run = fewest_chips(catalog, found, terms, amount, seconds / DAY)
     except InputError as error:
         if error.field is None or error.field not in TRAINING.names:
             raise
@@ -190,7 +199,7 @@ def train(
         raise InputError(
             error.message, file=error.file, field=field, accepted=error.accepted
         ) from None
-    facts = run.document(catalog, price_basis)
+    facts, chips = run.document(catalog, price_basis), run.terms.chips
     if tokens is None:
         said = f"{amount:.4g} tokens, those that {found.name} was trained on: none were given"
         facts["assumed"] = [said, *facts["assumed"]]
@@ -294,7 +303,9 @@ def _sentences(run: Run, facts: Mapping[str, Any]) -> list[str]:
     energy = "no power figure" if facts["kwh"] is None else show("training_kwh", facts["kwh"])
     whose = f"by the habits of {facts['stack']}, of those asked for" if run.terms.degrees else ""
     whose = whose or (f"of {facts['plan_of']}" if facts["plan_of"] else "")
-    whose = whose or f"by the habits of {facts['stack']}, published for none alike"
+    near = run.trainer.published
+    why = f"as that of {near.source} does not go" if near else "published for none alike"
+    whose = whose or f"by the habits of {facts['stack']}, {why}"
     over, (least, most) = facts["whole_run"]["over_steps"], facts["whole_run"]["range"]
     whole = (
         f" Published whole runs took {least:.2f} to {most:.2f} times the hours of their steps and "

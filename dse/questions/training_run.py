@@ -56,6 +56,9 @@ BY_LENGTH = (
     (math.inf, ("rental_3yr", "reserved_3yr")),
 )
 SHOWN_PLANS = 5
+# Numbers of chips that a deadline is tried with, four an octave, and how many of them.
+CHIPS = tuple(quarter << octave for octave in range(18) for quarter in (4, 5, 6, 7))
+TRIED = 20
 
 
 @record
@@ -279,6 +282,27 @@ def best_run(catalog: Catalog, model: Model, terms: TrainingTerms, tokens: float
         return run
     free = best_run(catalog, model, replace(terms, degrees={}), tokens)
     return replace(run, unasked=free)
+
+
+def fewest_chips(
+    catalog: Catalog, model: Model, terms: TrainingTerms, tokens: float, days: float
+) -> Run:
+    """The run on the fewest of CHIPS whose usual plan takes at most so many days. Chip-hours hardly
+    fall with more chips: those of the fewest that fit say where to begin. Raises InputError where
+    no number does."""
+
+    def on(chips: int) -> Run:
+        return best_run(catalog, model, replace(terms, chips=chips), tokens)
+
+    whole = next((run for run in map(on, CHIPS[::4]) if run.feasible), None)
+    if whole is not None:
+        least = whole.plan(0)["days"] * whole.terms.chips / days / 2.0
+        for chips in [chips for chips in CHIPS if chips >= least][:TRIED]:
+            run = on(chips)
+            if run.feasible and run.plan(0)["days"] <= days:
+                return run
+    message = f"no number of {terms.chip} trains it in {days:.3g} days"
+    raise InputError(message, field="--within", accepted="a longer time, or larger batches")
 
 
 def _different(ranked: Ranked) -> np.ndarray:
