@@ -133,6 +133,30 @@ def test_a_tier_without_a_price_is_named():
     assert "rental_3yr" in answer["priced"]
 
 
+def test_a_deadline_finds_the_fewest_chips():
+    run = ("train", "llama-3-8b", "--chip", "h100_sxm", "--tokens", "1T")
+    found = ask(*run, "--within", "10days")
+    chips, smaller = found["chips"], {4: 7 / 8, 5: 4 / 5, 6: 5 / 6, 7: 6 / 7}
+    assert found["days"] <= 10.0
+    assert found == ask(*run, "--chips", chips)
+    octave = 4 * chips // 2 ** (chips.bit_length() - 1)
+    fewer = ask(*run, "--chips", round(chips * smaller[octave]))
+    assert not fewer["feasible"] or fewer["days"] > 10.0
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--within", "9days"), "--within: chips are given (accepted: either of the two)"),
+        (("--tuning", "tunde"), "--tuning: read 'tunde' (accepted: tuned or stock)"),
+    ],
+)
+def test_what_a_run_refuses(flags: tuple[str, str], words: str):
+    said = dse(*RUN, *flags)
+    assert said.code == 2
+    assert words in said.err
+
+
 def test_stages_that_wait_long_are_named():
     """DeepSeek-V3 on 2,048 chips: few micro-batches of the default batch fill 32 stages."""
     run = ("train", "deepseek-v3", "--chip", "h800_sxm", "--chips", "2048", "--tokens", "14.8T")
