@@ -144,19 +144,6 @@ def test_a_deadline_finds_the_fewest_chips():
     assert not fewer["feasible"] or fewer["days"] > 10.0
 
 
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (("--within", "9days"), "--within: chips are given (accepted: either of the two)"),
-        (("--tuning", "tunde"), "--tuning: read 'tunde' (accepted: tuned or stock)"),
-    ],
-)
-def test_what_a_run_refuses(flags: tuple[str, str], words: str):
-    said = dse(*RUN, *flags)
-    assert said.code == 2
-    assert words in said.err
-
-
 def test_stages_that_wait_long_are_named():
     """DeepSeek-V3 on 2,048 chips: few micro-batches of the default batch fill 32 stages."""
     run = ("train", "deepseek-v3", "--chip", "h800_sxm", "--chips", "2048", "--tokens", "14.8T")
