@@ -243,7 +243,7 @@ def asked(catalog: Catalog, row: TrainingRow, *, unseen: bool) -> tuple[float, f
     shape = shape_of(trained_model(row.bare, trainer))
     if not unseen:
         trainer = replace(trainer, published=published_plan(catalog, row.bare, terms))
-    plan, known = trainer.usual(shape, trainer.ranked(shape))
+    plan, known = trainer.usual(shape)
     found = trainer.evaluate(shape, *plan)
     if found.miss[0] > 0.0:
         return math.nan, math.nan, HABIT

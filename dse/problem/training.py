@@ -163,9 +163,9 @@ class Trainer:
         return np.where(used <= USUAL_MEMORY, np.where(habit, far, 2.0), 3.0)
 
     def usual(
-        self, shape: CandidateBatch, ranked: Ranked
+        self, shape: CandidateBatch, ranked: Ranked | None = None
     ) -> tuple[tuple[NDArray[np.intp], Deployments], bool]:
-        """The usual plan of one shape whose plans are `ranked`, and whether it is the published
+        """The usual plan of one shape, whose plans may be `ranked`, and whether it is the published
         one, which is taken where it fits, if need be with other micro-batches."""
         told = dict(self.published.plan) if self.published else {}
         degrees = {name: value for name, value in told.items() if name != "micro_batch"}
@@ -174,6 +174,7 @@ class Trainer:
             best = alone.best(usual=True)
             if not alone.miss[best][0] > 0.0:
                 return alone.take(best), True
+        ranked = ranked or self.ranked(shape)
         return ranked.take(ranked.best(usual=True)), False
 
 
