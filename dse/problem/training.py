@@ -380,6 +380,11 @@ def run_assumptions(catalog: Catalog, terms: TrainingTerms, trainer: Trainer) ->
     """What any model's run rests on beyond the figures of its chip."""
     setting, figures = trainer.setting, catalog.reliability
     sentences = []
+    if trainer.whole_run != 1.0:
+        sentences.append(
+            f"a whole run takes {trainer.whole_run:.3g} times the hours of its steps and "
+            "interruptions, as published ones did (docs/train.md)"
+        )
     if terms.global_batch_tokens is None:
         sentences.append(
             f"global batch {setting.sequences:,} sequences of {setting.sequence_length:,} tokens: "

@@ -163,11 +163,12 @@ def current(
     name = next((name for name, one in known.items() if alike(one, model)), "")
     if unseen:
         recipes.pop(name, None)
+    elif terms.task == "pretrain":
+        plain = replace(plain, predictions=prediction_passes(stack, name))
     found = recipes.get(name, plain)
     if found.source:
-        passes = prediction_passes(stack, name) if terms.task == "pretrain" else 0
-        own = found.stack or stack
-        return replace(found, stack=own, predictions=passes, gradient_bytes=plain.gradient_bytes)
+        kept = {"predictions": plain.predictions, "gradient_bytes": plain.gradient_bytes}
+        return replace(found, stack=found.stack or stack, **kept)
     if not model.experts:
         return plain
     votes = Counter(
