@@ -145,8 +145,9 @@ def test_a_deadline_finds_the_fewest_chips():
 
 
 def test_stages_that_wait_long_are_named():
-    """DeepSeek-V3 on 2,048 chips: few micro-batches of the default batch fill 32 stages."""
+    """DeepSeek-V3 on 2,048 chips: few micro-batches of the default batch fill 16 stages."""
     run = ("train", "deepseek-v3", "--chip", "h800_sxm", "--chips", "2048", "--tokens", "14.8T")
+    run = (*run, "--pp", "16", *sets(virtual_stages=1))
     assert ask(*run)["loss_shares"]["bubble"] > 0.1
     assert "Pipeline stages wait for " in dse(*run).out
     assert "stages wait" not in dse(*run, "--global-batch-tokens", "256M").out
