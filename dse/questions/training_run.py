@@ -51,7 +51,7 @@ MFU = (
 DAY, HOUR, QUARTER_DAYS = 86_400.0, 3600.0, 91.25
 # Bases of the contract that fits a run of so many quarters, the first that the chip has.
 BY_LENGTH = (
-    (1.0, ("on_demand",)),
+    (1.0, ("on_demand", "provider_average", "on_demand_marketplace")),
     (4.0, ("rental_1yr", "reserved_1yr")),
     (math.inf, ("rental_3yr", "reserved_3yr")),
 )
