@@ -29,6 +29,7 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 
+from dse.accuracy.decisions import LAUNCH, score_decisions, supported
 from dse.accuracy.fits import FOLDS, cross_validate_training, pose
 from dse.accuracy.serving_points import estimate_disaggregated, estimate_rows
 from dse.accuracy.serving_rows import backend_of, serving_of
@@ -36,16 +37,20 @@ from dse.accuracy.tables import (
     ADDED,
     ENOUGH_ROWS,
     INFEASIBLE,
+    group_errors,
     is_disaggregated,
     not_covered,
+    pairs_of,
     read_points,
+    score,
+    speed_up,
     text_column,
     training_rows,
 )
 from dse.accuracy.training_rows import SUPERSEDED, asked_training, estimate_training
 from dse.answer.answer import Answer, Figure, Table
 from dse.answer.frames import of_rows
-from dse.answer.numbers import tenths
+from dse.answer.numbers import share, tenths, time
 from dse.answer.plots import line, marks
 from dse.catalog import MEASUREMENTS, Catalog, load_catalog
 from dse.data import hardware_dir
@@ -71,20 +76,13 @@ ABOUT = (
     "bias: above 0, predictions are too large at the median.",
     "inside: share of the measured values inside the 80% interval, 80% where its width is right.",
 )
+WITHOUT = "source"  # the fold that decisions are scored without
+PICKS = (
+    "A need is a model and lengths on a chip, measured in several ways. The pick is predicted to "
+    "serve most tokens a chip, of several chips most a dollar.",
+)
 TRAINING = "training.csv"
 SHIPPED = ("inference.csv", "disaggregated.csv", TRAINING)
-BY = ("chip", "model", "backend")
-POOLS = tuple(
-    f"{pool}_{name}"
-    for pool in ("prefill", "decode")
-    for name in ("workers", "tp", "pp", "dp", "ep")
-)
-# What two rows share that differ in the chip alone.
-SAME = (
-    "model", "n_chips", "tp", "pp", "ep", "dp", "weight_dtype", "kv_dtype", "prompt_tokens",
-    "output_tokens", "concurrency", "backend", "serving", "metric", *POOLS,
-)  # fmt: skip
-RATES_END = "_per_s"  # a metric whose larger value is the faster one
 
 
 def validate(
@@ -94,6 +92,9 @@ def validate(
     *,
     cross_validate: Annotated[
         bool, Opt("Also score groups, chips and models that a fit left out; takes minutes.")
+    ] = False,
+    decisions: Annotated[
+        bool, Opt("Show what would have been picked by predictions, as it was measured.")
     ] = False,
     catalog: Catalog | None = None,
     progress: Callable[[str], None] = lambda _: None,
@@ -113,7 +114,7 @@ def validate(
     answers = [predict(table, catalog) for table in tables]
     rows = pd.concat(answers, ignore_index=True)
     scored = covered(rows)
-    document: Json = accuracy(rows)
+    document: Json = accuracy(rows) | {"decisions": score_decisions(scored, catalog)}
     for table in tables:
         if (of := training_rows(table)).any():
             document["asked"] = asked_accuracy(table[of], catalog, unseen=cross_validate)
@@ -126,7 +127,9 @@ def validate(
                 field="--cross-validate",
                 accepted="covered rows of static, continuous or offline serving, or of training",
             )
-        document["cross_validation"] = cross_validated(held, progress, own=own, catalog=catalog)
+        folds = cross_validated(held, progress, own=own, catalog=catalog)
+        document["cross_validation"] = {by: score(table) for by, table in folds.items()}
+        document["decisions_held_out"] = score_decisions(folds[WITHOUT], catalog)
         if not own:
             from dse.accuracy.backtest import backtest  # noqa: PLC0415 - it asks for scores
 
@@ -139,7 +142,7 @@ def validate(
         title="Predictions against measurements",
         headline=headline,
         sentences=sentences,
-        blocks=[*(_picture(scored, item) for item in main), *_tables(document, rows)],
+        blocks=[*(_picture(scored, item) for item in main), *_tables(document, rows, decisions)],
         document=document,
         names=catalog.names,
     )
@@ -174,12 +177,29 @@ def _sentences(document: Json, main: Sequence[Json], *, own: bool) -> list[str]:
             f"Speed of one chip over another, the rest equal: off by "
             f"{tenths(pairs['median_error'])} at the median of {pairs['pairs']:,} pairs of rows."
         )
+    if picks := document.get("decisions_held_out") or document["decisions"]:
+        lines.append(_picked(picks, bool(document.get("decisions_held_out"))))
     if not own and "cross_validation" not in document:
         lines.append(
             "Constants of the model were fitted to some of these rows; --cross-validate shows the "
             "error on groups, chips and models that a fit has not seen."
         )
     return lines
+
+
+def _picked(picks: Sequence[Json], held_out: bool) -> str:
+    """What picks of how to launch a model give away, at the sureness that gives away least."""
+    sure = supported(picks)
+    rows = [row for row in picks if row["question"] == LAUNCH and row["sureness"] == sure]
+    needs = sum(row["needs"] for row in rows)
+    broken = sum(row["broken"] * row["needs"] for row in rows) / needs
+    lost = sum((row["lost"] or 0.0) * row["needs"] for row in rows) / needs
+    limits = ", ".join(time(row["tpot_limit_s"]) for row in rows)
+    fitted = ", with its source left out of the fit" if held_out else ""
+    return (
+        f"Picks that hold {limits} a token with {share(sure)} sureness break it by more than 5% in "
+        f"{share(broken)} of {needs} needs and else give {share(lost)} of the rate away{fitted}."
+    )
 
 
 def _name(metric: str) -> str:
@@ -192,7 +212,7 @@ def _named(items: Sequence[Mapping[str, Any]]) -> list[Json]:
     return [{**item, "metric": _name(item["metric"])} for item in items]
 
 
-def _tables(document: Json, rows: pd.DataFrame) -> list[Table]:
+def _tables(document: Json, rows: pd.DataFrame, decisions: bool) -> list[Table]:
     scores = _named(document["scores"])
     overall = [item for item in scores if item["by"] == "all"]
     worst = worst_groups(rows)
@@ -226,10 +246,43 @@ def _tables(document: Json, rows: pd.DataFrame) -> list[Table]:
     ]
     if "asked" in document:
         made.insert(1, _asked(document["asked"]))
+    picks = _decisions(document, decisions)
+    made = [*picks, *made] if decisions else [*made, *picks]
     if "cross_validation" in document:
         made.insert(1, _held_out(document))
         made.append(_purchase(document.get("backtest", ())))
     return [table for table in made if table.rows]
+
+
+def _decisions(document: Json, shown: bool) -> list[Table]:
+    """Picks at each sureness, and every question at the one that they support; with the model's own
+    rows left out of the fit too, where that was asked."""
+    made = []
+    seen = {"": "decisions", ", fitted without its source": "decisions_held_out"}
+    for of, name in seen.items():
+        if rows := document.get(name):
+            sure = supported(rows)
+            launch = [row for row in rows if row["question"] == LAUNCH]
+            every = [row for row in rows if row["sureness"] == sure]
+            keys = "tpot_limit_s needs broken lost unanswered wasted"
+            made += [
+                of_rows(
+                    f"{name}_sureness",
+                    f"How to launch a model, by how surely the limit is held{of}",
+                    launch,
+                    f"sureness {keys}",
+                    on_console=shown,
+                ),
+                of_rows(
+                    name,
+                    f"Decisions, the limit held at {share(sure)}{of}",
+                    every,
+                    f"question {keys} right",
+                    *PICKS,
+                    on_console=shown,
+                ),
+            ]
+    return made
 
 
 def _purchase(cases: Sequence[Json]) -> Table:
@@ -454,9 +507,10 @@ def cross_validated(
     *,
     own: bool,
     catalog: Catalog | None = None,
-) -> dict[str, Any]:
-    """The scores of the covered rows of `answer` by kind of fold. Rows of the user's `own` enter no
-    fit: theirs are to the shipped rows, without those that share the row's group, chip or model."""
+) -> dict[str, pd.DataFrame]:
+    """The covered rows of `answer`, predicted without each fold, by kind of fold. Rows of the
+    user's `own` enter no fit: theirs are to the shipped rows, without those that share the row's
+    group, chip or model."""
     rows = covered(answer).drop(columns=list(ADDED))
     training = training_rows(rows)
     folds = []
@@ -468,7 +522,7 @@ def cross_validated(
         fitted = scored_rows(read(hardware_dir() / MEASUREMENTS / TRAINING)) if own else None
         folds.append(cross_validate_training(trained, fitted, progress, catalog))
     together = {by: pd.concat([fold[by] for fold in folds]) for by in folds[0]}
-    return {by: score(covered(ready(table))) for by, table in together.items()}
+    return {by: covered(ready(table)) for by, table in together.items()}
 
 
 def _served_folds(
@@ -500,99 +554,6 @@ def worst_groups(answer: pd.DataFrame) -> list[dict[str, Any]]:
         of = {"metric": metric, "serving": serving}
         found += [of | row for row in groups.to_dict("records")]
     return sorted(found, key=lambda row: -row["median_error"])
-
-
-def score(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """A score for each metric and serving, over all its rows and by chip, model and backend."""
-    scores = []
-    for (metric, serving), part in table.groupby(["metric", "serving"]):
-        of = {"metric": metric, "serving": serving}
-        scores.append(of | {"by": "all", "key": "all"} | measures(part))
-        for by in BY:
-            scores += [of | {"by": by, "key": key} | measures(p) for key, p in part.groupby(by)]
-    return scores
-
-
-def measures(part: pd.DataFrame) -> dict[str, Any]:
-    """The figures of one score, over all rows of `part`."""
-    measured, predicted = part["value"].to_numpy(), part["predicted"].to_numpy()
-    low, high = part["predicted_low"].to_numpy(), part["predicted_high"].to_numpy()
-    error = np.abs(predicted / measured - 1.0)
-    groups = group_errors(part)
-    large = groups[groups["rows"] >= ENOUGH_ROWS]
-    counted = large if len(large) else groups
-    return {
-        "groups": len(groups),
-        "rows": len(part),
-        "group_median_error": float(counted["median_error"].mean()),
-        "median_error": float(np.median(error)),
-        "p90_error": float(np.quantile(error, 0.9)),
-        "bias": float(np.median(predicted / measured - 1.0)),
-        "rank_correlation": rank_correlation(predicted, measured),
-        "interval_coverage": float(np.mean((low <= measured) & (measured <= high))),
-        "interval_width": float(np.median((high - low) / (2.0 * predicted))),
-    }
-
-
-def group_errors(part: pd.DataFrame) -> pd.DataFrame:
-    """`group`, `rows`, `median_error`, `bias` of each group, in the order of names."""
-    ratio = part["predicted"] / part["value"] - 1.0
-    frame = pd.DataFrame({"group": part["group"], "error": ratio.abs(), "ratio": ratio})
-    grouped = frame.groupby("group")
-    return pd.DataFrame(
-        {
-            "rows": grouped.size(),
-            "median_error": grouped["error"].median(),
-            "bias": grouped["ratio"].median(),
-        }
-    ).reset_index()
-
-
-def rank_correlation(predicted: np.ndarray, measured: np.ndarray) -> float | None:
-    """Spearman's: Pearson's of the ranks, ties at their mean rank. None below 3 rows, and where
-    all values of one side are equal."""
-    ranks = [pd.Series(values).rank().to_numpy() for values in (predicted, measured)]
-    if len(predicted) < 3 or any(np.ptp(rank) == 0.0 for rank in ranks):
-        return None
-    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
-
-
-def pairs_of(table: pd.DataFrame) -> pd.DataFrame:
-    """Every two rows that share SAME, each pair both ways: `chip`, `value` and `predicted` of one
-    end in _a, of the other in _b."""
-    shared = table.reindex(columns=[*SAME, "chip", "value", "predicted"])
-    shared[list(SAME)] = shared[list(SAME)].astype(object).fillna("").astype(str)
-    return shared.merge(shared, on=list(SAME), suffixes=("_a", "_b"))
-
-
-def speed_up(table: pd.DataFrame) -> dict[str, Any]:
-    """How well the speed of one chip over another is predicted.
-
-    A pair is two rows that share every column of SAME and differ in the chip (`chip_a` before
-    `chip_b`); its error is |(predicted_a / predicted_b) / (measured_a / measured_b) - 1|.
-    `measured` and `predicted` are median speeds of a over b: above 1, a is the faster.
-    """
-    pairs = pairs_of(table)
-    pairs = pairs[pairs["chip_a"] < pairs["chip_b"]]
-    measured = pairs["value_a"] / pairs["value_b"]
-    predicted = pairs["predicted_a"] / pairs["predicted_b"]
-    rate = pairs["metric"].str.endswith(RATES_END)
-    pairs["error"] = (predicted / measured - 1.0).abs()
-    pairs["measured"] = measured.where(rate, 1.0 / measured)
-    pairs["predicted"] = predicted.where(rate, 1.0 / predicted)
-
-    def medians(keys: list[str], **columns: str) -> list[dict[str, Any]]:
-        found = {"pairs": ("error", "size"), "median_error": ("error", "median")}
-        found |= {name: (column, "median") for name, column in columns.items()}
-        table = pairs.groupby(keys).agg(**found).reset_index()
-        return [{str(name): cell for name, cell in row.items()} for row in table.to_dict("records")]
-
-    return {
-        "pairs": len(pairs),
-        "median_error": float(pairs["error"].median()) if len(pairs) else None,
-        "chips": medians(["chip_a", "chip_b"], measured="measured", predicted="predicted"),
-        "metrics": medians(["metric", "serving"]),
-    }
 
 
 def energy(*, catalog: Catalog) -> dict[str, dict[str, float]]:

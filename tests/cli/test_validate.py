@@ -138,7 +138,7 @@ def test_held_out_scores_stand_beside_the_fits_own(
         unseen = same.assign(predicted=np.nan, predicted_low=np.nan, predicted_high=np.nan)
         names = ["predicted", "predicted_low", "predicted_high"]
         worse = same.assign(**{name: 100.0 * same[name] for name in names})
-        return {"group": same, "chip": worse, "model": unseen}
+        return {"group": same, "chip": worse, "model": unseen, "source": same}
 
     document = ask("validate", "--data", rows)
     monkeypatch.setattr(Problem, "cross_validate", folds)
@@ -157,7 +157,8 @@ def test_held_out_scores_stand_beside_the_fits_own(
 def test_the_page_of_accuracy_shows_every_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """With folds that predict as the shipped model does, and one case of the backtest."""
     scores = library.validate().document["scores"]
-    held = dict.fromkeys(FOLDS, scores)
+    rows = pd.concat(map(measurements.predict, measurements.shipped()), ignore_index=True)
+    held = dict.fromkeys(FOLDS, measurements.covered(rows))
     monkeypatch.setattr(measurements, "cross_validated", lambda *_, **__: held)
     case = {"chip": "b200_sxm", "laws": "h200_sxm", "speed_up": None, "scores": scores[:1]}
     monkeypatch.setattr(backtest, "backtest", lambda *_, **__: [case])

@@ -17,8 +17,9 @@ from dse.accuracy.fits import (
     moved_stacks,
     one_row_a_run,
 )
+from dse.accuracy.tables import measures
 from dse.accuracy.training_rows import runs_of, with_training
-from dse.accuracy.validate import TRAINING, covered, measures, ready
+from dse.accuracy.validate import TRAINING, covered, ready
 from dse.catalog import MEASUREMENTS
 from dse.data import hardware_dir
 from dse.physics.training.evaluate import training_interval, training_spread
