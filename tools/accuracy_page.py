@@ -26,11 +26,13 @@ SHOWN = (
     ("output_tokens_per_s", "offline"),
     ("tokens_per_s_per_chip", "pretrain"),
 )
+PICKS = tuple(f"decisions{held}{by}" for held in ("", "_held_out") for by in ("", "_sureness"))
 
 
 def page(answer: Answer, command: str) -> str:
     """`answer` is that of `dse.validate(cross_validate=True)`."""
-    tables = {one.name: "\n".join(_lines(one)) for one in answer.tables}
+    tables = dict.fromkeys(PICKS, "")  # rows may have no need to decide
+    tables |= {one.name: "\n".join(_lines(one)) for one in answer.tables}
     scores = next(one for one in answer.tables if one.name == "scores")
     meanings = (quantity(column.key) for column in scores.columns[2:])
     return filled(
