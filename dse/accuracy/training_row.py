@@ -28,15 +28,16 @@ from dse.physics.training.plan import BF16_SHARE, RECOMPUTES, TASKS
 from dse.problem.training import Published, with_prediction_layer
 from dse.schema.loader import csv_rows
 from dse.schema.model import Model
-from dse.schema.training import TrainingTerms, training_stacks
-from dse.schema.training_recipes import (
+from dse.schema.training import (
     GENERIC,
     Recipe,
     Software,
+    TrainingTerms,
     alike,
     prediction_passes,
     recipe_of,
     software_of,
+    training_stacks,
     usual_stack,
 )
 

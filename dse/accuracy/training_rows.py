@@ -58,10 +58,12 @@ from dse.problem.training import (
     trainer_of,
 )
 from dse.schema.dtypes import CODE
-from dse.schema.training import TrainingStack, training_stacks, training_terms
-from dse.schema.training_recipes import (
+from dse.schema.training import (
     GENERIC,
+    TrainingStack,
     software_of,
+    training_stacks,
+    training_terms,
 )
 from dse.space.batches import batch_of
 from dse.space.candidates import CandidateBatch, Floats

@@ -54,8 +54,7 @@ from dse.schema.costs import BASIS as OWNED
 from dse.schema.model import BlockSpec, Model
 from dse.schema.space_sections import LifetimeTerms
 from dse.schema.study import Study
-from dse.schema.training import TrainingStack, TrainingTerms, training_stack
-from dse.schema.training_recipes import Recipe, current
+from dse.schema.training import Recipe, TrainingStack, TrainingTerms, current, training_stack
 from dse.space.batches import DEPLOYMENT_AXES, one_of
 from dse.space.candidates import CandidateBatch, Floats
 from dse.space.deployments import Deployments, stacked

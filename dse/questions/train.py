@@ -37,8 +37,7 @@ from dse.schema.model_catalog import load_model
 from dse.schema.plausible import unusual
 from dse.schema.prices import PRICE_TIERS
 from dse.schema.reader import Field, Raw, Table
-from dse.schema.training import MOST_CHIPS, TRAINING, training_terms
-from dse.schema.training_recipes import GENERIC_STACK
+from dse.schema.training import GENERIC_STACK, MOST_CHIPS, TRAINING, training_terms
 from dse.space.deployments import DEGREES
 
 # Arguments whose names differ from the fields of a `training:` section.
