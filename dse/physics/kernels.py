@@ -74,7 +74,7 @@ LAWS = {
     "mla_decode_attention": "decode_attention",
 }
 # MI300X and MI325X have block-scaled products and experts as AMD's tables time the kernels alone
-# (tools/fits/kernel_tables.py): what serving adds between them has a factor each, the same for both
+# (tools/fits/kernels.py): what serving adds between them has a factor each, the same for both
 # chips. Dense products are as on NVIDIA (H100 and MI300X at one request, DistServe/test-sample on
 # Hugging Face).
 FAMILIES = {"class_mi300x": "cdna3", "class_mi325x": "cdna3"}

@@ -18,8 +18,7 @@ from dse.schema.dtypes import arithmetic
 from dse.schema.efficiency import Collective, Efficiency, Law, load_efficiency
 from tests.helpers import CHIPS as CHIP_IDS
 from tests.helpers import machines
-from tools.fits.kernel_tables import BANDWIDTH, LINK, PEAK, TIMES, activations
-from tools.fits.kernels import CAPPED
+from tools.fits.kernels import BANDWIDTH, CAPPED, LINK, PEAK, TIMES, activations
 
 DATA = Path(__file__).parent / "data"
 FILES = sorted((hardware_dir() / "efficiency").glob("*.yaml"))
