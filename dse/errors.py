@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 # A terminal acts on these, or writes what follows from right to left, whoever wrote them; an end of
 # a line and a tabulator are text.
@@ -67,6 +69,17 @@ class InputErrors(InputError):
 
     def __reduce__(self) -> tuple[type[InputErrors], tuple[list[InputError]]]:
         return type(self), (self.errors,)
+
+
+@contextmanager
+def of_field(field: str | Mapping[str, str]) -> Iterator[None]:
+    """An InputError within is one of `field`, by its own field where that is a mapping; its file
+    and line are left out."""
+    try:
+        yield
+    except InputError as error:
+        named = field if isinstance(field, str) else field[error.field or ""]
+        raise InputError(error.message, field=named, accepted=error.accepted) from None
 
 
 class NothingFeasible(DseError):

@@ -29,7 +29,7 @@ from dse.blocks.kind import State
 from dse.catalog import Catalog
 from dse.economics.prices import price_assumptions
 from dse.economics.tokens import lifetime, tokens_over_years
-from dse.errors import InputError
+from dse.errors import InputError, of_field
 from dse.physics.machines import Machines, compile_machines
 from dse.physics.training.at_scale import Conditions, Run, at_scale, of_one_site
 from dse.physics.training.evaluate import HABIT, evaluate_training, training_spread, whole_runs
@@ -289,14 +289,9 @@ def trainer_of(
         few=few,
     )
     conditions = _conditions(catalog, terms)
-    return Trainer(machines, terms.chips, _stack(recipe.stack), setting, conditions, recipe)
-
-
-def _stack(name: str) -> TrainingStack:
-    try:
-        return training_stack(name)
-    except InputError as error:
-        raise InputError(error.message, field="stack", accepted=error.accepted) from None
+    with of_field("stack"):
+        stack = training_stack(recipe.stack)
+    return Trainer(machines, terms.chips, stack, setting, conditions, recipe)
 
 
 def _conditions(catalog: Catalog, terms: TrainingTerms) -> Conditions:

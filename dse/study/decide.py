@@ -176,30 +176,29 @@ class Errors:
         found: list[Alone] = []
         same = self.at(none, none, none)
 
-        def add(of: str, name: str | int, moved: Callable[[float], tuple[Floats, Floats, Floats]],
-                factors: tuple[float, float] | None = None) -> None:  # fmt: skip
-            ends = self.at(*moved(-1.0)), self.at(*moved(1.0))
-            if any((end.F != same.F).any() or (end.kept != same.kept).any() for end in ends):
-                found.append(Alone(of, name, ends, factors))
+        def add(
+            of: str, name: str | int, moved: Floats, factors: tuple[float, float] | None = None
+        ) -> None:
+            """`moved` (n,) is what the error does to each design at its bad end."""
+            low, high = (
+                self.at(*(end * moved if of == one else none for one in ("speed", "price", "loss")))
+                for end in (-1.0, 1.0)
+            )
+            if any((end.F != same.F).any() or (end.kept != same.kept).any() for end in (low, high)):
+                found.append(Alone(of, name, (low, high), factors))
 
         for code in np.unique(chip):
             mine, log = (chip == code) * 1.0, float(P90 * self.price_sd[code])
-            factors = float(np.exp(-log)), float(np.exp(log))
-            add("price", names[code], lambda end, m=mine, k=log: (none, end * k * m, none), factors)
-            alike = mine * np.sqrt(self.problem.machines.shared_error)
-            add("speed", names[code], lambda end, m=alike: (end * m, none, none))
+            add("price", names[code], log * mine, (float(np.exp(-log)), float(np.exp(log))))
+            add("speed", names[code], mine * np.sqrt(self.problem.machines.shared_error))
         kind, experts = _kinds(self.batch)
         for code, name in enumerate(("dense", "sparse")):
-            alike = (kind == code) * np.sqrt(ALIKE)
-            add("loss", name, lambda end, m=alike: (none, none, end * m))
+            add("loss", name, (kind == code) * np.sqrt(ALIKE))
         _, deployment = shared_errors(self.problem, self.index)
+        own = np.sqrt(1.0 - self.problem.machines.shared_error)
         for k, row in enumerate(taken):
-            own = (deployment == deployment[row]) * np.sqrt(
-                1.0 - self.problem.machines.shared_error
-            )
-            alike = (experts == experts[row]) * np.sqrt(1.0 - ALIKE)
-            add("speed", k, lambda end, m=own: (end * m, none, none))
-            add("loss", k, lambda end, m=alike: (none, none, end * m))
+            add("speed", k, (deployment == deployment[row]) * own)
+            add("loss", k, (experts == experts[row]) * np.sqrt(1.0 - ALIKE))
         return found
 
 

@@ -21,7 +21,7 @@ from dse.answer.numbers import dollars, label, show
 from dse.catalog import Catalog, load_catalog, with_own_chips
 from dse.economics.prices import evidence_words, price_tables
 from dse.economics.tco import with_basis
-from dse.errors import InputError
+from dse.errors import InputError, of_field
 from dse.files import full_path
 from dse.options import CHIP, Opt, Tokens
 from dse.problem.describe import limits_of, quality_words, violations
@@ -504,11 +504,9 @@ def _demand(average: str | None, peak_over_average: str | None) -> Demand | None
     """The demand that the flags describe, None without them."""
     if average is None and peak_over_average is None:
         return None
-    try:
+    named = {"average": "average_load", "peak_over_average": "peak_over_average"}
+    with of_field({key: option(name) for key, name in named.items()}):
         return read_demand(average, 1.0 if peak_over_average is None else peak_over_average)
-    except InputError as error:
-        name = {"average": "average_load"}.get(str(error.field), str(error.field))
-        raise InputError(error.message, field=option(name), accepted=error.accepted) from None
 
 
 def offload_of(flags: Mapping[str, Any], catalog: Catalog, chip: str) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from dse.economics.fleet_cost import (
 from dse.economics.prices import evidence_rows, price_parts, unsold
 from dse.economics.scenarios import Counter, Hedged, futures_of, hedged
 from dse.economics.tco import owned, with_basis
-from dse.errors import DseError, InputError, InputErrors
+from dse.errors import DseError, InputError, InputErrors, of_field
 from dse.options import Opt
 from dse.problem.words import untried_words
 from dse.questions.fleet.changes import (
@@ -70,7 +70,7 @@ from dse.schema.plan import BUY, CHOICES, DAY_S, SERVICE_LEVEL, TERMS, Plan
 from dse.schema.plan_reader import GIVEN, find_plan, load_plan
 from dse.schema.reader import Field, Mistakes, Number, Place, Text, Whole
 from dse.schema.reader import Table as Fields
-from dse.schema.traffic import read_demand
+from dse.schema.traffic import read_rate
 from dse.schema.workloads import (
     CHOICE_FIELDS,
     OPTIONS,
@@ -278,12 +278,8 @@ def _load(given: Mapping[str, Any]) -> dict[str, Any]:
         return {"trace": str(Path(trace).absolute()), **lengths}
     if demand is None:
         return {"requests_per_second": given["requests_per_second"], **lengths}
-    try:
-        rate = read_demand(demand, 1.0).average_tokens_per_s
-    except InputError as error:
-        raise InputError(error.message, field="--demand", accepted=error.accepted) from None
-    assert rate is not None
-    return {"tokens_per_day": f"{rate * DAY_S:.17g}", **lengths}
+    with of_field("--demand"):
+        return {"tokens_per_day": f"{read_rate(demand) * DAY_S:.17g}", **lengths}
 
 
 def _listed(given: Any) -> list[Any] | None:

@@ -50,7 +50,7 @@ from dse.economics.prices import (
     unsold_sentences,
 )
 from dse.economics.tco import price_by_parts
-from dse.errors import InputError
+from dse.errors import InputError, of_field
 from dse.problem.evaluate import Metrics
 from dse.problem.mix import held
 from dse.problem.objective import TOTAL as COST
@@ -348,10 +348,8 @@ def _amount(kind: str, text: str) -> float:
     """The budget or level that `--at` gives. Raises InputError."""
     dimension = {"cost": "usd/h", "power": "W"}.get(kind, "count")
     dimension = METRICS[LEVELS[kind]].dimension if kind in LEVELS else dimension
-    try:
+    with of_field("--at"):
         value = parse_limit(text, dimension)
-    except InputError as error:
-        raise InputError(error.message, field="--at", accepted=error.accepted) from None
     if value <= 0.0:
         raise InputError(f"read {text!r}", field="--at", accepted="more than 0")
     return value

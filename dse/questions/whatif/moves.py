@@ -77,11 +77,8 @@ Told = tuple[list[str], list[Block], list[str]]
 NOTHING = "nothing feasible"
 # Columns of a point under a demand: what is bought of it.
 HELD = ("deployments", "all_chips", "usd_per_hour", f"{TOTAL}.busy")
-LISTED, DRAWN, NAMED = (
-    5,
-    400,
-    3,
-)  # points of a front that are listed and drawn; chips that are named
+# Points of a front that are listed and drawn; chips that are named.
+LISTED, DRAWN, NAMED = 5, 400, 3
 REFINE = 2.0**-40  # of a step in which the winner changes
 STEP, WIDE = 0.01, 0.10
 ENDS = ("at_10_percent_less", "at_10_percent_more")

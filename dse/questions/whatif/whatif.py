@@ -26,7 +26,7 @@ from dse.answer.numbers import dollars, number, percent, priced, share, show
 from dse.catalog import Catalog, load_catalog, with_own_chips
 from dse.economics.prices import evidence_words, price_documents, price_parts, rests_on
 from dse.economics.tco import with_basis
-from dse.errors import Doubt, InputError, NothingFeasible
+from dse.errors import Doubt, InputError, NothingFeasible, of_field
 from dse.options import CHIP, MODEL, Opt
 from dse.problem.mix import load_row
 from dse.problem.objective import Demanded, demanded, in_servers, on_terms, pose
@@ -247,10 +247,8 @@ def subject_of(space: Space, catalog: Catalog, asked: Json) -> Subject:
             notes.append(study.description)
     more: list[Limit] = []
     for text in asked.get("limits", ()):
-        try:
+        with of_field("--limit"):
             more.append(parse_constraint(text))
-        except InputError as error:
-            raise InputError(error.message, field="--limit", accepted=error.accepted) from None
         if said := more[-1].unusual:
             warnings.warn(f"--limit: {said}", Doubt, stacklevel=2)
     study = replace(study, constraints=(*study.constraints, *more))
@@ -265,11 +263,8 @@ def subject_of(space: Space, catalog: Catalog, asked: Json) -> Subject:
     if demand is not None or ratio is not None:
         now = problem.demand or Demand(None, 1.0)
         ratio = now.peak_over_average if ratio is None else ratio
-        try:
+        with of_field({"average": "--demand", "peak_over_average": "--peak-over-average"}):
             given = read_demand(demand, ratio)
-        except InputError as error:
-            field = "--demand" if error.field == "average" else "--peak-over-average"
-            raise InputError(error.message, field=field, accepted=error.accepted) from None
         if demand is None:
             given = replace(given, average_tokens_per_s=now.average_tokens_per_s)
         problem = replace(problem, demand=given)
