@@ -27,6 +27,7 @@ from dse.economics.prices import price_tables
 from dse.economics.tco import with_basis
 from dse.errors import Doubt, InputError
 from dse.options import CHIP, Opt
+from dse.physics.training.at_scale import LOSSES_AT_SCALE
 from dse.questions.training_run import DAY, QUARTER_DAYS, Run, best_run, fewest_chips
 from dse.rules.registry import row_words
 from dse.schema.backend import STOCK, TUNED, TUNINGS
@@ -53,25 +54,6 @@ _ARGUMENTS = (*_ARGUMENTS, "recompute", "zero", "price_basis", *FIELDS.values())
 SETTINGS = Table(*(Field(name, Raw(), None) for name in TRAINING.names if name not in _ARGUMENTS))
 LEAST_SHARE = 0.0005  # of a step, below which a loss is not shown
 LARGE_BUBBLE = 0.1  # of a step, worth a sentence
-LOSSES = {
-    "ideal": "model's arithmetic at the peak",
-    "higher_precision": "arithmetic in a wider format",
-    "kernels": "kernels below the peak",
-    "elementwise": "element-wise kernels",
-    "recomputation": "recomputation",
-    "imbalance": "uneven stages and experts",
-    "bubble": "pipeline bubble",
-    "tensor_communication": "tensor-parallel traffic",
-    "context_communication": "context-parallel traffic",
-    "expert_communication": "expert traffic",
-    "pipeline_communication": "traffic between stages",
-    "data_communication": "data-parallel traffic",
-    "optimizer": "optimizer",
-    "host": "host",
-    "stragglers": "stragglers",
-    "sites": "traffic between sites",
-    "input_pipeline": "input pipeline",
-}
 
 
 def train(
@@ -229,9 +211,9 @@ def train(
         sentences, blocks = _misses(facts), [memory]
     else:
         shares = facts["loss_shares"]
-        shown = [name for name in LOSSES if shares[name] >= LEAST_SHARE]
+        shown = [name for name in LOSSES_AT_SCALE if shares[name] >= LEAST_SHARE]
         columns = {
-            "cause": [LOSSES[name] for name in shown],
+            "cause": [LOSSES_AT_SCALE[name] for name in shown],
             "seconds": [facts["losses_s"][name] for name in shown],
             "step_share": [shares[name] for name in shown],
         }

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 import dse
 from dse.catalog import load_catalog
 from dse.errors import Doubt, InputError
-from dse.physics.training import plan
 from dse.physics.training.at_scale import (
-    SPLITS,
     data_sync_s,
     goodput,
     optimal_interval_s,
@@ -27,7 +25,7 @@ from dse.physics.training.plan import SEARCHED, Setting, default_batch_tokens, p
 from dse.problem.training import Trainer, shape_of, trainer_of
 from dse.schema.constants import Reliability
 from dse.schema.model_catalog import resolve_model
-from dse.schema.training import NAMES, training_terms
+from dse.schema.training import training_terms
 from dse.space.batches import batch_of
 from dse.space.deployments import Deployments
 
@@ -307,15 +305,6 @@ def test_more_memory_never_slows_the_best_plan():
         ranked = trainer.ranked(shape_of(resolve_model("llama-3-70b")))
         rates.append(ranked.rate[ranked.best()[0]])
     assert rates[0] < rates[1]
-
-
-def test_a_file_knows_every_name_that_a_plan_knows():
-    assert NAMES["precision"] == plan.PRECISIONS
-    assert NAMES["task"] == plan.TASKS
-    assert NAMES["optimizer"] == plan.OPTIMIZERS
-    assert NAMES["recompute"] == plan.RECOMPUTES
-    assert NAMES["schedule"] == plan.SCHEDULES
-    assert NAMES["site_split"] == SPLITS
 
 
 # From an observed MFU back to its causes.

@@ -222,8 +222,7 @@ def of_states(parameters: float, ranks: float, stage: float, **bytes_: float) ->
         bytes_["master"] * one,
         bytes_["gradient"] * one,
     )
-    parts = (found.weights, found.gradients, found.optimizer, found.master)
-    return [float(part[0]) / 1e9 for part in parts]
+    return [float(part[0]) / 1e9 for part in found.values()]
 
 
 def test_the_same_model_through_the_whole_path() -> None:

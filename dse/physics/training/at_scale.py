@@ -88,11 +88,11 @@ class Goodput:
 
 def goodput(
     chips: Floats,
-    chip_s_between: Floats,
+    chip_s_between: Floats | float,
     checkpoint_bytes: Floats,
     storage_bytes_per_s: Floats,
-    restart_s: Floats,
-    interval_s: Floats | None = None,
+    restart_s: Floats | float,
+    interval_s: Floats | float | None = None,
 ) -> Goodput:
     """(n,) of runs on `chips` chips with `chip_s_between` chip-seconds between interruptions, which
     write `checkpoint_bytes` at `storage_bytes_per_s` every `interval_s` (None: at the best one)."""
@@ -117,34 +117,31 @@ def goodput(
     )
 
 
-SPLITS = ("data", "pipeline")
 ACTIVATION_BYTES = 2.0
 
 
 def data_sync_s(
-    sites: Floats,
+    sites: Floats | float,
     gradient_bytes: Floats,
-    site_bytes_per_s: Floats,
-    latency_s: Floats,
+    site_bytes_per_s: Floats | float,
+    latency_s: Floats | float,
     local_steps: Floats | float = 1.0,
-    overlap_s: Floats | float = 0.0,
 ) -> Floats:
-    """(n,) seconds a step that the sites' exchange adds, in the mean over `local_steps` steps;
-    `overlap_s` seconds of each exchange run beside the step. 0 for one site."""
+    """(n,) seconds a step that the sites' exchange adds, in the mean over `local_steps` steps. 0
+    for one site."""
     others = sites - 1.0
     each = 2.0 * others / sites * gradient_bytes / site_bytes_per_s + 2.0 * others * latency_s
-    left = each - overlap_s
-    return left * (left > 0.0) / local_steps
+    return each / local_steps
 
 
 def pipeline_s(
     step_s: Floats,
-    sites: Floats,
+    sites: Floats | float,
     batch_tokens: Floats,
     micro_batch_tokens: Floats,
     hidden_size: Floats,
-    site_bytes_per_s: Floats,
-    latency_s: Floats,
+    site_bytes_per_s: Floats | float,
+    latency_s: Floats | float,
 ) -> Floats:
     """(n,) seconds that a step of `step_s` is longer for a pipeline across `sites`: what the link
     takes longer than the step, and the path of one micro-batch there and back. `batch_tokens` and
@@ -158,8 +155,8 @@ def pipeline_s(
 
 LOSSES_AT_SCALE = {
     **LOSSES,
-    "sites": "gradients or activations between data centres",
-    "input_pipeline": "chips that wait for their tokens",
+    "sites": "traffic between sites",  # gradients or activations between data centres
+    "input_pipeline": "input pipeline",  # chips that wait for their tokens
 }
 
 
@@ -169,7 +166,7 @@ class Conditions:
     `storage_bytes_per_s_per_chip` takes checkpoints, every `checkpoint_interval_s` (None: the best
     interval). `straggler`: mean delay of a rank as a share of its step, beyond what the stack's own
     constant holds. `input_tokens_per_s` of the whole pipeline. `sites` data centres that share the
-    chips, `site_bytes_per_s` each way for each; `site_split` is one of `sites.SPLITS`;
+    chips, `site_bytes_per_s` each way for each; `site_split` is data or pipeline;
     `local_steps` between two exchanges of data-parallel sites."""
 
     chip_s_between: float
@@ -220,7 +217,7 @@ def straggler_s(step_s: Floats, ranks: Floats, straggler: Floats | float) -> Flo
     return step_s * straggler * expected_half_normal_maximum(ranks)
 
 
-def starved_s(step_s: Floats, batch_tokens: Floats, tokens_per_s: Floats) -> Floats:
+def starved_s(step_s: Floats, batch_tokens: Floats, tokens_per_s: Floats | float) -> Floats:
     """(n,) seconds of each step in which the chips wait for their input; infinite `tokens_per_s`
     is a pipeline that always keeps up."""
     return np.maximum(batch_tokens / tokens_per_s - step_s, 0.0)
@@ -232,18 +229,15 @@ def at_scale(batch: TrainingBatch, metrics: TrainingMetrics, conditions: Conditi
     slowest = straggler_s(metrics.step_s, chips, conditions.straggler)
     between = _between_sites(batch, metrics.step_s + slowest, trained, conditions)
     running = metrics.step_s + slowest + between
-    delivered = np.full(len(chips), conditions.input_tokens_per_s)
-    starved = starved_s(running, batch.global_batch_tokens, delivered)
+    starved = starved_s(running, batch.global_batch_tokens, conditions.input_tokens_per_s)
     state = trained * (WEIGHT_BYTES + batch.master_bytes + MOMENT_BYTES[batch.optimizer])
     interrupted = goodput(
         chips,
-        np.full(len(chips), conditions.chip_s_between),
+        conditions.chip_s_between,
         state,
         conditions.storage_bytes_per_s_per_chip * chips,
-        np.full(len(chips), conditions.restart_s),
-        None
-        if conditions.checkpoint_interval_s is None
-        else np.full(len(chips), conditions.checkpoint_interval_s),
+        conditions.restart_s,
+        conditions.checkpoint_interval_s,
     )
     return Run(
         step_s=running + starved,
@@ -273,22 +267,13 @@ def _between_sites(
     batch: TrainingBatch, step_s: Floats, trained: Floats, conditions: Conditions
 ) -> Floats:
     """(n,) seconds a step that data centres apart add."""
-    n = len(batch)
-    if conditions.sites == 1.0:
-        return np.zeros(n)
-    sites = np.full(n, conditions.sites)
-    bandwidth = np.full(n, conditions.site_bytes_per_s)
-    latency = np.full(n, conditions.site_latency_s)
+    sites, bandwidth = conditions.sites, conditions.site_bytes_per_s
+    latency, runs = conditions.site_latency_s, batch.candidates
+    if sites == 1.0:
+        return np.zeros(len(batch))
     if conditions.site_split == "data":
         gradient = trained * batch.gradient_bytes
         return data_sync_s(sites, gradient, bandwidth, latency, conditions.local_steps)
-    micro = batch.micro_batch * batch.sequence_length * batch.candidates.data_parallel
-    return pipeline_s(
-        step_s,
-        sites,
-        batch.global_batch_tokens,
-        micro,
-        batch.candidates.hidden_size,
-        bandwidth,
-        latency,
-    )
+    micro, tokens = batch.micro_batch * batch.sequence_length, batch.global_batch_tokens
+    micro = micro * runs.data_parallel
+    return pipeline_s(step_s, sites, tokens, micro, runs.hidden_size, bandwidth, latency)

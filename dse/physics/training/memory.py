@@ -40,16 +40,6 @@ GATHERED_LAYERS = 2.0  # whole on a chip under ZeRO-3: one that computes, one th
 SELECTIVE, FULL = RECOMPUTES.index("selective"), RECOMPUTES.index("full")
 
 
-@record
-class States:
-    """Bytes of model states on one chip, (n,)."""
-
-    weights: Floats
-    gradients: Floats
-    optimizer: Floats
-    master: Floats
-
-
 def model_states(
     parameters: Floats,
     trained: Floats,
@@ -58,21 +48,20 @@ def model_states(
     moment_bytes: Floats,
     master_bytes: Floats,
     gradient_bytes: Floats,
-    weight_bytes: Floats | float = WEIGHT_BYTES,
-) -> States:
-    """(n,) bytes of so many parameters, of which `trained` have gradients and moments, on each of
-    `ranks` that hold the same. Without sharding 70e9 parameters with 2 bytes of gradient, moments
-    in FP32 and no master take 140 + 140 + 560 = 840 GB."""
+) -> dict[str, Floats]:
+    """(n,) bytes, by part, of so many parameters, of which `trained` have gradients and moments, on
+    each of `ranks` that hold the same. Without sharding 70e9 parameters with 2 bytes of gradient,
+    moments in FP32 and no master take 140 + 140 + 560 = 840 GB."""
 
     def shared(stage: float, bytes_: Floats) -> Floats:
         return bytes_ / np.where(zero_stage >= stage, ranks, 1.0)
 
-    return States(
-        weights=shared(3.0, parameters * weight_bytes),
-        gradients=shared(2.0, trained * gradient_bytes),
-        optimizer=shared(1.0, trained * moment_bytes),
-        master=shared(1.0, trained * master_bytes),
-    )
+    return {
+        "weights": shared(3.0, parameters * WEIGHT_BYTES),
+        "gradients": shared(2.0, trained * gradient_bytes),
+        "optimizer": shared(1.0, trained * moment_bytes),
+        "master": shared(1.0, trained * master_bytes),
+    }
 
 
 @record
@@ -85,10 +74,7 @@ class TrainingMemory:
 
     @property
     def total(self) -> Floats:
-        total = np.zeros(len(self.host))
-        for part in MEMORY_PARTS:
-            total = total + self.parts[part]
-        return total
+        return sum((self.parts[part] for part in MEMORY_PARTS), np.zeros(len(self.host)))
 
 
 def activation_bytes(step: Pass) -> tuple[Floats, Floats]:
@@ -128,19 +114,16 @@ def memory_of(
 
     def stage(layers: Floats, kept: Floats, tables: Floats, logits: Floats) -> TrainingMemory:
         states = states_of(step, elements, layers, tables)
-        optimizer = states[0].optimizer + states[1].optimizer
-        master = states[0].master + states[1].master
+        offloaded = {part: states[part] for part in ("optimizer", "master")}
         parts = {
-            "weights": states[0].weights + states[1].weights,
-            "gradients": states[0].gradients + states[1].gradients,
-            "optimizer": optimizer * (1.0 - runs.offload),
-            "master": master * (1.0 - runs.offload),
+            **states,
+            **{part: bytes_ * (1.0 - runs.offload) for part, bytes_ in offloaded.items()},
             "activations": layers * kept * stays + again,
             "logits": logits,
             "buffers": buffers,
             "runtime": np.full(deployed.n, step.stack.runtime_bytes),
         }
-        return TrainingMemory(parts, (optimizer + master) * runs.offload)
+        return TrainingMemory(parts, sum(offloaded.values()) * runs.offload)
 
     entrance = elements.table + elements.positions
     both = entrance + np.where(elements.tied > 0.0, 0.0, elements.table)
@@ -148,14 +131,11 @@ def memory_of(
     first = stage(stages.first, flying[0], tables, np.where(alone, head, 0.0))
     middle = stage(stages.middle * stages.inner, flying[1], zeros, zeros)
     last = stage(stages.last, flying[2], elements.table, head)
-    fullest = _fuller(middle, first)
-    return _fuller(last, fullest)
+    return _fuller(last, _fuller(middle, first))
 
 
-def states_of(
-    step: Pass, elements: Elements, layers: Floats, tables: Floats
-) -> tuple[States, States]:
-    """Model states of a stage on one chip: dense, experts. DualPipe keeps two stages a chip."""
+def states_of(step: Pass, elements: Elements, layers: Floats, tables: Floats) -> dict[str, Floats]:
+    """Model states of a stage on one chip by part. DualPipe keeps two stages a chip."""
     deployed, runs = step.deployed, step.deployed.runs
     dense, experts = elements.dense * layers + tables, elements.experts * layers
     adapters = step.adapter_elements * (layers / np.maximum(deployed.batch.layers, 1.0))
@@ -165,7 +145,7 @@ def states_of(
     trained_experts = np.where(step.lora, 0.0, experts)
     trained_dense = np.where(step.lora, adapters, dense)
 
-    def states(stored: Floats, trained: Floats, ranks: Floats) -> States:
+    def states(stored: Floats, trained: Floats, ranks: Floats) -> dict[str, Floats]:
         return model_states(
             stored,
             trained,
@@ -176,10 +156,9 @@ def states_of(
             runs.gradient_bytes,
         )
 
-    return (
-        states(dense * copies + adapters, trained_dense, deployed.data_ranks),
-        states(experts * copies, trained_experts, deployed.expert_data_ranks),
-    )
+    of_dense = states(dense * copies + adapters, trained_dense, deployed.data_ranks)
+    of_experts = states(experts * copies, trained_experts, deployed.expert_data_ranks)
+    return {part: bytes_ + of_experts[part] for part, bytes_ in of_dense.items()}
 
 
 def _head(step: Pass) -> Floats:

@@ -41,6 +41,7 @@ from dse.physics.energy import Work
 from dse.physics.parameters import Parameters
 from dse.record import record
 from dse.schema.dtypes import CODE
+from dse.schema.training import NAMES
 from dse.space.candidates import CandidateBatch, Codes, Floats, Rows
 from dse.space.deployments import Deployments, divides, divisors, powers_of_two
 
@@ -48,19 +49,8 @@ if TYPE_CHECKING:
     from dse.physics.training.passes import TrainingDeployed
 
 # Codes are places in these. What each means is in docs/training.md.
-PRECISIONS = ("bf16", "fp8", "fp8_block", "mxfp8", "nvfp4", "int8")
-RECOMPUTES = ("none", "selective", "mlp", "moe", "full")
-SCHEDULES = ("1f1b", "interleaved", "zero_bubble", "dualpipe")
-OPTIMIZERS = ("adam_fp32", "adam_bf16", "adam_8bit")
-TASKS = ("pretrain", "sft", "lora")
-
-CODES = {
-    "precision": PRECISIONS,
-    "recompute": RECOMPUTES,
-    "schedule": SCHEDULES,
-    "optimizer": OPTIMIZERS,
-    "task": TASKS,
-}
+CODES = {name: NAMES[name] for name in ("precision", "recompute", "schedule", "optimizer", "task")}
+PRECISIONS, RECOMPUTES, SCHEDULES, OPTIMIZERS, TASKS = CODES.values()
 
 # The arithmetic of the linear layers' products. Embedding, output head, router, attention scores
 # and norms stay at 16 bits or more.
@@ -219,23 +209,27 @@ MEMORY_PARTS = (
     "runtime",
 )
 
-# Seconds of a step by cause, in the order in which they add up to `step_s`:
+# Seconds of a step by cause, in the order in which they add up to `step_s`, as answers name them.
+# Communication is what is not hidden.
 LOSSES = {
-    "ideal": "arithmetic of the model at the dense peak of its format",
-    "higher_precision": "arithmetic kept in a format with a lower peak",
-    "kernels": "matrix products and attention below the peak: reached share, tiles, launches",
-    "elementwise": "norms, activations, casts, permutations: bound by memory",
-    "recomputation": "forward work done again for the backward pass",
-    "imbalance": "the fullest pipeline stage and the busiest experts over the mean",
-    "bubble": "stages that wait while the pipeline fills and drains",
-    "tensor_communication": "tensor parallelism, not hidden",
-    "context_communication": "context parallelism, not hidden",
-    "expert_communication": "tokens to their experts and back, not hidden",
-    "pipeline_communication": "activations from stage to stage, not hidden",
-    "data_communication": "gradients and weights over data-parallel ranks, not hidden",
-    "optimizer": "update of weights and moments",
-    "host": "launches and bookkeeping of the host",
-    "stragglers": "waiting for the slowest chip",
+    "ideal": "model's arithmetic at the peak",  # the dense one of its format
+    "higher_precision": "arithmetic in a wider format",  # which has a lower peak
+    # Matrix products and attention: reached share, tiles, launches.
+    "kernels": "kernels below the peak",
+    # Norms, activations, casts, permutations: bound by memory.
+    "elementwise": "element-wise kernels",
+    "recomputation": "recomputation",  # forward work done again for the backward pass
+    # The fullest pipeline stage and the busiest experts over the mean.
+    "imbalance": "uneven stages and experts",
+    "bubble": "pipeline bubble",  # stages that wait while the pipeline fills and drains
+    "tensor_communication": "tensor-parallel traffic",
+    "context_communication": "context-parallel traffic",
+    "expert_communication": "expert traffic",  # tokens to their experts and back
+    "pipeline_communication": "traffic between stages",  # activations
+    "data_communication": "data-parallel traffic",  # gradients and weights
+    "optimizer": "optimizer",  # update of weights and moments
+    "host": "host",  # its launches and bookkeeping
+    "stragglers": "stragglers",  # waiting for the slowest chip
 }
 
 
@@ -267,11 +261,6 @@ class TrainingMetrics:
     work: Work
     parameters: Parameters
     deployed: TrainingDeployed
-
-    @property
-    def loss_shares(self) -> dict[str, Floats]:
-        """(n,) of the step by cause."""
-        return {cause: seconds / self.step_s for cause, seconds in self.losses.items()}
 
 
 INTERLEAVED, ZERO_BUBBLE, DUALPIPE = (SCHEDULES.index(name) for name in SCHEDULES[1:])
@@ -366,12 +355,10 @@ class Setting:
     precision: str = "bf16"
     task: str = "pretrain"
     optimizer: str = "adam_fp32"
-    master_bytes: float = 4.0
     gradient_bytes: float = 4.0
     lora_rank: float = 16.0
     offload: float = 0.0
     schedule: str | None = None
-    sequence_parallel: int = 1
     bf16_share: float = BF16_SHARE
     tensor_hidden: float = 1.0
     recompute_share: float = 1.0
@@ -468,25 +455,15 @@ def batch_of_plans(
     shapes: CandidateBatch, row: NDArray[np.intp], table: Deployments, setting: Setting
 ) -> TrainingBatch:
     """The training batch of plans (n,) of the shapes at `row`."""
-    schedule: Any = setting.schedule
-    if schedule == "interleaved":
-        schedule = np.where(table["virtual_stages"] > 1, SCHEDULES.index("interleaved"), 0)
+    common = {name: value for name, value in vars(setting).items() if name in USUAL}
+    if setting.schedule == "interleaved":
+        common["schedule"] = np.where(table["virtual_stages"] > 1, INTERLEAVED, 0)
     return TrainingBatch.of(
         table.with_columns(replicas=1).placed(shapes, row),
         setting.sequence_length,
         setting.sequences * setting.sequence_length,
-        precision=setting.precision,
-        sequence_parallel=np.where(table["tensor_parallel"] > 1, setting.sequence_parallel, 0),
-        schedule=schedule,
-        optimizer=setting.optimizer,
-        master_bytes=setting.master_bytes,
-        gradient_bytes=setting.gradient_bytes,
-        task=setting.task,
-        lora_rank=setting.lora_rank,
-        offload=setting.offload,
-        bf16_share=setting.bf16_share,
-        tensor_hidden=setting.tensor_hidden,
-        recompute_share=setting.recompute_share,
+        sequence_parallel=table["tensor_parallel"] > 1,
+        **common,
         **{axis: table[axis] for axis in SEARCHED if axis in USUAL},
     )
 
