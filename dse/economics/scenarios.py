@@ -167,11 +167,6 @@ class Program:
         waits = any(offer.lead_quarters for offer in plan.offers)
         self.late = _Rows(plan.with_offers(_later), options) if waits else self.on_time
 
-    def of(self, futures: Futures, groups: NDArray[np.intp] | None = None) -> _Joined:
-        """Of futures that have an order in common, or as many as there are groups."""
-        groups = np.zeros(len(futures), dtype=np.intp) if groups is None else groups
-        return _Joined(self, futures, groups)
-
 
 class _Rows:
     """One future's rows as arrays: entries (row, column, value), with the option, class or offer
@@ -221,9 +216,12 @@ def _times(values: Floats, *by: tuple[NDArray[np.intp], Floats]) -> Floats:
 
 class _Joined:
     """Futures side by side: the columns of the first quarter's orders once a group, all others once
-    a future."""
+    a future. `groups` (N,) have an order in common, all futures where not given."""
 
-    def __init__(self, program: Program, futures: Futures, groups: NDArray[np.intp]) -> None:
+    def __init__(
+        self, program: Program, futures: Futures, groups: NDArray[np.intp] | None = None
+    ) -> None:
+        groups = np.zeros(len(futures), dtype=np.intp) if groups is None else groups
         first, self.plan = program.on_time, program.plan
         n, width = len(futures), len(first.names)
         kinds = int(groups.max()) + 1
@@ -317,7 +315,7 @@ def margins(
     found = np.empty(len(futures))
     for start in range(0, len(futures), TOGETHER):
         at = slice(start, min(start + TOGETHER, len(futures)))
-        joined = program.of(futures.take(at))
+        joined = _Joined(program, futures.take(at))
         joined.fix(order)
         joined.lower[joined.relax] = 1.0 - MOST
         solved = joined.solve(joined.unserved, whole)
@@ -454,7 +452,30 @@ def hedged(
             break
     progress("smaller orders")
     found.halve()
-    return _judged(plan, options, program, seen, counter, level, found.order)
+    order = found.order
+    each, asked = each_usd(program, seen, order), _asked(program, seen, order)
+    alike = _least_usd(program, asked, np.zeros(len(seen), dtype=np.intp))
+    # Rates alone: futures of nearly the same first quarter at the predicted demand.
+    rates = margins(program, replace(seen, demand=np.ones_like(seen.demand)), order)
+    steps = np.argsort(np.argsort(rates, kind="stable"), kind="stable") * STEPS // len(seen)
+    known = _least_usd(program, asked, steps)
+    single = _least_usd(program, asked, np.arange(len(seen)))
+    low, high = np.quantile(each, [0.1, 0.9])
+    share = counter.share(order)
+    first = Program(replace(plan, quarters=1), options)
+    predicted = Futures.predicted(plan, options).first()
+    return Hedged(
+        order=order,
+        share=share,
+        counted=len(counter.futures),
+        reached=share >= level,
+        headroom=float(margins(first, predicted, order)[0]) - 1.0,
+        usd=float(each.mean()),
+        low=float(low),
+        high=float(high),
+        waiting_usd=max(alike - single, 0.0),
+        measuring_usd=max(alike - known, 0.0),
+    )
 
 
 class _Best:
@@ -498,7 +519,7 @@ class _Best:
 def each_usd(program: Program, futures: Futures, order: Order) -> Floats:
     """(N,) discounted dollars of each future with an order, later decisions split; one that is not
     served is asked for what it can be served."""
-    joined = program.of(_asked(program, futures, order))
+    joined = _Joined(program, _asked(program, futures, order))
     joined.upper[joined.relax] = 0.0
     joined.fix(order)
     solved = joined.solve(joined.cost, "split")
@@ -512,7 +533,7 @@ def _asked(program: Program, futures: Futures, order: Order) -> Futures:
 
 def _largest(program: Program, seen: Futures) -> Order:
     """The order that leaves least of all peaks unserved, in the mean of futures."""
-    joined = program.of(seen)
+    joined = _Joined(program, seen)
     solved = joined.solve(joined.unserved, "order")
     return {} if solved.x is None else joined.order(solved.x)
 
@@ -527,7 +548,7 @@ def _order(program: Program, seen: Futures, count: int, loss: float, start: Orde
         kept = np.sort(np.argsort(-margin, kind="stable")[:count])
         if before is not None and np.array_equal(kept, before):
             break
-        joined = program.of(needed.take(kept))
+        joined = _Joined(program, needed.take(kept))
         joined.upper[joined.relax] = 0.0
         solved = joined.solve(joined.cost, "order")
         if solved.x is None:
@@ -536,43 +557,9 @@ def _order(program: Program, seen: Futures, count: int, loss: float, start: Orde
     return order
 
 
-def _judged(
-    plan: Plan,
-    options: Sequence[Option],
-    program: Program,
-    seen: Futures,
-    counter: Counter,
-    level: float,
-    order: Order,
-) -> Hedged:
-    each, asked = each_usd(program, seen, order), _asked(program, seen, order)
-    alike = _least_usd(program, asked, np.zeros(len(seen), dtype=np.intp))
-    # Rates alone: futures of nearly the same first quarter at the predicted demand.
-    rates = margins(program, replace(seen, demand=np.ones_like(seen.demand)), order)
-    steps = np.argsort(np.argsort(rates, kind="stable"), kind="stable") * STEPS // len(seen)
-    known = _least_usd(program, asked, steps)
-    single = _least_usd(program, asked, np.arange(len(seen)))
-    low, high = np.quantile(each, [0.1, 0.9])
-    share = counter.share(order)
-    first = Program(replace(plan, quarters=1), options)
-    predicted = Futures.predicted(plan, options).first()
-    return Hedged(
-        order=order,
-        share=share,
-        counted=len(counter.futures),
-        reached=share >= level,
-        headroom=float(margins(first, predicted, order)[0]) - 1.0,
-        usd=float(each.mean()),
-        low=float(low),
-        high=float(high),
-        waiting_usd=max(alike - single, 0.0),
-        measuring_usd=max(alike - known, 0.0),
-    )
-
-
 def _least_usd(program: Program, futures: Futures, groups: NDArray[np.intp]) -> float:
     """The least mean cost where futures of a group have their order in common, in split servers."""
-    joined = program.of(futures, groups)
+    joined = _Joined(program, futures, groups)
     joined.upper[joined.relax] = 0.0
     solved = joined.solve(joined.cost, "split")
     return math.nan if solved.x is None else float(solved.fun)

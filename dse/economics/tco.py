@@ -175,14 +175,10 @@ def drawn_share(costs: Costs, busy: float) -> float:
     return 1.0 - costs.value("load_share") + costs.value("load_share") * busy
 
 
-def life_years(costs: Costs) -> float:
-    return costs.value("life") / _YEAR_S
-
-
 def owned(chip: str, found: Owning, costs: Costs) -> dict[str, Any]:
     """The price of an hour that a chip is owned (`price_by_parts`)."""
     get = {name: one.value for name, one in costs.inputs.items()}
-    years, rate, busy = life_years(costs), get["cost_of_capital"], get["utilisation"]
+    years, rate, busy = get["life"] / _YEAR_S, get["cost_of_capital"], get["utilisation"]
     hours = YEAR_HOURS * busy
     depreciation, interest = yearly_capital(1.0, rate, years, get["resale"])
     span = f"/ {years:.3g} years"

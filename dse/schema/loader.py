@@ -83,7 +83,7 @@ def unknown(
 
 def named_file(text: str, what: str, shipped: Mapping[str, Path]) -> Path:
     """A shipped name or the path of a file of what is read. Raises InputError with near names."""
-    if text in shipped or Path(text).is_file():
+    if text in shipped or (Path(text).exists() and not Path(text).is_dir()):
         return shipped.get(text) or Path(text)
     accepted = f"{', '.join(shipped)}, or the path of a {what} file"
     message = f"no {what} of the name {text!r}, and no such file"

@@ -29,7 +29,7 @@ from dse.schema.costs import (
     read_costs,
     server_of,
 )
-from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml
+from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml, named_file
 from dse.schema.model_catalog import resolve_model
 from dse.schema.plan import (
     BUY,
@@ -62,15 +62,7 @@ def shipped_plans() -> dict[str, Path]:
 
 def find_plan(text: str) -> Path:
     """A shipped name or the path of a file. Raises InputError with near names."""
-    known = shipped_plans()
-    if text in known:
-        return known[text]
-    if Path(text).suffix in (".yaml", ".yml") or Path(text).exists():
-        return Path(text)
-    raise InputError(
-        f"no plan {text!r}{did_you_mean(text, known)}",
-        accepted=f"{', '.join(known)}, or the path of a .yaml file",
-    )
+    return named_file(text, "plan", shipped_plans())
 
 
 def load_plan(plan: Path | str | Mapping[str, Any], catalog: Catalog) -> Plan:
@@ -157,10 +149,8 @@ class _Resolved:
         if costs.value("utilisation") == 1.0:
             return costs
         if "utilisation" in (written or {}):
-            message, accepted = (
-                "a fleet counts what is idle itself",
-                "`peak_over_average` and `spares`",
-            )
+            message = "a fleet counts what is idle itself"
+            accepted = "`peak_over_average` and `spares`"
             raise self._wrong(("costs", "utilisation"), message, accepted)
         self.assumed.append("utilisation of the costs is not used: the fleet counts what is idle")
         return costs.changed({"utilisation": 1.0})

@@ -338,9 +338,8 @@ def waits_for(plan: Plan, options: Sequence[Option]) -> list[str]:
     found = []
     for offer in plan.unbroken:
         if offer.lead_quarters:
-            prompt = replace(offer, lead_quarters=0)
-            again = solve(with_offer(plan, prompt), options, nodes=QUICK)
-            if again.mix is not None and math.isfinite(again.usd):
+            prompt = with_offer(plan, replace(offer, lead_quarters=0))
+            if solve(prompt, options, nodes=QUICK).mix is not None:
                 found.append(offer.label)
     return found
 

@@ -311,8 +311,8 @@ def pictures(
 def headline(plan: Plan, counted: Counted) -> str:
     """`Rent 24 h100_sxm on rental_3yr (in quarter 1): $1.2M over 6 quarters, $0.31 per million
     tokens.`"""
-    orders = {(label, q): n for (label, q), n in counted.mix.orders.items()}
-    parts = [_ordered(plan, orders, offer) for offer in ordered(plan, counted.mix)]
+    mix = counted.mix
+    parts = [_ordered(plan, mix.orders, offer) for offer in ordered(plan, mix)]
     what = listed(parts) or "order nothing"
     kept = [_kept_on(counted, k, chip) for k, chip in enumerate(plan.chips) if chip.stock]
     what += f"; {listed(kept)}" if kept else ""
