@@ -21,7 +21,6 @@ from the answer.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
@@ -64,11 +63,10 @@ class Solved:
     bound: float
     gap: float
     status: str
-    seconds: float
     relaxed: Mapping[str, float] = field(default_factory=dict)
 
 
-NOTHING = Solved(None, np.inf, np.inf, np.inf, "infeasible", 0.0)
+NOTHING = Solved(None, np.inf, np.inf, np.inf, "infeasible")
 
 
 def solve(
@@ -86,7 +84,6 @@ def solve(
     names (`divisible`) need not be whole, nor is it in the mix: a lower bound. With `below`,
     nothing is found that is not cheaper than that."""
     gap = gap or (GAP if split or not divisible(plan, options) else LARGE_GAP)
-    start = time.perf_counter()
     whole = program_of(plan, options, relax=relax, split=split)
     if split:
         best = _split(whole, nodes, gap, below)
@@ -94,12 +91,9 @@ def solve(
         best = _whole(plan, options, whole, WHOLE * nodes, gap, below)
     else:
         best = program.solve(whole, gap=gap, nodes=WHOLE * nodes)
-    seconds = time.perf_counter() - start
     if best.value is None:
         undecided = "undecided: the limit of nodes was reached"
-        return replace(
-            NOTHING, status=NOTHING.status if best.infeasible else undecided, seconds=seconds
-        )
+        return NOTHING if best.infeasible else replace(NOTHING, status=undecided)
     usd, bound = best.usd, min(best.bound, best.usd)
     share = (usd - bound) / usd if usd > 0.0 else 0.0
     status = "feasible: the limit of nodes was reached"
@@ -107,7 +101,7 @@ def solve(
         status = OPTIMAL if share <= GAP * 1.01 else "within the gap"
     value = dict(zip(whole.columns, best.value.tolist(), strict=True))
     relaxed = {name: value["relax", name] for name in relax if value["relax", name] > 1e-9}
-    return Solved(_mix(value, split), usd, bound, share, status, seconds, relaxed)
+    return Solved(_mix(value, split), usd, bound, share, status, relaxed)
 
 
 def divisible(plan: Plan, options: Sequence[Option]) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ from dse.economics.tco import (
     yearly_capital,
 )
 from dse.schema.backend import KINDS
-from dse.schema.plan import BUY, QUARTER_HOURS, RENT, Offer, Plan
+from dse.schema.plan import BUY, QUARTER_HOURS, RENT, DemandClass, Offer, Plan
 
 Floats = NDArray[np.float64]
 SLACK = 1e-6  # relative, of sums of floats against their limit
@@ -68,6 +68,12 @@ class Option:
         """`2 x h100_sxm, tp2`: the chips of an instance, and how it is divided over several."""
         several = self.division and sum(self.chips.values()) > 1
         return f"{self.label}, {self.division}" if several else self.label
+
+
+def unserved(plan: Plan, options: Sequence[Option]) -> list[DemandClass]:
+    """Classes that no option serves."""
+    served = {option.klass for option in options}
+    return [one for one in plan.demand if one.name not in served]
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,17 +222,8 @@ def unsold(catalog: Catalog, chips: Iterable[str]) -> dict[str, str]:
     return {chip: word.replace("_", ", ") for chip, word in sale.items() if word in UNSOLD}
 
 
-def unsold_sentences(unsold: Mapping[str, str], chips: Iterable[str]) -> list[str]:
-    """A warning for each of `chips` that is not on general sale."""
-    return [
-        f"{chip} is not on general sale ({unsold[chip]}): the next may have to do."
-        for chip in chips
-        if chip in unsold
-    ]
-
-
 def unsold_rests(unsold: Mapping[str, str]) -> list[str]:
-    """The same of all chips that were compared, as what an answer rests on."""
+    """Chips that were compared and are not on general sale, as what an answer rests on."""
     chips = ", ".join(f"{chip} ({word})" for chip, word in unsold.items())
     return [f"not on general sale: {chips}"] if unsold else []
 

@@ -431,10 +431,9 @@ def hedged(
 ) -> Hedged:
     """The order that serves `level` of the futures of `counter` at the least mean cost of those of
     `seen`; where none is found, the one that serves most. `start` is any order."""
-    kept = kept_of(options)
-    program, seen = Program(plan, [options[k] for k in kept]), seen.options(kept)
+    program, seen = counter.program, seen.options(counter.kept)
     progress("order that serves most")
-    largest, found = _largest(program, seen), _Best(program, seen, counter, level)
+    largest, found = _largest(program, seen), _Best(seen, counter, level)
     served = int((margins(program, seen, largest) >= 1.0 - EVEN).sum())
     found.add(largest)
     found.add(start)
@@ -462,14 +461,13 @@ def hedged(
     single = _least_usd(program, asked, np.arange(len(seen)))
     low, high = np.quantile(each, [0.1, 0.9])
     share = counter.share(order)
-    first = Program(replace(plan, quarters=1), options)
     predicted = Futures.predicted(plan, options).first()
     return Hedged(
         order=order,
         share=share,
         counted=len(counter.futures),
         reached=share >= level,
-        headroom=float(margins(first, predicted, order)[0]) - 1.0,
+        headroom=float(margins(counter.first, predicted, order)[0]) - 1.0,
         usd=float(each.mean()),
         low=float(low),
         high=float(high),
@@ -481,8 +479,8 @@ def hedged(
 class _Best:
     """The cheapest order found that serves enough; until there is one, that which serves most."""
 
-    def __init__(self, program: Program, seen: Futures, counter: Counter, level: float) -> None:
-        self.program, self.seen, self.counter, self.level = program, seen, counter, level
+    def __init__(self, seen: Futures, counter: Counter, level: float) -> None:
+        self.seen, self.counter, self.level = seen, counter, level
         self.order: Order = {}
         self.share, self.usd = -1.0, math.inf
         self.short: Order = {}  # of those that do not serve enough, that which serves most
@@ -490,7 +488,7 @@ class _Best:
 
     def add(self, order: Order) -> bool:
         """Whether an order serves enough."""
-        usd = float(each_usd(self.program, self.seen, order).mean())
+        usd = float(each_usd(self.counter.program, self.seen, order).mean())
         share, reached = self.counter.share(order, self.level), self.share >= self.level
         enough = share >= self.level
         if (enough and (usd < self.usd or not reached)) or (not reached and share > self.share):

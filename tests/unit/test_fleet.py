@@ -418,9 +418,9 @@ def test_the_times_of_a_rent_that_may_be_broken_have_one_price():
 
 
 def test_a_limit_of_nodes_is_no_proof_that_nothing_keeps_the_plan():
-    none = Solved(None, math.inf, math.inf, math.inf, "infeasible", 0.0)
+    none = Solved(None, math.inf, math.inf, math.inf, "infeasible")
     late = replace(none, status="undecided: the limit of nodes was reached")
-    some = Solved(Mix({}, {}, {}), 1.0, 1.0, 0.0, "optimal", 0.0)
+    some = Solved(Mix({}, {}, {}), 1.0, 1.0, 0.0, "optimal")
     assert lack(none, "nothing keeps it") == "nothing keeps it"
     assert lack(late, "nothing keeps it").startswith("not known")
     assert lack(replace(some, gap=0.02), "nothing keeps it").startswith("not known")

@@ -36,7 +36,7 @@ from dse.economics.fleet import (
     with_limit,
     with_offer,
 )
-from dse.economics.fleet_cost import Mix, Option, count
+from dse.economics.fleet_cost import Mix, Option, count, unserved
 from dse.problem.words import FP8, draft_words, format_words, untried_row, wide
 from dse.questions.fleet.options import Known, options_of, predicted_loss, subject_of_class
 from dse.schema.model_catalog import resolve_model
@@ -431,8 +431,7 @@ def untried(
         progress(f"not searched: {what}")
         more, _ = options_of(part, catalog, known=known, largest=bool(split), pays=pays)
         every = [*options, *(option for option in more if option not in options)]
-        served = {option.klass for option in every}
-        if len(every) == len(options) or any(one.name not in served for one in plan.demand):
+        if len(every) == len(options) or unserved(plan, every):
             continue
         again = solve(plan, every, nodes=QUICK, gap=LOOSE, split=split, below=below)
         saves = 1.0 - again.usd / usd if usd > 0.0 else 0.0

@@ -14,7 +14,16 @@ from dse.answer.frames import bar_chart, frame, lines, of_rows, stacked_bars
 from dse.answer.numbers import dollars, percent, share, significant, tenths, time
 from dse.answer.sentences import listed
 from dse.economics.fleet import DEMAND, MANY, NOTHING, Solved, settled, solve
-from dse.economics.fleet_cost import DOLLARS, Counted, Mix, Option, count, orders_of, tokens
+from dse.economics.fleet_cost import (
+    DOLLARS,
+    Counted,
+    Mix,
+    Option,
+    count,
+    orders_of,
+    tokens,
+    unserved,
+)
 from dse.economics.prices import as_of_words, evidence_words, unsold_rests
 from dse.economics.scenarios import Hedged
 from dse.questions.fleet.changes import (
@@ -435,11 +444,10 @@ def to_check(
 
 def _next_words(rows: Sequence[Row]) -> str:
     """The offer that comes in first as prices fall; where none is left, the dearest that stays."""
-    known = [row for row in rows if row["usd_enters_or_leaves_at"] and row["price_usd"]]
     ratios = [
-        (row["usd_enters_or_leaves_at"] / row["price_usd"], row)
-        for row in known
-        if row["reason"] is None
+        (at / row["price_usd"], row)
+        for row in rows
+        if (at := row["usd_enters_or_leaves_at"]) and row["price_usd"] and row["reason"] is None
     ]
     if not ratios:
         return ""
@@ -477,13 +485,11 @@ def nothing_keeps(
 ) -> list[str]:
     """That nothing keeps the plan, why, and what must change."""
     said = []
-    served = {option.klass for option in options}
-    for one in plan.demand:
-        if one.name not in served:
-            why = [row for row in refused if row["class"] == one.name]
-            rows = [f"{row['model']} on {row['chip']}: {row['reason']}" for row in why]
-            reason = "; ".join(rows) or "no chip may serve it"
-            said.append(f"No fleet serves {one.name} within its limits. {reason}.")
+    for one in unserved(plan, options):
+        why = [row for row in refused if row["class"] == one.name]
+        rows = [f"{row['model']} on {row['chip']}: {row['reason']}" for row in why]
+        reason = "; ".join(rows) or "no chip may serve it"
+        said.append(f"No fleet serves {one.name} within its limits. {reason}.")
     if said:
         return said
     if facts["status"] != "infeasible":

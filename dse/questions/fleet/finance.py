@@ -281,19 +281,13 @@ def _proof(
     """What each vendor is to show: what serves, at which rate, within which limits. One would
     decide otherwise where what is ordered shows less than that rate, or what is not ordered more;
     no single price says it of what is owned or stands in two pools."""
-    known = [row for row in prices if row["usd_enters_or_leaves_at"]]
-    ratio = {
-        row["chip"]: row["price_usd"] / row["usd_enters_or_leaves_at"]
-        for row in known
-        if not row["reason"]
-    }
+    known = [
+        (row["price_usd"] / at, row) for row in prices if (at := row["usd_enters_or_leaves_at"])
+    ]
+    ratio = {row["chip"]: times for times, row in known if not row["reason"]}
     serving = [options[k] for k in dict.fromkeys(k for k, _ in sorted(mix.instances))]
     chips = {chip for option in serving for chip in option.chips}
-    rivals = [
-        (row["price_usd"] / row["usd_enters_or_leaves_at"], row["chip"])
-        for row in known
-        if not row["used"]
-    ]
+    rivals = [(times, row["chip"]) for times, row in known if not row["used"]]
     times, near = min(rivals, default=(math.inf, ""))
     if times < 2.0 and near not in chips:
         alone = [option for option in options if set(option.chips) == {near}]

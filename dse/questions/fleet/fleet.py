@@ -23,6 +23,7 @@ from dse.economics.fleet_cost import (
     returned,
     site_kwh,
     tokens,
+    unserved,
 )
 from dse.economics.prices import evidence_rows, price_parts, unsold
 from dse.economics.scenarios import Counter, Hedged, futures_of, hedged
@@ -364,8 +365,7 @@ def decided(
     known = Known()
     options, refused = options_of(plan, catalog, progress, known)
     order = None
-    served = {option.klass for option in options}
-    if plan.service_level is not None and served.issuperset(one.name for one in plan.demand):
+    if plan.service_level is not None and not unserved(plan, options):
         start = solve(plan, options, split=divisible(plan, options))
         if start.mix is not None:
             seen = futures_of(plan, options, catalog, SEEN, (seed, 0))
@@ -405,7 +405,7 @@ def answer_of(
         made["fleets"] = alone(plan, options) if single(plan) else ()
         if any(plan.offer(label).way == BUY for label, _ in counted.mix.orders):
             renting = renting_alone(plan, options)
-    elif solved is not NOTHING and solved.status == NOTHING.status and order is None:
+    elif solved.status == NOTHING.status and order is None and not unserved(plan, options):
         facts["must_give"] = must_give(plan, options, progress)
         facts["lead_time_too_long"] = waits_for(plan, options)
     off_sale: dict[str, str] = {}
@@ -494,8 +494,7 @@ def _solved(
     plan: Plan, options: Sequence[Option], progress: Progress
 ) -> tuple[Solved, Counted | None]:
     """The program's answer, and its mix counted; None where nothing keeps the plan."""
-    served = {option.klass for option in options}
-    if any(one.name not in served for one in plan.demand):
+    if unserved(plan, options):
         return NOTHING, None
     progress(f"{len(options)} options over {plan.quarters} quarters")
     solved = solve(plan, options)

@@ -47,7 +47,6 @@ from dse.economics.prices import (
     rests_on,
     unsold,
     unsold_rests,
-    unsold_sentences,
 )
 from dse.economics.tco import price_by_parts
 from dse.errors import InputError, of_field
@@ -447,7 +446,9 @@ def how_sure(subject: Subject, source: Any, given: Json) -> Answer:
     asked += f"; shape of point {point}" if shape else ""
     said = _advice(metric, draws, rows, take, now, learned)
     off_sale, left = unsold(catalog, chips), {**study.why_left_out, **choices.left_out}
-    said[1:1] = unsold_sentences(off_sale, [take["chip"]])
+    if why := off_sale.get(take["chip"]):
+        text = f"{take['chip']} is not on general sale ({why}): the next may have to do."
+        said.insert(1, text)
     if none:
         said.append(f"In {percent(none)} of the draws no choice keeps the limits.")
     rests = [*_drawn_from(choices, prices, shape), *unsold_rests(off_sale)]
