@@ -80,7 +80,6 @@ COUNTS = {
     CONTRADICTED: "contradicted",
     UNDECIDED: "undecided",
 }
-VERDICTS = tuple(COUNTS)
 SHOWN = ("claim", "claim_part", "verdict", "claim_number", "claim_rule")  # columns of the verdicts
 # The questions that a part may ask, each the place of its function.
 EVIDENCE = "dse.accuracy.validate"
@@ -148,12 +147,11 @@ class Case:
 
 @record
 class Part:
-    """`bounds` are (side, bound) that the number must keep, written as `holds`."""
+    """`holds` is what the number must keep, as it is written (`bounds`)."""
 
     says: str
     rule: str
     holds: str
-    bounds: Sequence[tuple[str, float]]
     cases: Sequence[Case]
     enough: float
     show: str
@@ -162,7 +160,7 @@ class Part:
     undecided: str
 
     def keeps(self, value: float) -> bool:
-        return all(SIDES[side](value, bound) for side, bound in self.bounds)
+        return all(SIDES[side](value, bound) for side, bound in bounds(self.holds))
 
 
 @record
@@ -237,9 +235,8 @@ def _part(**values: Any) -> Part:
     ]
     if all(case.query == case.below for case in cases):
         raise Refused("asks what the part asks", "an argument that differs", "over")
-    names = ("says", "rule", "enough", "show", "scale", "trend", "undecided")
-    (text, keeps), kept = values["holds"], {name: values[name] for name in names}
-    return Part(holds=text, bounds=keeps, cases=cases, **kept)
+    names = ("says", "rule", "holds", "enough", "show", "scale", "trend", "undecided")
+    return Part(cases=cases, **{name: values[name] for name in names})
 
 
 def _word(argument: tuple[str, Any]) -> str:
@@ -365,7 +362,7 @@ OVER = Table(*(Field(one.name, one.kind, None) for one in QUERY))
 PART = Table(
     Field("says", Text(1)),
     Field("rule", Text(1)),
-    Field("holds", Then(Text(), lambda text: (text, bounds(text)))),
+    Field("holds", Then(Text(), lambda text: bounds(text) and text)),
     *QUERY,
     Field("over", _Over(), 1.0),
     Field("cases", ByName(ByName(Raw())), {}),
@@ -565,7 +562,7 @@ def _judged(part: Part, ask: Ask) -> dict[str, Any]:
 
 
 def _verdict(part: Part, rows: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    """One of VERDICTS, and for which cases the part holds or what would decide it."""
+    """One of COUNTS, and for which cases the part holds or what would decide it."""
     held, failed, none = ([r["name"] for r in rows if r["holds"] is x] for x in (True, False, None))
     if part.undecided or not held + failed:
         return UNDECIDED, part.undecided or next((r["why"] for r in rows if r["why"]), "no number")
@@ -598,7 +595,7 @@ def answer(judgements: Sequence[Mapping[str, Any]]) -> Answer:
     ]
     alone, first = len(judgements) == 1, judgements[0]
     counts = Counter(part["verdict"] for part in parts)
-    tally = {verdict: counts[verdict] for verdict in VERDICTS if counts[verdict]}
+    tally = {verdict: counts[verdict] for verdict in COUNTS if counts[verdict]}
     counted = ", ".join(f"{n} {v}{' a condition holds' * (v == TRUE_IF)}" for v, n in tally.items())
     of_claim = [
         claim | {COUNTS[v]: n for v, n in Counter(p["verdict"] for p in claim["parts"]).items()}

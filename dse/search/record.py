@@ -155,10 +155,9 @@ class Record:
         found, self._searched = self._searched, []
         return np.array(found, dtype=np.int64)
 
-    def set_attrs(self, attrs: Mapping[str, Any]) -> None:
-        """Add or replace user attributes of the study (JSON values)."""
-        for key, value in attrs.items():
-            self._study.set_user_attr(key, value)
+    def set_attr(self, key: str, value: Any) -> None:
+        """Add or replace a user attribute of the study (a JSON value)."""
+        self._study.set_user_attr(key, value)
 
     def add(self, batch: Batch, stage: str) -> int:
         """Store evaluated points that are not trials yet; return how many were new."""
@@ -192,16 +191,13 @@ class Record:
             elif journal is None:
                 self._study.add_trials([frozen(row) for row in make(self._new())])
             else:
-                journal.append_trials(make(self._new()), **self._common())
+                assert isinstance(self._storage, JournalStorage)
+                worker = self._storage._replay_result.worker_id
+                of = {"worker_id": worker, "study_id": self._study._study_id}
+                journal.append_trials(make(self._new()), **of)
             self._known.update(row.user_attrs["id"] for row in new)
             self._read += len(new)
         return len(new)
-
-    def _common(self) -> dict[str, Any]:
-        """Fields of every line of this process and study."""
-        assert isinstance(self._storage, JournalStorage)
-        worker = self._storage._replay_result.worker_id
-        return {"worker_id": worker, "study_id": self._study._study_id}
 
     def load(self) -> Recorded:
         """All trials in the order in which they were stored, extracted once. A constraint that a

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import json
 import pkgutil
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +21,8 @@ from dse.search.evaluator import (
     CHUNK,
     ENUMERATE,
     FRONT,
+    REFUSED,
+    SAMPLE,
     Batch,
     Checkpoint,
     Engine,
@@ -167,7 +168,8 @@ def search(
     started = time.perf_counter()
     sample = take(problem, chosen, seed, evaluator.limit) if survey and not expensive else None
     if sample is not None:
-        sample.publish(evaluator.publish)
+        evaluator.publish(sample.kept, SAMPLE)
+        evaluator.publish(sample.refused, REFUSED)
         evaluator.reserve(len(sample.ids))
     task = f"{chosen.name} {unit}"
     done = None if checkpoint is None else checkpoint.load(task)
@@ -309,28 +311,27 @@ def evidence(
     units = range(FIRST_UNIT, FIRST_UNIT + RESTARTS)
     within = progress if executor == HERE else silent
 
-    def task(unit: int) -> Any:
+    def task(unit: int) -> dict[str, Ids]:
         found = search(problem, WITNESS, seed=seed, unit=unit, executor=HERE, progress=within)
-        return {"evaluations": found.evaluations, "ids": found.front.ids.tolist()}
+        return {"evaluations": np.array(found.evaluations), "ids": found.front.ids}
 
     saved = {unit: checkpoint.load(f"proof {unit}") for unit in units} if checkpoint else {}
-    done = {unit: json.loads(str(state["json"])) for unit, state in saved.items() if state}
+    done = {unit: state for unit, state in saved.items() if state}
     left = [unit for unit in units if unit not in done]
-    met = sum(found["evaluations"] for found in done.values())
     for unit, found in zip(left, executor.map(task, left), strict=True):
         done[unit] = found
         if checkpoint is not None:
-            checkpoint.save(f"proof {unit}", {"json": np.array(json.dumps(found))})
-        met += found["evaluations"]
+            checkpoint.save(f"proof {unit}", found)
+        met = sum(int(one["evaluations"]) for one in done.values())
         progress(met, None, len(result.front))
     restarts = [done[unit] for unit in units]
-    ids = [np.array(found["ids"], dtype=np.int64) for found in restarts]
+    ids = [found["ids"] for found in restarts]
     others = [in_order(Evaluator(problem).again(front)) for front in ids]
     fronts = [measurable(problem, front).F for front in (result.front, *others)]
     union = np.concatenate(fronts)
     union = union[non_dominated(union)]
     made = [(result.engine, result.evaluations, len(result.front))]
-    made += [(WITNESS, found["evaluations"], len(found["ids"])) for found in restarts]
+    made += [(WITNESS, int(found["evaluations"]), len(found["ids"])) for found in restarts]
     rows = [
         {
             "engine": engine,

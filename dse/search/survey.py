@@ -11,7 +11,7 @@ that break one.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, create_trial
 
 from dse.problem.protocol import Problem
-from dse.search.evaluator import REFUSED, SAMPLE, Batch, Engine
+from dse.search.evaluator import Batch, Engine
 from dse.search.record import active_axes
 from dse.search.storage import many_trials
 from dse.space.space import Space
@@ -47,11 +47,6 @@ class Survey:
     ids: Ints
     kept: Batch
     refused: Batch
-
-    def publish(self, sink: Callable[[Batch, str], object]) -> None:
-        """Hand the stored designs to the study of record."""
-        sink(self.kept, SAMPLE)
-        sink(self.refused, REFUSED)
 
 
 def blocks(space: Space, seed: int, most: int) -> Iterator[Ints]:

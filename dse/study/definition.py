@@ -172,7 +172,7 @@ class Posed:
             lambda attrs: differences(attrs.get("definition"), self.defined),
         )
         if "definition" not in record.attrs:
-            record.set_attrs({"definition": self.defined})
+            record.set_attr("definition", self.defined)
         return record
 
 

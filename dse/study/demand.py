@@ -77,9 +77,8 @@ def training_document(problem: PhysicsProblem, front: NDArray[np.int64]) -> dict
     tokens = trained.served_tokens
     found = {"terms": asdict(trained.life), "served_tokens": tokens}
     pool = _pool(problem, front)
-    if pool is None:
-        return {**document, "lifetime": {**found, "demand": None}}
-    return {**document, "lifetime": {**found, "demand": _demand(problem, pool, tokens)}}
+    demand = None if pool is None else _demand(problem, pool, tokens)
+    return {**document, "lifetime": {**found, "demand": demand}}
 
 
 def _pool(problem: PhysicsProblem, front: NDArray[np.int64]) -> Pool | None:

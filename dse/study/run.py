@@ -59,7 +59,7 @@ from dse.study.folder import (
 )
 from dse.study.laws import compare_laws
 from dse.study.result import Study
-from dse.study.views import describe_systems, describe_views, refuse_views
+from dse.study.views import describe_systems, describe_view, refuse_views
 
 SPACE = "space.yaml"  # what a study folder calls the space that a program gave
 
@@ -180,7 +180,8 @@ def run(
         else:
             if problem.study.views:
                 with _timed(seconds, "views"):
-                    document["views"] = describe_views(problem, **how)
+                    views = [describe_view(problem, one, **how) for one in problem.study.views]
+                    document["views"] = views
             if side := describe_systems(problem, given, **how):
                 document["systems"] = side
         document |= proof

@@ -93,19 +93,12 @@ def refuse_views(problem: PhysicsProblem) -> None:
         )
 
 
-def describe_views(
-    problem: PhysicsProblem, *, executor: Executor, progress: Progress
-) -> list[dict[str, Any]]:
-    """`views` of study.json."""
-    return [_describe(problem, view, executor, progress) for view in problem.study.views]
-
-
-def _describe(
-    problem: PhysicsProblem, view: View, executor: Executor, progress: Progress
+def describe_view(
+    problem: PhysicsProblem, view: View, *, executor: Executor, progress: Progress
 ) -> dict[str, Any]:
-    """`designs`: the cheapest of each value at each level of predicted loss; `curves`: the designs
-    that stay; `cells`: the least cost of each cell of the map; `laws`: the least cost of each value
-    under each law."""
+    """One of `views` of study.json. `designs`: the cheapest of each value at each level of
+    predicted loss; `curves`: the designs that stay; `cells`: the least cost of each cell of the
+    map; `laws`: the least cost of each value under each law."""
     axes = [problem.space.names.index(name) for name in (view.by, *view.map)]
     values = [problem.space.choices[axis] for axis in axes]
     names = [value_words(view.by, value) for value in values[0]]
@@ -283,6 +276,7 @@ def _laws(
 # Every point is evaluated again, and of each system the designs stay that no other of that system
 # beats in price and in time per output token, within the limits of the space.
 
+SOFT = ("assumed", "estimated")  # kinds of a price that nobody published
 SPEED, USER = "tpot_s", "output_tokens_per_s_per_user"
 SHOWN_OF_SYSTEMS = (SPEED, "ttft_s", "output_tokens_per_s_per_chip")
 # Tokens a second that a user sees.
@@ -350,8 +344,7 @@ def _row(problem: PhysicsProblem, catalog: Catalog, chip: str) -> dict[str, Any]
         owned = price_by_parts(catalog, chip, study.price_basis, study.costs)
         usd = owned["usd_per_chip_hour"]
         facts = [one for one in owned["inputs"] if one["of"] == "chip" and "price" in one["name"]]
-        kinds = [one["kind"] for one in facts]
-        kind = next((one for one in kinds if one in ("assumed", "estimated")), "claimed")
+        kind = next((one["kind"] for one in facts if one["kind"] in SOFT), "claimed")
         notes = [f": {one['note']}" if one["note"] else "" for one in facts]
         price = "; ".join(
             f"{one['text']} ({one['kind']}, {one['date']}{note})"

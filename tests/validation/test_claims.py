@@ -24,9 +24,9 @@ from dse.errors import InputError
 from dse.questions.claims import (
     CONFIRMED,
     CONTRADICTED,
+    COUNTS,
     TRUE_IF,
     UNDECIDED,
-    VERDICTS,
     Query,
     asker,
     at,
@@ -228,7 +228,7 @@ def test_one_claim_as_text_and_json_twice_the_same() -> None:
     assert first.out == again.out
     document = first.json()
     assert document["claim"] == "16"
-    assert {part["verdict"] for part in document["parts"]} <= set(VERDICTS)
+    assert {part["verdict"] for part in document["parts"]} <= set(COUNTS)
     said = dse("claims", "check", 16)
     assert said.code == 0
     assert fits(said.out, 100)

@@ -126,7 +126,9 @@ def compare(
     if kind in ("merged", "studies"):
         from dse.questions.compare.studies import compare_studies, merged_studies
 
-        made = merged_studies(folders) if kind == "merged" else compare_studies(*folders)
+        made = (
+            merged_studies(folders) if kind == "merged" else compare_studies(folders[0], folders[1])
+        )
     elif kind == "dates":
         made = _at_dates(names[0], as_of, out, catalog, progress)
     elif kind in ("fleets", "plans"):

@@ -384,25 +384,18 @@ def importance_section(study: Json) -> list[Section]:
 
 # The front to look around in.
 
-# Columns of words: key, title, value.
-TEXTS: tuple[tuple[str, str, Callable[[Json], str]], ...] = (
-    ("chip", "chip", lambda item: of_pools(item["deployment"], "chip")),
-    ("weights", "weights", lambda item: of_pools(item["deployment"], "weight_dtype")),
-    ("kv", "KV cache", lambda item: item["deployment"]["kv_dtype"]),
-    ("kind", "kind", lambda item: "sparse" if item["model"].get("num_experts") else "dense"),
-    ("model", "model", given_name),
-    ("shape", "shape", lambda item: short_shape(item["model"])),
-    ("split", "split", lambda item: short_split(item["deployment"])),
-    ("bottleneck", "bound by", lambda item: item["metrics"]["bottleneck"]),
+# Columns of words: key, title, the key of the vocabulary under which the table of other formats
+# shows it (empty: it does not), value.
+TEXTS: tuple[tuple[str, str, str, Callable[[Json], str]], ...] = (
+    ("chip", "chip", "chip", lambda item: of_pools(item["deployment"], "chip")),
+    ("weights", "weights", "weight_dtype", lambda i: of_pools(i["deployment"], "weight_dtype")),
+    ("kv", "KV cache", "", lambda item: item["deployment"]["kv_dtype"]),
+    ("kind", "kind", "", lambda item: "sparse" if item["model"].get("num_experts") else "dense"),
+    ("model", "model", "", given_name),
+    ("shape", "shape", "shape", lambda item: short_shape(item["model"])),
+    ("split", "split", "division", lambda item: short_split(item["deployment"])),
+    ("bottleneck", "bound by", "bottleneck", lambda item: item["metrics"]["bottleneck"]),
 )
-# Those of the table that other formats show, under keys of the vocabulary.
-TABLE = {
-    "chip": "chip",
-    "weights": "weight_dtype",
-    "shape": "shape",
-    "split": "division",
-    "bottleneck": "bottleneck",
-}
 # Choices as numbers. All but the first stand on the parallel axes alone: elsewhere `shape` and
 # `split` say them.
 NUMBERS = (
@@ -426,9 +419,7 @@ def explorer(folder: StudyFolder) -> Explorer:
     if total > FRONT_ROWS:
         note = f"{len(shown)} of {total:,} points, evenly along the front; front.csv has all."
     columns: dict[str, Any] = {"point": [item["point"] for item in shown]}
-    for key, _, of in TEXTS:
-        if key in TABLE:
-            columns[TABLE[key]] = [of(item) for item in shown]
+    columns |= {key: [of(item) for item in shown] for _, _, key, of in TEXTS if key}
     columns |= {m: [item["metrics"][m] for item in shown] for m in folder.wanted}
     keys = f"Shape: {SHAPE_KEY}. Split: {DEPLOYMENT_KEY}; degrees of 1 are left out."
     table = frame("front", "The front", columns, note, keys, on_console=False)
@@ -455,7 +446,7 @@ def _columns(folder: StudyFolder, items: Sequence[Json]) -> dict[str, Any]:
     objectives = {o["metric"]: o for o in folder.objectives}
     decisions = [str(item.get("decision", "")) for item in items]
     texts = [("names", "chosen as", [names.get(item["point"], "") for item in items])]
-    texts += [(key, title, [of(item) for item in items]) for key, title, of in TEXTS]
+    texts += [(key, title, [of(item) for item in items]) for key, title, _, of in TEXTS]
     columns = [{"key": key, "label": title, **_coded(values)} for key, title, values in texts]
     decided = _coded(decisions, sorted(set(decisions)))
     columns.insert(1, {"key": "decision", "label": "decision", **decided})

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dse.answer.answer import Commands, Table
-from dse.answer.frames import frame, of_rows
+from dse.answer.frames import of_rows
 from dse.answer.numbers import BOUNDS, label, show, show_as
 from dse.errors import StorageError
 from dse.problem.describe import pools_of
@@ -220,20 +220,20 @@ def nearest_limit(folder: StudyFolder, item: Json) -> str | None:
 
 def summary(folder: StudyFolder) -> Table:
     """A row for each chosen point: name, objectives, what its time rests on, shape, deployment."""
-    chosen = folder.chosen
-    shapes = {"shape": [brief_shape(one.item) for one in chosen]}
-    return frame(
-        "summary",
-        "Points by name",
+    rows = [
         {
-            "chosen": [one.numbered for one in chosen],
-            **{m: [one.metrics[m] for one in chosen] for m in folder.wanted},
-            "efficiency": [one.efficiency for one in chosen],
-            **(shapes if folder.several_shapes else {}),
-            "deployed": [short_deployment(one.item["deployment"], folder.held) for one in chosen],
-        },
-        f"Deployment: {DEPLOYMENT_KEY}; degrees of 1 are left out.",
-    )
+            **one.metrics,
+            "chosen": one.numbered,
+            "efficiency": one.efficiency,
+            "shape": brief_shape(one.item),
+            "deployed": short_deployment(one.item["deployment"], folder.held),
+        }
+        for one in folder.chosen
+    ]
+    shape = "shape " * folder.several_shapes
+    keys = f"chosen {' '.join(folder.wanted)} efficiency {shape}deployed"
+    note = f"Deployment: {DEPLOYMENT_KEY}; degrees of 1 are left out."
+    return of_rows("summary", "Points by name", rows, keys, note)
 
 
 def made_of(folder: StudyFolder) -> list[Table | Commands]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dse.answer.answer import FULL, Answer, Block, Facts, Notes, Opening, Section, Table
-from dse.answer.frames import frame, of_rows
+from dse.answer.frames import of_rows
 from dse.answer.numbers import BASES, GLOSSARY, label, show, show_as, significant
 from dse.economics.prices import evidence_words, price_parts
 from dse.problem.words import (
@@ -273,21 +273,23 @@ def _sure(study: Json) -> list[Section]:
         about = f"Against all {whole['evaluations']:,} points of the space, evaluated afterwards, "
         about += f"the search found {percent(whole['true_hypervolume_share'])} of the true "
         about += f"hypervolume and {whole['found']:,} of {whole['true_front_size']:,} true points."
-    rows: list[tuple[str, int | None, str]] = []
+    rows: list[Json] = []
+
+    def add(evidence: str, evaluations: int | None, finding: str) -> None:
+        rows.append({"evidence": evidence, "evaluations": evaluations, "finding": finding})
+
     if local := proof.get("local"):
         better = f"{local['better']:,} improve" if local["better"] else "none improves"
         found = f"{better} the front ({local['feasible']:,} are feasible)"
-        rows.append(("one parameter away from the front", local["neighbours"], found))
+        add("one parameter away from the front", local["neighbours"], found)
     if runs := proof.get("restarts"):
         own, *others = (run["share"] for run in runs)
         least, most = percent(min(others)), percent(max(others))
         found = f"{least} to {most} of the hypervolume of all, this one {percent(own)}"
-        rows.append((f"{len(others)} more searches that share nothing", None, found))
+        add(f"{len(others)} more searches that share nothing", None, found)
     if added := proof.get("added"):
-        rows.append(("designs met on the way", added, "added to the front"))
-    keys = ("evidence", "evaluations", "finding")
-    columns = {key: [row[k] for row in rows] for k, key in enumerate(keys)}
-    tables = [frame("evidence", "", columns)] if rows else []
+        add("designs met on the way", added, "added to the front")
+    tables = [of_rows("evidence", "", rows, "evidence evaluations finding")] if rows else []
     return [Section("How sure is this front", tables, [about], "sure")]
 
 
