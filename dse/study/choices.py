@@ -80,15 +80,6 @@ LIKELY = 0.005  # a chip that is first less often is not measured
 
 
 @record
-class Held:
-    """A limit on a metric that errors move; `sign` as in `dse.schema.metrics.Limit`."""
-
-    metric: Moved
-    sign: float
-    limit: float
-
-
-@record
 class LossHeld:
     """A limit on the predicted loss under a law that was moved to runs: `loss` (k,) nats, and what
     the runs leave of it."""
@@ -104,17 +95,16 @@ class LossHeld:
 
 @record
 class Choice:
-    """A chip and its k deployments, which share one error.
-    `requests_per_s` (k,) is what one deployment serves; `best` is the row that is cheapest at the
-    prediction within the limits, `kind` how its kernel laws are known."""
+    """A chip and its k deployments, which share one error. `held` are the limits on metrics that
+    errors move; `requests_per_s` (k,) is what one deployment serves; `deployment` is the one that
+    is cheapest at the prediction within the limits, `kind` how its kernel laws are known."""
 
     chip: str
     cost: Moved
-    held: tuple[Held, ...]
+    held: tuple[tuple[Limit, Moved], ...]
     requests_per_s: Floats
-    best: int
     kind: str
-    deployments: tuple[Mapping[str, Any], ...]
+    deployment: Mapping[str, Any]
     loss: LossHeld | None = None
 
 
@@ -167,19 +157,18 @@ def choices_of(
     too large and an objective that no interval is known of, and NothingFeasible where no chip keeps
     the limits.
     """
+    by_chip: ByChip = None
     if config is not None:
         without_pools(problem)
+        study, codes = problem.study, range(len(problem.machines.ids))
+        model = problem.model or model_of(dict(config), str(study.path))
+        by_chip = [deployments(study, [model], [config], code) for code in codes]
     usable = [m for m in CLASS if METRICS[m].log and METRICS[m].direction == "minimize"]
     own = [o.metric for o in problem.objectives if o.metric in usable]
     named = objective or next((m for m in own if "usd" in m), own[0] if own else None)
     if named not in usable:
         said = "no objective of the space has an interval" if named is None else f"read {named!r}"
         raise InputError(said, field="--objective", accepted=", ".join(usable))
-    by_chip: ByChip = None
-    if config is not None:
-        study, codes = problem.study, range(len(problem.machines.ids))
-        model = problem.model or model_of(dict(config), str(study.path))
-        by_chip = [deployments(study, [model], [config], code) for code in codes]
     limits, doubted = _moving(problem), _loss_limit(problem) is not None
     moved = [KNOWN, *(limit.text for limit in limits)]
     fixed = [j for j, name in enumerate(problem.constraints) if name not in moved]
@@ -297,20 +286,15 @@ def _choice(problem: PhysicsProblem, code: int, table: _Rows, by_chip: ByChip) -
     if limit is not None and law is not None:
         values, leverage, *own = table["loss"][:, rows]
         loss = LossHeld(values, limit, Doubt(tuple(own), leverage, law.posterior))
-    places = table["place"][rows]
+    place = table["place"][rows[best : best + 1]]
     if by_chip is None:
-        described = tuple(problem.deployments(problem.space.unrank(places)))
+        (deployment,) = problem.deployments(problem.space.unrank(place))
     else:
-        batch = by_chip[code]
-        rows_of = places.tolist()
-        described = tuple(describe_deployment(batch, k, problem.machines) for k in rows_of)
-    held = tuple(
-        Held(Moved(*table[f"held {k}"][:, rows]), one.sign, one.limit)
-        for k, one in enumerate(limits)
-    )
+        deployment = describe_deployment(by_chip[code], int(place[0]), problem.machines)
+    held = tuple((one, Moved(*table[f"held {k}"][:, rows])) for k, one in enumerate(limits))
     cost, rates = Moved(*table["cost"][:, rows]), table["requests_per_s"][rows]
-    chip = problem.machines.ids[code]
-    return Choice(chip, cost, held, rates, best, KINDS[table["kind"][rows[best]]], described, loss)
+    chip, kind = problem.machines.ids[code], KINDS[table["kind"][rows[best]]]
+    return Choice(chip, cost, held, rates, kind, deployment, loss)
 
 
 def _loss_limit(problem: PhysicsProblem) -> float | None:
@@ -373,8 +357,8 @@ def served(
             cost = cost * (np.ceil(needed) / needed)
         cost = cost * factor[rows, None]
         kept = np.ones(cost.shape, dtype=bool)
-        for limit in item.held:
-            kept &= limit.sign * limit.metric.at(z) <= limit.sign * limit.limit
+        for limit, metric in item.held:
+            kept &= limit.sign * metric.at(z) <= limit.sign * limit.limit
         if item.loss is not None and draws.numbers is not None:
             kept &= item.loss.kept(draws.numbers[rows])
         within = np.where(kept, cost, np.inf)
@@ -461,7 +445,7 @@ def measure_next(
     ties by regret. Empty where there is one choice. `what` of choice `i`: its price, or its error;
     `changes_choice` is the chance that what is learned makes another choice the likeliest first."""
     items, priced = choices.items, choices.priced
-    most = max(len(item.deployments) for item in items)
+    most = max(len(item.requests_per_s) for item in items)
     draws = draws.take(slice(max(WORK // most, 1_000)))
     price, own, _ = outcomes(choices, draws)
     likely = robust["chance_first"] >= LIKELY

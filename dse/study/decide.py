@@ -337,10 +337,6 @@ def _closest(problem: PhysicsProblem, index: NDArray[np.int64]) -> NDArray[np.in
     return np.concatenate(layers)
 
 
-# Metrics of which more is better.
-GROW = frozenset(metric for metric in CLASS if METRICS[metric].direction == "maximize")
-
-
 @record
 class Moved:
     """A metric, of either sign, and how errors move it: value exp(z up) where z > 0, value
@@ -363,7 +359,7 @@ def ends(metric: str, metrics: Metrics) -> tuple[Floats, Floats]:
     if metric not in CLASS:
         return 0.0 * ones, 0.0 * ones
     low, high = interval(metric, ones, metrics.provenance, metrics.spread)
-    slow, fast = (low, high) if metric in GROW else (high, low)
+    slow, fast = (low, high) if METRICS[metric].direction == "maximize" else (high, low)
     up, down = np.log(slow), -np.log(fast)
     if metric not in THROUGHPUT_METRICS:
         return up, down

@@ -16,6 +16,7 @@ from dse.economics.prices import ASSUMED, evidence, price_spreads
 from dse.pareto import Scale, non_dominated
 from dse.physics.intervals import COMMON, kin_of
 from dse.problem.objective import PhysicsProblem, pose
+from dse.schema.metrics import Limit
 from dse.schema.prices import PriceRow, PriceTable
 from dse.schema.study import load_study, resolve_space
 from dse.search.parallel import HERE
@@ -24,7 +25,6 @@ from dse.study.choices import (
     P90,
     Choice,
     Choices,
-    Held,
     Moved,
     draw,
     judge,
@@ -45,12 +45,12 @@ def moved(values, up: float = 0.0, down: float | None = None) -> Moved:
     return Moved(value, up * ones, (up if down is None else down) * ones)
 
 
-def choice(name: str, cost, sd: float = 0.0, *, held: tuple[Held, ...] = (), rate=1.0) -> Choice:
+def choice(
+    name: str, cost, sd: float = 0.0, *, held: tuple[tuple[Limit, Moved], ...] = (), rate=1.0
+) -> Choice:
     """A chip whose cost has a log-normal error of standard deviation `sd`."""
     price = moved(cost, sd * P90)
-    k = len(price.value)
-    best = int(np.argmin(price.value))
-    return Choice(name, price, held, np.full(k, rate), best, "fitted", ({"number": 0},) * k)
+    return Choice(name, price, held, np.full(len(price.value), rate), "fitted", {"number": 0})
 
 
 def uncertain(
@@ -219,7 +219,7 @@ def test_kin_are_chips_whose_laws_have_one_origin() -> None:
 
 def test_a_limit_is_kept_by_the_next_deployment_or_missed() -> None:
     """Two loads: the cheap one misses the limit on slow machines, and the dear one takes over."""
-    limit = Held(moved([1.0, 0.5], 0.3 * P90), 1.0, 1.0)
+    limit = (Limit("tpot_s", "<=", 1.0, ""), moved([1.0, 0.5], 0.3 * P90))
     case = uncertain(choice("a", [1.0, 2.0], held=(limit,)), choice("b", 9.0))
     draws = draw(case, N, 0)
     price, _, row = outcomes(case, draws)

@@ -379,7 +379,7 @@ def how_sure(subject: Subject, source: Any, given: Json) -> Answer:
     loads = [load.row() for load in study.workloads]
     rows: list[dict[str, Any]] = []
     for item, *values in zip(choices.items, *columns.values(), strict=True):
-        deployment = dict(item.deployments[item.best])
+        deployment = dict(item.deployment)
         row = {"chip": item.chip, "deployed": short_deployment(deployment, held(loads))}
         row |= {"efficiency": item.kind, "deployment": deployment}
         rows.append(row | dict(zip(columns, map(number, values), strict=True)))
@@ -531,7 +531,7 @@ def _rate_of(text: str, subject: Subject, choices: Choices) -> tuple[float, floa
 def _commands(catalog: Catalog, item: Choice, loads: Sequence[Json]) -> list[str]:
     """Command lines that measure a choice and bring that in: vLLM's own benchmark of a server that
     was started as `dse export` writes it."""
-    flight = int(item.deployments[item.best]["concurrency"])
+    flight = int(item.deployment["concurrency"])
     lines = []
     if item.kind != "fitted" and catalog.chips[item.chip].vendor in BY_TORCH:
         lines.append(f"dse calibrate --chip {item.chip} --full")
