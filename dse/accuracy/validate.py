@@ -29,7 +29,6 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 
-from dse.accuracy.decisions import LAUNCH, score_decisions, supported
 from dse.accuracy.fits import FOLDS, cross_validate_training, pose
 from dse.accuracy.serving_points import estimate_disaggregated, estimate_rows
 from dse.accuracy.serving_rows import backend_of, serving_of
@@ -37,13 +36,16 @@ from dse.accuracy.tables import (
     ADDED,
     ENOUGH_ROWS,
     INFEASIBLE,
+    LAUNCH,
     group_errors,
     is_disaggregated,
     not_covered,
     pairs_of,
     read_points,
     score,
+    score_decisions,
     speed_up,
+    supported,
     text_column,
     training_rows,
 )
