@@ -113,12 +113,10 @@ class GrainTable(NamedTuple):
 def grain_table(chips: Sequence[Chip]) -> GrainTable:
     """Of chips, in order."""
     grains = [grain_of(chip.family) for chip in chips]
+    columns = np.array([columns_of(chip)[0] for chip in chips])
+    of_family = ("lines", "heads", "wide_heads", "cliff")
     return GrainTable(
-        np.array([columns_of(chip)[0] for chip in chips]),
-        np.array([grain.lines for grain in grains]),
-        np.array([grain.heads for grain in grains]),
-        np.array([grain.wide_heads for grain in grains]),
-        np.array([grain.cliff for grain in grains]),
+        columns, *(np.array([getattr(grain, name) for grain in grains]) for name in of_family)
     )
 
 

@@ -273,24 +273,18 @@ def point_to_point(
     where a pair may have one link, then over each network. The receivers wait for the slowest of so
     many senders."""
     none, all_ = np.zeros(1), np.ones(1)
-    levels: list[Fabric | Network] = [fabric, *fabric.networks]
-    costs = [
-        Cost(
-            fabric.all_reduce.latency_s[chip, 1],
-            bytes_ / fabric.pair_bytes_per_s[chip],
-            Sent(bytes_, all_, ()),
-        ),
+
+    def cost(level: Fabric | Network, latency_s: Floats, transfer_s: Floats, sent: Sent) -> Cost:
+        return Cost(latency_s + wait_s(level.jitter_s[chip], senders), transfer_s, sent)
+
+    pair_s, first_s = bytes_ / fabric.pair_bytes_per_s[chip], fabric.all_reduce.latency_s[chip, 1]
+    inside, outside = Sent(bytes_, all_, ()), Sent(bytes_, none, ((all_,),))
+    return (
+        cost(fabric, first_s, pair_s, inside),
         *(
-            Cost(one.hop_s[chip], bytes_ * one.s_per_byte[chip], Sent(bytes_, none, ((all_,),)))
+            cost(one, one.hop_s[chip], bytes_ * one.s_per_byte[chip], outside)
             for one in fabric.networks
         ),
-    ]
-    if not fabric.jittered:
-        return tuple(costs)
-    waits = [wait_s(one.jitter_s[chip], senders) for one in levels]
-    return tuple(
-        Cost(cost.latency_s + wait, cost.transfer_s, cost.sent)
-        for cost, wait in zip(costs, waits, strict=True)
     )
 
 

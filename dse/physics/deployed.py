@@ -15,7 +15,7 @@ from dse.physics.alignment import Alignment
 from dse.physics.collectives import Cost, Group, point_to_point
 from dse.physics.kernels import LawTable
 from dse.physics.machines import Machines
-from dse.physics.tiers import offload_of
+from dse.physics.tiers import Offload
 from dse.schema.backend import Backend
 from dse.schema.dtypes import CODE, DTYPES
 from dse.space.alike import columns_of, distinct, layer_of
@@ -29,17 +29,6 @@ class Law:
     `sums` marks those with p = 1 among others, None without any, so that a candidate takes the
     same path in every batch. `floor_of_compute` turns the law's compute time into that at the full
     dense peak."""
-
-    __slots__ = (
-        "fixed_s",
-        "floor_of_compute",
-        "inverse_p",
-        "is_sum",
-        "p",
-        "s_per_byte",
-        "s_per_flop",
-        "sums",
-    )
 
     def __init__(
         self,
@@ -188,7 +177,7 @@ class Deployed:
         own = (experts == CODE["nvfp4"]) & machines.native_dtype[chip, experts]
         bytes_ = self.weight_bytes["experts"]
         self.dispatched_bytes = np.where(own, bytes_, np.clip(bytes_, 1.0, 2.0))
-        self.offload = offload_of(batch, machines.tiers)
+        self.offload = None if batch.offload_tier is None else Offload(batch, machines.tiers)
         self.launched = launched
         self._laws: dict[tuple[str, str], Law] = {}
         # Of each block, by its id, the share of its experts' traffic that leaves a domain: the same

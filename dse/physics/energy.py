@@ -161,9 +161,6 @@ class Levels(NamedTuple):
         names = Levels._fields[:-1]
         return self._replace(**{name: getattr(self, name) * share for name in names})
 
-    def plus(self, other: Levels) -> Levels:
-        return Levels(*(one + more for one, more in zip(self, other, strict=True)))
-
 
 @record
 class Work:
@@ -275,7 +272,7 @@ class Energy:
 
     @property
     def of_phases(self) -> Levels:
-        return self.prefill.plus(self.decode)
+        return Levels(*map(np.add, self.prefill, self.decode))
 
     @property
     def joules(self) -> Floats:

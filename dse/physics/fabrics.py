@@ -219,12 +219,12 @@ Table = NDArray[np.float64]
 _SIZES: Table = np.exp2(np.arange(GROUPS, dtype=np.float64))
 
 
-@record
-class DomainTable:
-    """A collective inside the scale-up domain, (chips, GROUPS). `s_per_byte` is per byte that a
-    ring sends over a chip's link; `short_`: another algorithm, for short messages (infinite: none).
-    `algorithm` and `short_algorithm` are their names, "measured" up to the measured groups, "as
-    elsewhere" where those were of another chip."""
+class DomainTable(NamedTuple):
+    """A collective inside the scale-up domain, (chips, GROUPS), or of one chip, (GROUPS,): the
+    algorithm that is fastest for long messages, `s_per_byte` per byte that a ring sends over a
+    chip's link; `short_`: the one of least latency where that is another (infinite and "" where
+    not). `algorithm` and `short_algorithm` are their names, "measured" up to the measured groups,
+    "as elsewhere" where those were of another chip."""
 
     latency_s: Table
     s_per_byte: Table
@@ -236,8 +236,7 @@ class DomainTable:
 
     def scaled(self, latency: float, bandwidth: float) -> DomainTable:
         """With every latency and every bandwidth multiplied."""
-        return replace(
-            self,
+        return self._replace(
             latency_s=self.latency_s * latency,
             s_per_byte=self.s_per_byte / bandwidth,
             short_latency_s=self.short_latency_s * latency,
@@ -288,12 +287,10 @@ def compile_fabric(systems: Sequence[System], efficiencies: Sequence[Efficiency]
     """The fabric of chips with these systems and efficiencies."""
     inner = [system.levels[0] for system in systems]
     tables = {
-        name: _domain_table(
-            [
-                _domain_rows(level, _Curve.of(getattr(efficiency, name)), name)
-                for level, efficiency in zip(inner, efficiencies, strict=True)
-            ]
-        )
+        name: [
+            _domain(level, _Curve.of(getattr(efficiency, name)), name)
+            for level, efficiency in zip(inner, efficiencies, strict=True)
+        ]
         for name in COLLECTIVES
     }
     deepest = max(len(system.levels) for system in systems)
@@ -302,19 +299,13 @@ def compile_fabric(systems: Sequence[System], efficiencies: Sequence[Efficiency]
         host_lanes=np.array([level.topology in ON_PCIE for level in inner]),
         link_bytes_per_s=np.array([usable(level) for level in inner]),
         pair_bytes_per_s=np.array([point_to_point(level) for level in inner]),
-        **tables,
+        **{name: DomainTable(*map(np.array, zip(*of, strict=True))) for name, of in tables.items()},
         jitter_s=np.array([level.jitter_s for level in inner]),
         networks=tuple(
             _network([_outer(system, place) for system in systems])
             for place in range(1, max(deepest, 2))
         ),
     )
-
-
-def _domain_table(rows: list[tuple[_Best, Table]]) -> DomainTable:
-    best, ramps = zip(*rows, strict=True)
-    columns = (np.array(column) for column in zip(*best, strict=True))
-    return DomainTable(*columns, ramp=np.array(ramps))
 
 
 class _Curve(NamedTuple):
@@ -335,26 +326,28 @@ class _Curve(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def _domain_rows(level: FabricLevel, measured: _Curve, name: str) -> tuple[_Best, Table]:
-    """The algorithms of a chip's domain, and the ramp (GROUPS,)."""
+def _domain(level: FabricLevel, measured: _Curve, name: str) -> DomainTable:
+    """That of one chip."""
     latency, fraction, ramp = _curve(measured, _SIZES)
     link = _usable_link(level, _SIZES)
     hops = _mean_hops(level, _SIZES) if name == "all_to_all" else np.ones(GROUPS)
     said = "measured" if measured.kind == "fitted" else "as elsewhere"
     none, word = np.full(GROUPS, np.inf), np.full(GROUPS, said, dtype="<U24")
-    known = _Best(latency, hops / (fraction * link), word, none, none, np.full_like(word, ""))
+    s_per_byte, no_word = hops / (fraction * link), np.full_like(word, "")
+    known = DomainTable(latency, s_per_byte, word, none, none, no_word, ramp)
     # A whole domain may lie between two powers of two; no larger group runs inside it.
     sizes = np.minimum(_SIZES, float(level.size or 1))
     far = sizes > measured.chips[-1]
     if not far.any():
-        return known, ramp
+        return known
     beyond = _beyond(level, measured, name, sizes)
-    best = _Best(*(np.where(far, b, a) for a, b in zip(known, beyond, strict=True)))
+    best = DomainTable(*(np.where(far, b, a) for a, b in zip(known, beyond, strict=True)))
     # The rise of messages is the kernel's, and no more of it comes with hops.
-    return best, ramp * np.where(far, np.sqrt(max(measured.latency_s) / best.latency_s), 1.0)
+    risen = np.where(far, np.sqrt(max(measured.latency_s) / best.latency_s), 1.0)
+    return best._replace(ramp=ramp * risen)
 
 
-def _beyond(level: FabricLevel, measured: _Curve, name: str, sizes: Table) -> _Best:
+def _beyond(level: FabricLevel, measured: _Curve, name: str, sizes: Table) -> DomainTable:
     """The closed forms at `sizes`, anchored at the largest measured group."""
     few, many = measured.chips[0], measured.chips[-1]
     latency, fraction = max(measured.latency_s), measured.fraction[-1]
@@ -383,20 +376,8 @@ def _beyond(level: FabricLevel, measured: _Curve, name: str, sizes: Table) -> _B
     return _two_best(rows)
 
 
-class _Best(NamedTuple):
-    """Of several algorithms the fastest for long messages, and the one of least latency where that
-    is another (infinite and "" where not); each (GROUPS,)."""
-
-    latency_s: Table
-    s_per_byte: Table
-    algorithm: NDArray[np.str_]
-    short_latency_s: Table
-    short_s_per_byte: Table
-    short_algorithm: NDArray[np.str_]
-
-
-def _two_best(rows: list[tuple[str, Table, Table]]) -> _Best:
-    """Of algorithms (name, latency, seconds per byte); of equals the first."""
+def _two_best(rows: list[tuple[str, Table, Table]]) -> DomainTable:
+    """Of algorithms (name, latency, seconds per byte), without a ramp; of equals the first."""
     names = np.array([row[0] for row in rows], dtype="<U24")
     latency = np.array([row[1] for row in rows])
     per_byte = np.array([row[2] for row in rows])
@@ -405,13 +386,14 @@ def _two_best(rows: list[tuple[str, Table, Table]]) -> _Best:
     long = np.where(fastest, latency, np.inf).argmin(axis=0)
     short = latency.argmin(axis=0)
     better = latency[short, place] < latency[long, place]
-    return _Best(
+    return DomainTable(
         latency[long, place],
         per_byte[long, place],
         names[long],
         np.where(better, latency[short, place], np.inf),
         np.where(better, per_byte[short, place], np.inf),
         np.where(better, names[short], ""),
+        np.zeros(len(place)),
     )
 
 
@@ -449,7 +431,7 @@ def _network(levels: list[tuple[FabricLevel, float]]) -> Network:
 
 
 @lru_cache(maxsize=1024)
-def _between(level: FabricLevel, name: str) -> _Best:
+def _between(level: FabricLevel, name: str) -> DomainTable:
     """A collective between so many domains; seconds per byte are over those of a ring. Nothing
     measured tells algorithms apart: they are those that collective
     libraries run there, trees or halving and doubling on a switch (log2 m hops a gather)."""
@@ -498,14 +480,11 @@ def _usable_link(level: FabricLevel, sizes: Table) -> Table:
     spans, two a closed axis (TPU pods: jax-ml scaling book, "How to think about TPUs").
     """
     total, pair = usable(level), pair_bytes_per_s(level)
-    if pair is None:
+    if pair is None or level.topology not in ("full_mesh", *AXES):
         return np.full(len(sizes), total)
-    if level.topology == "full_mesh":
-        links = sizes - 1.0
-    elif level.topology in AXES:
+    links = sizes - 1.0
+    if level.topology in AXES:
         links = spanned(level, sizes) * (1.0 + axes(level, sizes)[1])
-    else:
-        return np.full(len(sizes), total)
     return np.where(sizes > 1.0, np.minimum(total, pair * links), total)
 
 

@@ -64,15 +64,6 @@ def _parameters(of: str) -> tuple[Parameter, ...]:
 KERNELS, BACKENDS = _parameters("kernel"), _parameters("backend")
 PARTS = ("compute", "memory", "fixed")
 NARROW = np.array([float(int(BITS[dtype])) < 16.0 for dtype in DTYPES])
-# A law by the factors that move it; `gemm_narrow` takes the place of `gemm` below 16 bits.
-LAWS = {
-    "gemm": "gemm",
-    "experts": "experts",
-    "prefill_attention": "prefill_attention",
-    "mla_prefill_attention": "prefill_attention",
-    "decode_attention": "decode_attention",
-    "mla_decode_attention": "decode_attention",
-}
 # MI300X and MI325X have block-scaled products and experts as AMD's tables time the kernels alone
 # (tools/fits/kernels.py): what serving adds between them has a factor each, the same for both
 # chips. Dense products are as on NVIDIA (H100 and MI300X at one request, DistServe/test-sample on
@@ -113,7 +104,8 @@ def calibrated_laws(
         if name == "experts":
             slower = factors.get("experts_unpacked.compute", 1.0)
             own["compute"] = np.where(unpacked, slower, 1.0) * own["compute"]
-        calibrated[name] = _law(table, LAWS[name], factors, own, narrow, floor)
+        # The factors of attention move latent attention too.
+        calibrated[name] = _law(table, name.removeprefix("mla_"), factors, own, narrow, floor)
     return calibrated
 
 
@@ -132,15 +124,15 @@ def inherited(table: LawTable, inherits: NDArray[np.bool_]) -> LawTable:
 
 def calibrated_fabric(fabric: Fabric, factors: Mapping[str, float]) -> Fabric:
     """The fabric with every factor of its collectives applied."""
-    latency = factors.get("exchange.latency", 1.0)
-    bandwidth = factors.get("exchange.bandwidth", 1.0)
+    reduce, exchange = (
+        (factors.get(f"{of}.latency", 1.0), factors.get(f"{of}.bandwidth", 1.0))
+        for of in ("all_reduce", "exchange")
+    )
     return replace(
         fabric,
-        all_reduce=fabric.all_reduce.scaled(
-            factors.get("all_reduce.latency", 1.0), factors.get("all_reduce.bandwidth", 1.0)
-        ),
-        all_gather=fabric.all_gather.scaled(latency, bandwidth),
-        all_to_all=fabric.all_to_all.scaled(latency, bandwidth),
+        all_reduce=fabric.all_reduce.scaled(*reduce),
+        all_gather=fabric.all_gather.scaled(*exchange),
+        all_to_all=fabric.all_to_all.scaled(*exchange),
     )
 
 
@@ -153,7 +145,7 @@ def _law(
     floor_s_per_byte: np.ndarray,
 ) -> LawTable:
     def of(part: str) -> np.ndarray:
-        """(chips, dtypes) or (chips, 1)."""
+        """(chips, dtypes) or (chips, 1); `gemm_narrow` is in place of `gemm` below 16 bits."""
         wide = factors.get(f"{name}.{part}", 1.0)
         if name != "gemm":
             return wide * own[part]

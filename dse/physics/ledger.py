@@ -40,7 +40,6 @@ from dse.physics.collectives import Cost, Sent
 from dse.physics.deployed import Deployed, Law
 from dse.physics.tiers import TierTraffic
 from dse.record import record
-from dse.schema.backend import Overlap
 from dse.space.candidates import Floats
 
 MICRO_BATCHES = 2.0
@@ -69,30 +68,6 @@ def taking_turns(
         for sent in (dispatch, combine):
             hidden = hidden + np.minimum(own, (1.0 - taken) * sent)
     return hidden / MICRO_BATCHES
-
-
-def overlap_of(
-    deployed: Deployed,
-    given: float | None,
-    usual: Overlap | None,
-    *,
-    requests: Floats,
-    tokens: Floats,
-    prefill: NDArray[np.bool_] | bool,
-) -> Hidden:
-    """What is `given`, or `usual` for the backend, of a step with so many `requests` and `tokens`,
-    (n,), on an attention rank; `prefill` where some are of prompts, which are divided anywhere."""
-    two = np.where(prefill, tokens, requests) >= MICRO_BATCHES
-    if given is not None:
-        return Hidden(np.where(two, given, 0.0), None) if given else NONE
-    if usual is None:
-        return NONE
-    least = np.where(prefill, usual.prefill_tokens, usual.decode_tokens)
-    split = two & (tokens >= least) & sent_outside(deployed)
-    if not split.any():
-        return NONE
-    taken = np.where(prefill, usual.prefill_taken, usual.decode_taken)
-    return Hidden(split.astype(np.float64), np.where(split, MICRO_BATCHES, 1.0), taken)
 
 
 def sent_outside(deployed: Deployed) -> NDArray[np.bool_]:

@@ -28,7 +28,7 @@ from dse.blocks import KINDS, MIXERS
 from dse.blocks.operators import ACTIVATION_BYTES, Product, Role
 from dse.physics.deployed import Deployed, launched_early
 from dse.physics.energy import clock, waited_s
-from dse.physics.ledger import Hidden, overlap_of
+from dse.physics.ledger import MICRO_BATCHES, NONE, Hidden, sent_outside
 from dse.physics.machines import Machines
 from dse.physics.memory import Memory, memory
 from dse.physics.queueing import Rank, together_share
@@ -209,11 +209,21 @@ class Case:
     def overlap(
         self, requests: Floats, tokens: Floats, *, prefill: NDArray[np.bool_] | bool
     ) -> Hidden:
-        """Of a step, as `dse.physics.ledger.overlap_of`."""
+        """What the workload gives, or is usual for the backend, of a step with so many `requests`
+        and `tokens`, (n,), on an attention rank; `prefill` where some are of prompts, which are
+        divided anywhere."""
         given, usual = self.workload.network_overlap, self.workload.backend.overlap
-        return overlap_of(
-            self.deployed, given, usual, requests=requests, tokens=tokens, prefill=prefill
-        )
+        two = np.where(prefill, tokens, requests) >= MICRO_BATCHES
+        if given is not None:
+            return Hidden(np.where(two, given, 0.0), None) if given else NONE
+        if usual is None:
+            return NONE
+        least = np.where(prefill, usual.prefill_tokens, usual.decode_tokens)
+        split = two & (tokens >= least) & sent_outside(self.deployed)
+        if not split.any():
+            return NONE
+        taken = np.where(prefill, usual.prefill_taken, usual.decode_taken)
+        return Hidden(split.astype(np.float64), np.where(split, MICRO_BATCHES, 1.0), taken)
 
     def step_s(
         self,

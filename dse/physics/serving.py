@@ -147,7 +147,6 @@ def _static(case: Case) -> Performance:
     ttft = prefill_s  # a static batch meets no server
     e2e = ttft + (output - 1.0) * tpot
     requests_per_s = batch.concurrency / e2e
-    total_chip_s = batch.chips / requests_per_s
     prefill_chip_s = batch.chips * ttft / batch.concurrency
     return _performance(
         case,
@@ -155,7 +154,6 @@ def _static(case: Case) -> Performance:
         decode,
         requests_per_s=requests_per_s,
         prefill_chip_s=prefill_chip_s,
-        total_chip_s=total_chip_s,
         prefill_s=prefill_s,
         decode_step_s=decode_step_s,
         ttft_s=ttft,
@@ -246,8 +244,6 @@ def _closed_loop(case: Case) -> Performance:
     ttft = np.full(deployed.n, np.nan) if offline else first_token + queue
     active = batch.replicas if offline else np.minimum(batch.replicas, batch.concurrency)
     requests_per_s = per_instance * active
-    total_chip_s = batch.chips / requests_per_s
-    prefill_chip_s = np.minimum(_prefill_chip_s(case, rank), total_chip_s)
     in_flight = running * active
     if not offline:
         in_flight = np.minimum(in_flight, batch.concurrency)
@@ -256,8 +252,7 @@ def _closed_loop(case: Case) -> Performance:
         partial(prompt_alone, case),
         decode,
         requests_per_s=requests_per_s,
-        prefill_chip_s=prefill_chip_s,
-        total_chip_s=total_chip_s,
+        prefill_chip_s=_prefill_chip_s(case, rank),
         prefill_s=prefill_s,
         decode_step_s=rank.step_s,
         ttft_s=ttft,
@@ -312,14 +307,12 @@ def _poisson(case: Case) -> Performance:
     tpot = endless(tpot)
     running = np.where(over, fits, arriving * served_s)
     requests_per_s = np.minimum(arriving, most) * batch.replicas
-    total_chip_s = batch.chips / requests_per_s
     return _performance(
         case,
         partial(prompt_alone, case),
         decode,
         requests_per_s=requests_per_s,
-        prefill_chip_s=np.minimum(_prefill_chip_s(case, rank), total_chip_s),
-        total_chip_s=total_chip_s,
+        prefill_chip_s=_prefill_chip_s(case, rank),
         prefill_s=prefill_s,
         decode_step_s=rank.step_s,
         ttft_s=p50,
@@ -338,12 +331,15 @@ def _performance(
     *,
     requests_per_s: Floats,
     prefill_chip_s: Floats,
-    total_chip_s: Floats,
     decode_step_s: Floats,
     **more: Any,
 ) -> Performance:
     """`prompts` runs the prefill step, `decoded` is a decode step without parts; `more` fields of
     the answer."""
+    alone = case.workload.serving == "static"
+    total_chip_s = case.deployed.batch.chips / requests_per_s
+    if not alone:  # prompts take no more than all of it
+        prefill_chip_s = np.minimum(prefill_chip_s, total_chip_s)
     decode_chip_s = total_chip_s - prefill_chip_s
 
     @cache
@@ -364,7 +360,6 @@ def _performance(
             decode_ledger=decode.ledger,
         )
 
-    alone = case.workload.serving == "static"
     return Performance(
         decode_step_s=decode_step_s,
         output_tokens_per_s=requests_per_s * case.output,

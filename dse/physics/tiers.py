@@ -76,11 +76,6 @@ class Offload:
         return self.cache if part == "cache" else self.weights
 
 
-def offload_of(batch: CandidateBatch, table: TierTable) -> Offload | None:
-    """None where nothing of the batch lies in a tier."""
-    return None if batch.offload_tier is None else Offload(batch, table)
-
-
 class TierTraffic:
     """Bytes that one step touches in the tier, (n,)."""
 
