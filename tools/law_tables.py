@@ -18,8 +18,15 @@ import pandas as pd
 from scipy.stats import kendalltau, spearmanr
 
 from dse.errors import InputError
-from dse.quality import depth, quantisation
-from dse.quality.law import SIZES, Coefficient, Quality, Shape, compute_optimal_tokens
+from dse.quality import quantisation
+from dse.quality.law import (
+    DEPTH_COEFFICIENTS,
+    SIZES,
+    Coefficient,
+    Quality,
+    Shape,
+    compute_optimal_tokens,
+)
 from dse.quality.laws import DEFAULT, LAWS, quality
 from tools.written import markdown
 from tools.written import write as write_page
@@ -154,7 +161,7 @@ def main(file: str, write: bool) -> None:
         return
     for law in LAWS.values():
         click.echo(f"### `{law.name}`\n\n{law.title}.\n\n{coefficients_table(law.coefficients)}\n")
-    parts = coefficients_table((*depth.COEFFICIENTS, *quantisation.COEFFICIENTS))
+    parts = coefficients_table((*DEPTH_COEFFICIENTS, *quantisation.COEFFICIENTS))
     click.echo(f"### Parts of every law\n\n{parts}\n")
     click.echo("\n\n".join((optimum_table(), *published)))
 

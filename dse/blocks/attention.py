@@ -22,13 +22,6 @@ def seen_by_prompt(prompt_tokens: Floats, window: Floats) -> Floats:
     return np.where((window > 0.0) & (window < prompt_tokens), inside, half)
 
 
-def seen_in_chunks(context: Floats, chunk: Floats) -> Floats:
-    """(n,) tokens that a new token reads where it sees its own chunk alone (Llama 4): all of the
-    first chunk, later half a chunk, the mean over its places in it. chunk 0: all."""
-    inside = np.where(context > chunk, chunk / 2.0, context)
-    return np.where(chunk > 0.0, inside, context)
-
-
 def seen_by_prompt_in_chunks(prompt_tokens: Floats, chunk: Floats) -> Floats:
     """(n,) mean number of tokens that a prompt token sees in its own chunk; chunk 0: all before."""
     length = np.maximum(np.where(chunk > 0.0, chunk, prompt_tokens), 1.0)
@@ -38,10 +31,14 @@ def seen_by_prompt_in_chunks(prompt_tokens: Floats, chunk: Floats) -> Floats:
 
 
 def decode_reads(block: Block, context: Floats) -> Floats:
-    """(n,) cached tokens that one new token reads, through a window, a chunk or an indexer."""
+    """(n,) cached tokens that one new token reads, through a window, a chunk or an indexer. Where
+    it sees its own chunk alone (Llama 4): all of the first chunk, later half a chunk, the mean over
+    its places in it."""
     seen = seen_by_decode(context, block["window"])
     if "chunk" in block.sizes:
-        seen = np.where(block["chunk"] > 0.0, seen_in_chunks(context, block["chunk"]), seen)
+        chunk = block["chunk"]
+        inside = np.where(context > chunk, chunk / 2.0, context)
+        seen = np.where(chunk > 0.0, inside, seen)
     if "index_topk" in block.sizes:
         seen = seen_by_decode(seen, block["index_topk"])
     return seen

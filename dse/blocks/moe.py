@@ -88,7 +88,7 @@ def busiest_rank(mean: Floats, ranks: Floats, slots: Floats, skew: Floats | floa
     return mean + np.sqrt(2.0 * np.log(ranks) * mean * (1.0 + skew * skew * mean * ranks / slots))
 
 
-def _latent(block: Block, hidden: Floats) -> Floats:
+def latent_size(block: Block, hidden: Floats) -> Floats:
     """(n,) width that routed experts work on: the hidden size, unless the block names another."""
     if "expert_hidden_size" not in block.sizes:
         return hidden
@@ -136,7 +136,7 @@ class Moe(NoAttention):
         if "expert_hidden_size" in block.sizes:
             dense = dense + 2.0 * hidden * block["expert_hidden_size"]
         return {
-            "experts": experts * block["matrices"] * _latent(block, hidden) * routed,
+            "experts": experts * block["matrices"] * latent_size(block, hidden) * routed,
             "mlp": dense,
             "router": block["experts"] * hidden,
         }
@@ -170,7 +170,7 @@ class Moe(NoAttention):
             feed_forward(step, Role.SIDE_UP, label, has_shared, shared, block["matrices"])
 
         if "expert_hidden_size" in block.sizes:
-            latent, narrow = _latent(block, hidden), count * (block["expert_hidden_size"] > 0.0)
+            latent, narrow = latent_size(block, hidden), count * (block["expert_hidden_size"] > 0.0)
             down, up = "latent down-projection", "latent up-projection"
             step.gemm(Product(Role.SIDE, down, narrow, "mlp", rows, latent, hidden))
             step.gemm(Product(Role.PROJECTION, up, narrow, "mlp", rows, hidden, latent))
@@ -214,7 +214,7 @@ class Moe(NoAttention):
         busiest: Floats,
         distinct: Floats,
     ) -> Experts:
-        deployed, latent = step.deployed, _latent(block, step.hidden_size)
+        deployed, latent = step.deployed, latent_size(block, step.hidden_size)
         width, _ = self._widths(deployed, block)
         weight = block["matrices"] * latent * width
         padded = busiest + deployed.expert_padding_rows * distinct

@@ -21,6 +21,7 @@ from dse.errors import NothingFeasible
 from dse.physics.disaggregated import DecodeWorkers, PrefillWorkers
 from dse.physics.intervals import interval
 from dse.physics.machines import Machines, compile_machines
+from dse.physics.phases import layer_imbalance
 from dse.physics.serving import BOTTLENECKS
 from dse.physics.workload import Workload
 from dse.problem.evaluate import Metrics, evaluate
@@ -200,8 +201,7 @@ def step_shares(metrics: Metrics, batch: CandidateBatch) -> tuple[Floats, ...]:
     counts as fixed."""
     performance = metrics.performance
     ledger, step = performance.detail.decode_ledger, performance.decode_step_s
-    layers, stages = batch.layers, batch.pipeline_parallel
-    fullest = np.ceil(layers / stages) * stages / layers
+    fullest = layer_imbalance(batch)
     host = np.maximum(step - ledger.seconds * fullest, 0.0)
     parts = (ledger.compute_s, ledger.memory_s, ledger.network_s, ledger.fixed_s)
     shares = [part * fullest / step for part in parts]

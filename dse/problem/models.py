@@ -196,11 +196,17 @@ class Models:
     def formats(self) -> FormatLoss:
         """What the formats cost of the quality."""
         batch, found = self.batch, self.quality
+        # Of the weights that hold most of the model: experts where it has some.
+        moe, weights = experts_of(batch), batch.weight_dtype["mlp"]
+        if moe is not None:
+            weights = np.where(moe.count > 0.0, batch.weight_dtype["experts"], weights)
+        # A model that keeps no keys and values has no narrow cache.
+        cache = np.where(kv_elements_per_token(batch) > 0.0, batch.kv_dtype, CODE["bf16"])
         return format_loss(
             batch.trained_whole,
             batch.trained_in,
-            _deployed_format(batch),
-            _cache_format(batch),
+            weights,
+            cache,
             found.predicted_loss,
             self.tokens,
             found.quantised_parameters,
@@ -269,17 +275,6 @@ def shape_quality_of(
         unique_tokens=unique_tokens,
     )
     return quality(shape, law)
-
-
-def _deployed_format(batch: CandidateBatch) -> NDArray[np.intp]:
-    """(n,) codes of the weights that hold most of the model: experts where it has some."""
-    moe, dense = experts_of(batch), batch.weight_dtype["mlp"]
-    return dense if moe is None else np.where(moe.count > 0.0, batch.weight_dtype["experts"], dense)
-
-
-def _cache_format(batch: CandidateBatch) -> NDArray[np.intp]:
-    """(n,) codes of the keys and values; of a model that keeps none, that of 16 bits."""
-    return np.where(kv_elements_per_token(batch) > 0.0, batch.kv_dtype, CODE["bf16"])
 
 
 # A quality law moved to training runs of one's own (`dse.quality.own_runs`).

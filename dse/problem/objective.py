@@ -271,17 +271,6 @@ class PhysicsProblem:
         return Evaluation(values.T, amounts.T, tuple(sorted(broken)))
 
 
-def without_pools(problem: PhysicsProblem) -> None:
-    """Raises InputError for a space with pools of their own, for questions that look at candidates
-    one by one."""
-    if problem.pools is not None:
-        raise InputError(
-            f"{problem.study.name} has prefill and decode pools",
-            field="space",
-            accepted="a space without them: this question is asked of aggregated designs",
-        )
-
-
 def on_terms(catalog: Catalog, study: Study) -> Catalog:
     """The catalog with the prices of owned chips, where the study or its training asks for them."""
     catalog = with_basis(catalog, study.price_basis, study.costs)

@@ -1,20 +1,16 @@
 """Predicted quality: named scaling laws, their ranges, and what they do not see."""
 
-from dse.quality.depth import depth_factor
 from dse.quality.law import (
     SIZES,
-    Law,
-    Overtraining,
     Quality,
-    Range,
     Shape,
-    Terms,
     compute_optimal_tokens,
+    depth_factor,
     overtraining,
     tokens_at_compute,
     training_flops,
 )
-from dse.quality.laws import DEFAULT, LAWS, find_law, predicted_loss, quality
+from dse.quality.laws import DEFAULT, LAWS, predicted_loss, quality
 from dse.quality.laws.leverage import expert_leverage
 from dse.quality.quantisation import quantisation_penalty
 
@@ -22,16 +18,11 @@ __all__ = [
     "DEFAULT",
     "LAWS",
     "SIZES",
-    "Law",
-    "Overtraining",
     "Quality",
-    "Range",
     "Shape",
-    "Terms",
     "compute_optimal_tokens",
     "depth_factor",
     "expert_leverage",
-    "find_law",
     "overtraining",
     "predicted_loss",
     "quality",

@@ -7,10 +7,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dse.data import rows_beside
-from dse.quality import depth, quantisation
-from dse.quality.law import REPEATS_SOURCE, Coefficient, Dense, Law, Quality, Range, Shape
+from dse.quality import quantisation
+from dse.quality.law import (
+    DEPTH_SOURCE,
+    REPEATS_SOURCE,
+    Coefficient,
+    Dense,
+    Law,
+    Quality,
+    Range,
+    Shape,
+)
 
-_TERMS = {"depth": depth.SOURCE, "quantisation": quantisation.SOURCE, "repeats": REPEATS_SOURCE}
+_TERMS = {"depth": DEPTH_SOURCE, "quantisation": quantisation.SOURCE, "repeats": REPEATS_SOURCE}
 _ROWS = rows_beside(__file__, "laws.csv")
 
 

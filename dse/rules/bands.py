@@ -20,6 +20,7 @@ import numpy as np
 
 from dse.blocks import KINDS
 from dse.blocks.kind import Attention
+from dse.blocks.moe import latent_size
 from dse.data import rows_beside
 from dse.rules.case import Case
 from dse.rules.kinds import Finding, Flags, Found, Part, Rule, enter, rule, rule_of, said, uneven
@@ -139,13 +140,6 @@ def _shared(block: Block) -> Floats:
     return block["shared_intermediate_size"] / np.maximum(block["expert_intermediate_size"], 1.0)
 
 
-def _expert_hidden(case: Case, block: Block) -> Floats:
-    hidden = case.batch.hidden_size
-    if "expert_hidden_size" not in block.sizes:
-        return hidden
-    return np.where(block["expert_hidden_size"] > 0.0, block["expert_hidden_size"], hidden)
-
-
 _HEADS = ("heads", "kv_heads", "head_dim")
 _LATENT = ("kv_lora_rank", "q_lora_rank", "v_head_dim")
 _LINEAR = ("value_heads", "value_head_dim")
@@ -190,7 +184,11 @@ MEASURES: Mapping[str, Measure] = {
     "experts_per_token": _each(_MOE, lambda c, b: b["experts_per_token"]),
     "granularity": _each(
         _MOE,
-        lambda c, b: 2.0 * _expert_hidden(c, b) / np.maximum(b["expert_intermediate_size"], 1.0),
+        lambda c, b: (
+            2.0
+            * latent_size(b, c.batch.hidden_size)
+            / np.maximum(b["expert_intermediate_size"], 1.0)
+        ),
     ),
     "activation_ratio": _each(
         _MOE,
@@ -230,10 +228,7 @@ BANDS = tuple(map(_band, rows_beside(__file__, "bands.csv")))
 def _reaching(batch: CandidateBatch) -> Floats:
     """(n,) layers in which a token may attend to all before it, through a compressed cache or
     not."""
-    found = np.zeros(len(batch))
-    for block in batch.blocks:
-        found = found + KINDS[block.kind].reaching_layers(block)
-    return found
+    return batch.total(lambda block: KINDS[block.kind].reaching_layers(block))
 
 
 def _hybrid(case: Case) -> Flags:

@@ -137,30 +137,27 @@ def TRAINING_FITS(_: Case) -> Found:
 FOUR_BITS = np.array([int(bits) == 4 for bits in BITS.values()])
 
 
-def _blocks(case: Case, dtype: str, size: float, inner_only: bool) -> Found:
-    """Widths in `dtype` that are no multiple of a block of `size`, a power of two."""
-    code = CODE[dtype]
-    if not any(code in codes for codes in case.dtypes.values()):
-        return
-    for width in case.widths:
-        if code not in case.dtypes[width.part] or (inner_only and not width.inner):
-            continue
-        share, mine = width.value / size, case.batch.weight_dtype[width.part] == code
-        even = width.used & mine & (width.value == np.floor(width.value))
-
-        def words(i: int, w: Width = width) -> str:
-            of = f"{w.title}: {whole(w.total[i])} over {whole(w.ranks[i])} ranks"
-            return f"{of} is {whole(w.value[i])}, no multiple of {whole(size)}"
-
-        yield Part(even & (share != np.floor(share)), words)
-
-
 def _whole_blocks(name: str, dtype: str, size: float) -> None:
-    """Enters the rule of a format; of a format of 4 bits only the input of a product counts."""
+    """Enters the rule of a format: widths in `dtype` that are no multiple of a block of `size`, a
+    power of two; of a format of 4 bits only the input of a product counts."""
+    code = CODE[dtype]
+    inner_only = bool(FOUR_BITS[code])
 
     @rule(name)
     def entered(case: Case) -> Found:
-        return _blocks(case, dtype, size, inner_only=bool(FOUR_BITS[CODE[dtype]]))
+        if not any(code in codes for codes in case.dtypes.values()):
+            return
+        for width in case.widths:
+            if code not in case.dtypes[width.part] or (inner_only and not width.inner):
+                continue
+            share, mine = width.value / size, case.batch.weight_dtype[width.part] == code
+            even = width.used & mine & (width.value == np.floor(width.value))
+
+            def words(i: int, w: Width = width) -> str:
+                of = f"{w.title}: {whole(w.total[i])} over {whole(w.ranks[i])} ranks"
+                return f"{of} is {whole(w.value[i])}, no multiple of {whole(size)}"
+
+            yield Part(even & (share != np.floor(share)), words)
 
 
 _whole_blocks("fp8_blocks_whole", "fp8_block", 128.0)

@@ -16,6 +16,7 @@ a point has none: a row does not depend on the rows beside it. All arrays have s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -433,25 +434,14 @@ def weight_formats(models: Sequence[Model]) -> dict[str, Codes]:
 
 def _fixed(model: Model, n: int, weight: Codes, deployment: dict[str, Any]) -> CandidateBatch:
     """One model n times, with its checkpoint's own parts where the format asked for is its own."""
-    one = np.ones(n)
-    whole, end = trained_codes(model)
-    if model.training_tokens is not None:
-        deployment["training_tokens"] = model.training_tokens * one
-    if model.prediction_layers is not None:
-        deployment["prediction_layers"] = model.prediction_layers * one
-    deployment |= drafts_of([model], deployment[DRAFT_AXIS], n)
-    return CandidateBatch(
-        hidden_size=model.hidden_size * one,
-        vocab_size=model.vocab_size * one,
-        tied_embeddings=model.tied_embeddings * one,
-        blocks=tuple(
-            Block(block.kind, block.count * one, {k: v * one for k, v in block.sizes.items()})
-            for block in _aligned_blocks([model])
-        ),
+    said = ("training_tokens", "prediction_layers")  # by the model before the space
+    for name in said:
+        if getattr(model, name) is not None:
+            del deployment[name]
+    return replace(
+        batch_of_models([model])[np.zeros(n, dtype=np.intp)],
         weight_dtype={part: codes[0, weight] for part, codes in weight_formats([model]).items()},
-        trained_whole=np.full(n, whole),
-        trained_in=np.full(n, end),
-        **deployment,
+        **(deployment | drafts_of([model], deployment[DRAFT_AXIS], n)),
     )
 
 

@@ -407,14 +407,20 @@ def deployed_values(
     return row[first], {name: values[first] for name, values in known.items()}
 
 
-def _axes(study: Study) -> list[Axis]:
-    """Raises InputError for pools of their own: their deployments come from two tables, joined."""
+def without_pools(study: Study) -> None:
+    """Raises InputError for a space with pools of their own, for questions that look at candidates
+    one by one: deployments of pools come from two tables, joined."""
     if any(axis.name == POOLS for axis in study.deployment_axes):
         raise InputError(
             f"{study.name} has prefill and decode pools",
             field="space",
             accepted="a space without them: this question is asked of aggregated designs",
         )
+
+
+def _axes(study: Study) -> list[Axis]:
+    """Raises InputError as `without_pools`."""
+    without_pools(study)
     return [axis for axis in study.deployment_axes if axis.name != "chip"]
 
 

@@ -54,7 +54,7 @@ from dse.physics.intervals import CLASS, COMMON, THROUGHPUT_METRICS, eldest, nor
 from dse.physics.machines import Machines, compile_machines
 from dse.problem.describe import describe_deployment
 from dse.problem.evaluate import Metrics
-from dse.problem.objective import KNOWN, PhysicsProblem, on_terms, without_pools
+from dse.problem.objective import KNOWN, PhysicsProblem, on_terms
 from dse.problem.protocol import Evaluation
 from dse.quality.own_runs import Doubt
 from dse.record import record
@@ -64,7 +64,7 @@ from dse.schema.metrics import METRICS, Limit
 from dse.schema.model import model_of
 from dse.space.batches import DEPLOYMENT_AXES
 from dse.space.candidates import CandidateBatch, Floats, Rows
-from dse.space.space import deployments
+from dse.space.space import deployments, without_pools
 from dse.study.decide import LOSS, P90, Moved, configuration, ends
 
 CHUNK = 12_000
@@ -159,8 +159,8 @@ def choices_of(
     """
     by_chip: ByChip = None
     if config is not None:
-        without_pools(problem)
         study, codes = problem.study, range(len(problem.machines.ids))
+        without_pools(study)
         model = problem.model or model_of(dict(config), str(study.path))
         by_chip = [deployments(study, [model], [config], code) for code in codes]
     usable = [m for m in CLASS if METRICS[m].log and METRICS[m].direction == "minimize"]
@@ -525,7 +525,7 @@ class Trials:
     front: Floats
 
     def __post_init__(self) -> None:
-        without_pools(self.problem)
+        without_pools(self.problem.study)
 
     @property
     def basis(self) -> str:

@@ -3,7 +3,7 @@
 `depth_evidence.csv` holds 76 dense runs of 35 shapes (78M to 1.7B parameters, 1.6B to 49B tokens)
 with their losses: all that Bian et al. 2025 published. The parameters of a run are all of the
 model, both tables of 50,432 words included, for these the authors kept alike between the shapes of
-one size. The loss is E + A / (N S)^a + B / D^b with S the factor of `dse.quality.depth`: seven
+one size. The loss is E + A / (N S)^a + B / D^b with S the factor of `dse.quality.law`: seven
 numbers, least squares of relative errors. The best width per layer is not theirs: a line through
 the logarithms of the dense models of `search_spaces/models.csv`.
 
@@ -22,7 +22,7 @@ from scipy.optimize import least_squares
 
 from dse.physics.parameters import parameters
 from dse.problem.models import batch_of_models
-from dse.quality.depth import depth_factor
+from dse.quality.law import depth_factor
 from dse.schema.model_catalog import load_models
 
 EVIDENCE = Path(__file__).with_name("depth_evidence.csv")

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dse.quality.depth import depth_factor
-from dse.quality.law import WHOLE, Floats, Quality, Range, Shape, Terms
+from dse.quality.law import WHOLE, Floats, Quality, Range, Shape, Terms, depth_factor
 from dse.quality.laws.leverage import quality_by_inverse
 from dse.quality.published import law_of
 

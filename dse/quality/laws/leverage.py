@@ -26,7 +26,6 @@ from functools import partial
 
 import numpy as np
 
-from dse.quality.depth import depth_factor
 from dse.quality.law import (
     VOCABULARY,
     Dense,
@@ -37,6 +36,7 @@ from dse.quality.law import (
     Shape,
     Terms,
     chinchilla,
+    depth_factor,
 )
 from dse.quality.published import law_of
 
@@ -125,11 +125,6 @@ def leverage_of(shape: Shape, phi: float = 1.0) -> Floats:
     experts to the power of `phi`."""
     found = expert_leverage(shape.activation_ratio, shape.granularity, shape.training_flops) ** phi
     return 1.0 + (found - 1.0) * shape.expert_parameters / shape.active_non_embedding
-
-
-def equivalent_of(shape: Shape) -> Floats:
-    """(n,) dense-equivalent parameters of shapes under this law."""
-    return equivalent_with(shape, leverage_of(shape))
 
 
 # N with the embeddings of a 32k vocabulary.
@@ -221,7 +216,7 @@ def quality_by_inverse(
         terms=held,
         dense_equivalent_parameters=equivalent,
         efficiency_leverage=np.where(shape.sparse, equivalent / active, 1.0),
-        quantised_parameters=equivalent_of(shape),
+        quantised_parameters=equivalent_with(shape, leverage_of(shape)),
         at_bound={"equivalent_over_total": over},
         extrapolates=extrapolates,
         predicted_loss=held.loss,
