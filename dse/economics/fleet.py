@@ -286,7 +286,10 @@ def program_of(
                 upper = min(most, enough) if fits else 0.0
                 made.add(("order", offer.label, q), usd, upper, whole=int(not split))
             if plan.signed is not None:
-                _sign(made, ("order", offer.label, 0), plan.signed.get(offer.label, 0))
+                # What is signed is held, more than the prediction needs or not.
+                order, held = ("order", offer.label, 0), plan.signed.get(offer.label, 0)
+                made.upper[made.columns[order]] = held
+                made.at_most(("signed", *order), [(order, -1.0)], -held)
         for q in quarters:
             usd = priced * discount(plan, q) * _running_usd(plan, chip.chip) * chip.server
             made.add(("on", chip.chip, q), usd, whole=int(not split))
@@ -313,12 +316,6 @@ def program_of(
                 terms = [(("order", offer.label, q), float(server))]
                 _limit(made, (name, q), terms, offer.chips_per_quarter, relax)
     return made
-
-
-def _sign(made: Program, order: Name, servers: float) -> None:
-    """Holds an order at what is signed, more than the prediction needs or not."""
-    made.upper[made.columns[order]] = servers
-    made.at_most(("signed", *order), [(order, -1.0)], -servers)
 
 
 def _columns(options: Sequence[Option]) -> Sequence[int]:

@@ -349,6 +349,7 @@ def _untried_parts(
 ) -> Iterator[tuple[str, Plan]]:
     """(what it is called, the plan with that alone to choose from) of each thing that the plan left
     out and that usually pays: narrow formats, drafts, pools."""
+    plan = replace(plan, chips=tuple(chips))
     computing = tuple(one for one in chips if catalog.chip(one.chip).computes(FP8))
     narrow, weights, cache = [], False, False
     for one in plan.demand:
@@ -364,10 +365,7 @@ def _untried_parts(
         if more := {name: (FP8,) for name, is_wide in given.items() if is_wide}:
             narrow.append(replace(one, **more))
     if narrow and computing:
-        yield (
-            format_words(weights, cache),
-            replace(plan, demand=tuple(narrow), chips=computing),
-        )
+        yield format_words(weights, cache), replace(plan, demand=tuple(narrow), chips=computing)
     drafted, counts = [], []
     for one in plan.demand:
         models = [resolve_model(name) for name in one.models]
@@ -376,11 +374,10 @@ def _untried_parts(
             drafted.append(replace(one, draft_tokens=tuple(known)))
             counts += known
     if drafted:
-        yield draft_words(counts), replace(plan, demand=tuple(drafted), chips=tuple(chips))
+        yield draft_words(counts), replace(plan, demand=tuple(drafted))
     steady = tuple(one for one in plan.demand if one.percentile is None)
     if steady and not plan.disaggregated:
-        part = replace(plan, demand=steady, chips=tuple(chips), disaggregated=True)
-        yield "pools for prefill and decode", part
+        yield "pools for prefill and decode", replace(plan, demand=steady, disaggregated=True)
 
 
 def untried(

@@ -191,7 +191,19 @@ def fleet(
         read = load_plan(find_plan(str(plan)) if isinstance(plan, str | Path) else plan, catalog)
     if service_level is not None:
         read = replace(read, service_level=_level(service_level))
-    return decided(read, catalog, seed, progress, left_out)
+    known, order = Known(), None
+    options, refused = options_of(read, catalog, progress, known)
+    # What is ordered in the first quarter is chosen over futures; the rest is as predicted.
+    if read.service_level is not None and not unserved(read, options):
+        start = solve(read, options, split=divisible(read, options))
+        if start.mix is not None:
+            seen = futures_of(read, options, catalog, SEEN, (seed, 0))
+            counter = Counter(read, options, futures_of(read, options, catalog, COUNTED, (seed, 1)))
+            first = first_orders(start.mix)
+            order = hedged(read, options, seen, counter, read.service_level, first, progress)
+            read = replace(read, signed=order.order)
+    refused = [*refused, *left_out]
+    return answer_of(read, options, refused, progress, catalog, known, order, seed)
 
 
 def _plan_of(
@@ -354,27 +366,6 @@ def _of_option(error: InputError) -> InputError:
     line = "chip" if (error.field or "").startswith("chips") else line
     option = FLAGS.get(line, f"--{line.replace('_', '-')}" if line else None)
     return InputError(error.message, field=option, accepted=error.accepted)
-
-
-def decided(
-    plan: Plan, catalog: Catalog, seed: int, progress: Progress, left_out: Sequence[Row] = ()
-) -> Answer:
-    """The plan solved, with what it did not choose from. At a service level, what is ordered in the
-    first quarter is chosen over futures, and what follows is that of the prediction. `left_out` are
-    rows of chips that could not be chosen from."""
-    known = Known()
-    options, refused = options_of(plan, catalog, progress, known)
-    order = None
-    if plan.service_level is not None and not unserved(plan, options):
-        start = solve(plan, options, split=divisible(plan, options))
-        if start.mix is not None:
-            seen = futures_of(plan, options, catalog, SEEN, (seed, 0))
-            counter = Counter(plan, options, futures_of(plan, options, catalog, COUNTED, (seed, 1)))
-            first = first_orders(start.mix)
-            order = hedged(plan, options, seen, counter, plan.service_level, first, progress)
-            plan = replace(plan, signed=order.order)
-    refused = [*refused, *left_out]
-    return answer_of(plan, options, refused, progress, catalog, known, order, seed)
 
 
 def answer_of(
