@@ -13,6 +13,7 @@ from dse.answer.answer import Figure, Table
 from dse.answer.frames import bar_chart, frame, lines, of_rows, stacked_bars
 from dse.answer.numbers import dollars, percent, share, significant, tenths, time
 from dse.answer.sentences import listed
+from dse.data import rows_beside
 from dse.economics.fleet import DEMAND, MANY, NOTHING, Solved, settled, solve
 from dse.economics.fleet_cost import (
     DOLLARS,
@@ -51,39 +52,9 @@ OWNED_COSTS = {
     "space": "space",
     "electricity": "electricity",
 }
-# The caption of each frame, and its columns on the terminal and the page (else all). Those of SHOWN
-# stand there, in its order; the data has all.
-FRAMES = {
-    "chips": (
-        "Chips by quarter",
-        "quarter chip ordered_chips rented_chips owned_chips serving_chips kilowatts usd",
-    ),
-    "orders": ("Orders", "chips chip way order_quarter commits_usd"),
-    "by_quarter": (
-        "Spend by quarter",
-        "quarter rent_usd capital_usd upkeep_usd electricity_usd usd cash_usd watts peak_use",
-    ),
-    "use": ("Use of the instances at the peak and in the mean", ""),
-    "instances": (
-        "Instances by quarter",
-        "quarter last_quarter class model instances on division formats requests_per_s ttft_s"
-        " tpot_s",
-    ),
-    "fleets": (
-        "The cheapest fleet on each chip alone",
-        "chip fleet chips usd_per_hour ttft_percentile_s tpot_s load tokens_per_usd reason",
-    ),
-    "prices": (
-        "Prices at which the mix changes",
-        "offer price_usd per used usd_enters_or_leaves_at fleet_costs_more_without reason",
-    ),
-    "limits": ("10% more of each limit, supply and demand", "limit effect"),
-    "stock": ("What is owned already", ""),
-    "demand": ("What is asked for", ""),
-    "streams": ("Groups of requests", ""),
-    "arrivals": ("Arrivals by window", ""),
-    "refused": ("What serves no class", ""),
-}
+# By name the caption of each frame, and its columns on the terminal and the page (else all). Those
+# of SHOWN stand there, in its order; the data has all.
+FRAMES = {row["name"]: row for row in rows_beside(__file__, "frames.csv")}
 # Keys of an option, each `key=place` where it has the value under another name.
 OPTION = (
     "class=klass model on=label division requests_per_s ttft_s tpot_s percentile formats "
@@ -250,10 +221,10 @@ def frames_of(
 ) -> dict[str, Table]:
     """The frames that have rows, in the order of FRAMES."""
     frames = {}
-    for name, (caption, shown) in FRAMES.items():
+    for name, row in FRAMES.items():
         if not (given := made.get(name)):
             continue
-        caption += ", instances split" * (split and name in ("prices", "limits"))
+        caption = row["caption"] + ", instances split" * (split and name in ("prices", "limits"))
         if isinstance(given, Mapping):
             one = frame(name, caption, given)
         else:
@@ -261,7 +232,8 @@ def frames_of(
             notes = [_next_words(given)] if name == "prices" else []
             one = of_rows(name, caption, given, tuple(keys), *filter(None, notes))
         known = {column.key for column in one.columns}
-        frames[name] = replace(one, shown=tuple(key for key in shown.split() if key in known))
+        shown = tuple(key for key in row["shown"].split() if key in known)
+        frames[name] = replace(one, shown=shown)
     return frames
 
 

@@ -13,6 +13,7 @@ from dse.answer.answer import Answer, Opening, table_of
 from dse.answer.frames import document
 from dse.answer.numbers import share
 from dse.catalog import Catalog, load_catalog
+from dse.data import rows_beside
 from dse.economics.fleet import LEAST, NOTHING, Solved, divisible, settled, solve
 from dse.economics.fleet_cost import (
     Counted,
@@ -105,16 +106,7 @@ NOT_SAID = (
     "Not said of an order at a service level: the prices and limits at which it changes, what "
     "buying returns against renting, what stock saves. The same plan without a level says them."
 )
-WORDS = {
-    "instance": "one copy of the model on as many chips as it is divided over",
-    "option": "one way to serve a class: a model, its formats, a chip, and how an instance is "
-    "divided, at its highest load within the latency limits",
-    "split": "counted as if instances need not be whole",
-    "peak": "the highest demand of a quarter, for which the fleet is sized",
-    "discounted": "later dollars counted for less, by the yearly rate of the plan",
-    "window": "a stretch of the trace of equal length, in which arrivals are counted",
-    "class": "requests of one kind, with limits of their own",
-}
+WORDS = {row["term"]: row["meaning"] for row in rows_beside(__file__, "words.csv")}
 
 
 def fleet(
