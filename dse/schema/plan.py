@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from dse.data import rows_beside
 from dse.record import record
 from dse.schema.axes import AXES, POOL_AXES
 from dse.schema.catalog import Source
@@ -88,20 +89,11 @@ def _chosen(axis: str) -> Any:
     return field(_choice(axis), default=(), null=True, written=axis)
 
 
-_FOLLOWS = "is no field of a plan: it follows from the demand"
-_TRIED = "is no field of a plan: every division up to `largest_instance` is tried"
-_POOLED = "is no field of a plan: `disaggregated: true` tries pools of all its chips"
-_SPACE = "is no field of a plan: a space takes it (dse run)"
 # What a space says of a deployment and a plan does not, with the reason.
 NOT_OF_A_PLAN = {
-    **dict.fromkeys(("chips", "replicas", "concurrency"), _FOLLOWS),
-    "serving": "is no field of a plan: `percentile` says whether requests come at random",
-    **{f"{one}_parallel": _TRIED for one in ("tensor", "pipeline", "data", "expert")},
-    **dict.fromkeys(("pools", "pool_chips", "busy_percent"), _POOLED),
-    "scale_up_domain": _SPACE,
-    "offload_tier": _SPACE,
-    "weights_offloaded_percent": _SPACE,
-    "kv_offloaded_percent": _SPACE,
+    name: f"is no field of a plan: {row['why']}"
+    for row in rows_beside(__file__, "not_of_a_plan.csv")
+    for name in row["fields"].split()
 }
 # Axes that a worker of either pool of its own may have.
 _WORKER = Table(

@@ -23,6 +23,7 @@ import numpy as np
 from dse import units
 from dse.answer.numbers import dollars, significant
 from dse.catalog import Catalog
+from dse.data import rows_beside
 from dse.economics.fleet import (
     DEMAND,
     GAP,
@@ -53,16 +54,7 @@ TIGHT = 5 * GAP  # a smaller difference is no difference
 MOST_CHIPS = 6  # that are tried with what a plan did not choose from, those of least price a rate
 
 # A limit, a demand or a supply in words, and the unit of its value.
-LIMITS = {
-    "usd_per_hour": ("the budget per hour", "USD"),
-    "usd_per_quarter": ("the budget per quarter", "USD"),
-    "usd_total": ("the total budget", "USD"),
-    "watts": ("the power", "W"),
-    "racks": ("the racks", ""),
-    "chips": ("the number of chips", ""),
-    DEMAND: ("the demand of", "requests/s"),
-    SUPPLY: ("the supply of", "chips a quarter"),
-}
+LIMITS = {row["name"]: row for row in rows_beside(__file__, "limits.csv")}
 
 NOTHING_KEEPS = "nothing keeps the plan"
 LATE = "not known: the limit of nodes was reached"
@@ -118,7 +110,7 @@ def loosened(plan: Plan, options: Sequence[Option], base: Solved, progress: Prog
         if usd:
             effect = f"{value_words(what, more[what])} instead of {value_words(what, value)} "
             effect += f"{'saves' if usd < 0.0 else 'costs'} {dollars(abs(usd))}"
-        unit = LIMITS[what.partition(" ")[0]][1]
+        unit = LIMITS[what.partition(" ")[0]]["unit"]
         limit = limit_words(what) + (f" ({unit})" if unit else "")
         row = {"limit": limit, "value": value, "more": more[what]}
         row |= {"usd": usd, "status": status, "effect": effect}
@@ -129,7 +121,7 @@ def loosened(plan: Plan, options: Sequence[Option], base: Solved, progress: Prog
 def value_words(name: str, value: float) -> str:
     """The value of a limit, a supply or a demand with its unit."""
     kind = name.partition(" ")[0]
-    unit = LIMITS[kind][1]
+    unit = LIMITS[kind]["unit"]
     if kind in (DEMAND, SUPPLY):
         return f"{value:,.0f} {unit}" if value >= 100.0 or kind == SUPPLY else f"{value:.3g} {unit}"
     return dollars(value) if unit == "USD" else units.format(value, unit or "count", 4)
@@ -137,7 +129,7 @@ def value_words(name: str, value: float) -> str:
 
 def limit_words(name: str) -> str:
     kind, _, rest = name.partition(" ")
-    return f"{LIMITS[kind][0]} {rest}".rstrip()
+    return f"{LIMITS[kind]['words']} {rest}".rstrip()
 
 
 def entries(
