@@ -19,7 +19,7 @@ from dse.blocks import FEED_FORWARD, MIXERS, WEIGHT_PARTS, WORDS
 from dse.errors import InputError
 from dse.files import full_path, read_bytes, text_of
 from dse.record import record
-from dse.schema.families import CLASSES, FAMILIES, MODEL_TYPES, PASSED_OVER, Family
+from dse.schema.families import CLASSES, FAMILIES, FORMATS, MODEL_TYPES, PASSED_OVER, Family
 from dse.schema.families.config import Cannot, Config, ConfigReader, Shape, merged
 from dse.schema.model import MODEL_TYPE, BlockSpec, Model, check, model_of
 
@@ -37,28 +37,9 @@ _PARTS: Mapping[str, tuple[set[str], set[str], set[str], tuple[str, ...]]] = {
 }
 QUANTIZED = tuple(_PARTS)
 _ROUTER = {"gate", "router", "shared_expert_gate"}
-# Of ModelOpt's algorithms, by what stands in their name.
-_ALGORITHMS = {"NVFP4": "nvfp4", "MXFP4": "mxfp4", "FP8": "fp8", "W4A16": "int4", "W4A8": "int4"}
-# A format as compressed-tensors says it, whose groups of weights each name a format.
-_GROUPS: dict[str, Config] = {
-    "fp8": {"num_bits": 8, "type": "float", "strategy": "channel"},
-    "int8": {"num_bits": 8, "type": "int", "strategy": "channel"},
-    "int4": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128},
-    "nvfp4": {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16},
-    "mxfp4": {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32},
-}
-_BLOCKS = {
-    "quant_method": "fp8",
-    "fmt": "e4m3",
-    "activation_scheme": "dynamic",
-    "weight_block_size": [128, 128],
-}
-# Formats of attention, dense and expert weights that have a method of their own; DeepSeek-V4's
-# experts are in blocks of 32 with a power of two.
-_TOGETHER: dict[tuple[str, ...], Config] = {
-    ("bf16", "bf16", "mxfp4"): {"quantization_config": {"quant_method": "mxfp4"}},
-    ("fp8_block", "fp8_block", "mxfp4"): {"quantization_config": _BLOCKS, "expert_dtype": "fp4"},
-}
+_ALGORITHMS, _GROUPS = FORMATS["algorithms"], FORMATS["groups"]
+# Formats of attention, dense and expert weights that have a method of their own.
+_TOGETHER = {tuple(one["of"]): one["keys"] for one in FORMATS["together"]}
 # A format and the patterns of the modules that it reaches; all Linear layers without any.
 Group = tuple[str, list[str]]
 
@@ -235,7 +216,7 @@ def formats(shape: Shape) -> Config:
         if used == {"bf16"}:
             return config
         if used == {"fp8_block"}:
-            return {**config, "quantization_config": dict(_BLOCKS)}
+            return {**config, "quantization_config": dict(FORMATS["blocks"])}
         if own in _TOGETHER:
             return {**config, **_TOGETHER[own]}
         if len(used) == 1 and own[0] in _GROUPS:

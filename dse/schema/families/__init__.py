@@ -304,6 +304,8 @@ _FILE = load_yaml(Path(__file__).with_name("families.yaml")).data
 _WRITTEN = _FILE["families"]
 # Keys that move no byte and no flop.
 PASSED_OVER = frozenset(" ".join(_FILE["passed_over"]).split())
+# How a checkpoint says the formats of its weights.
+FORMATS = _FILE["formats"]
 # By name, which is the model type.
 FAMILIES: Mapping[str, Family] = Lazy(_WRITTEN, lambda name: Family.of(_WRITTEN[name]))
 # The name of the family of each class and of each model type.
