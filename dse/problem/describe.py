@@ -81,7 +81,6 @@ def limits_of(study: Mapping[str, Any]) -> tuple[Limit, ...]:
 def describe_metrics(
     metrics: Metrics,
     i: int,
-    batch: CandidateBatch,
     limits: tuple[Limit, ...] = (),
     asked: tuple[str, ...] = (),
 ) -> dict[str, Any]:

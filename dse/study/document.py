@@ -257,7 +257,7 @@ def front_items(
                 "model": config_of(model),
                 "deployment": deployment,
                 "metrics": {
-                    **describe_metrics(metrics, i, batch, problem.limits, asked),
+                    **describe_metrics(metrics, i, problem.limits, asked),
                     "assumed": _assumed(problem, catalog, model, deployment, kinds[i]),
                 },
                 **({"workloads": workloads} if workloads else {}),

@@ -125,8 +125,7 @@ def tiny():
 
 def intervals(problem, index) -> list[dict[str, list[float]]]:
     metrics, names = problem.metrics(index), tuple(one.metric for one in problem.objectives)
-    batch = problem.batch(index)
-    every = (describe_metrics(metrics, i, batch, problem.limits, names) for i in range(len(index)))
+    every = (describe_metrics(metrics, i, problem.limits, names) for i in range(len(index)))
     return [one["intervals"] for one in every]
 
 

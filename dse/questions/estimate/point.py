@@ -84,7 +84,7 @@ class Estimate:
         them, then what was asked."""
         workloads = describe_workloads(self.metrics, 0)
         layers = layers_in_words(config_of(self.model))
-        described = describe_metrics(self.metrics, 0, self.batch, self.limits, objectives)
+        described = describe_metrics(self.metrics, 0, self.limits, objectives)
         return {
             **described,
             **({"workloads": workloads} if workloads else {}),

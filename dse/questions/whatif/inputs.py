@@ -164,9 +164,6 @@ class Input:
     rule: Bounds | Rule
     now: float | None = None
 
-    def show(self, value: float) -> str:
-        return self.rule.show(value)
-
 
 @record
 class Change:
@@ -265,7 +262,7 @@ def change_to(name: str, text: str, known: Mapping[str, Input], field: str = "--
     if after is None or after == change.input.now:
         return change
     if said := change.input.rule.unusual(after):
-        shown = "" if change.value is not None else f", which is {change.input.show(after)}"
+        shown = "" if change.value is not None else f", which is {change.input.rule.show(after)}"
         warnings.warn(f"{field}: read {text!r}{shown}{said}", Doubt, stacklevel=3)
     return change
 
@@ -306,7 +303,7 @@ def checked(change: Change, field: str) -> Change:
     elif change.value is None and one.now == 0.0 and change.factor != 1.0:
         message = f"{one.name} is 0, which no factor changes"
     elif after is not None and not one.rule.allows(after):
-        message, accepted = f"{one.name} would be {one.show(after)}", one.rule.accepted
+        message, accepted = f"{one.name} would be {one.rule.show(after)}", one.rule.accepted
     if message:
         raise InputError(message, field=field, accepted=accepted)
     return change
@@ -348,7 +345,7 @@ def between(a: Change, b: Change, x: float) -> Change:
         factor = a.factor + x * (b.factor - a.factor)
         return replace(a, factor=factor, written=f"{factor:.4g}x")
     value = a.value + x * (b.value - a.value)
-    return replace(a, value=value, written=a.input.show(value))
+    return replace(a, value=value, written=a.input.rule.show(value))
 
 
 # The study with inputs changed.
@@ -438,7 +435,7 @@ def _changed_limits(
 ) -> tuple[Limit, ...]:
     """The limits with one changed or added."""
     after = change.after or 0.0
-    prefix, shown = f"{workload}: " if workload else "", change.input.show(after)
+    prefix, shown = f"{workload}: " if workload else "", change.input.rule.show(after)
     if not any((one.metric, one.workload) == (metric, workload) for one in limits):
         operator = "<=" if METRICS[metric].direction == "minimize" else ">="
         limits = (*limits, Limit(metric, operator, after, "", workload))
@@ -631,7 +628,7 @@ def points(problem: Demanded, ids: Sequence[int] | Ids) -> list[dict[str, Any]]:
         words = short_deployment(deployment, not random_arrivals(problem))
         if problem.model is None:
             words += f" of {short_shape(config_of(model_at(batch, i, '', None)))}"
-        load, intervals = None, describe_metrics(busy, i, batch)["intervals"]
+        load, intervals = None, describe_metrics(busy, i)["intervals"]
         if kinds is not None:
             load, intervals = at_demand(problem, kinds, busy, i, intervals)
         row = {"id": int(point), "chip": deployment["chip"], "deployed": words}

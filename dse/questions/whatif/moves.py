@@ -276,7 +276,7 @@ def _unit(change: Change) -> str:
 def _step(change: Change) -> dict[str, Any]:
     """The value that an input has, or the factor of all that have one."""
     value = change.factor if change.after is None else change.after
-    words = f"{value:.4g}x" if change.after is None else change.input.show(value)
+    words = f"{value:.4g}x" if change.after is None else change.input.rule.show(value)
     return {"step_at": words, "value": value}
 
 
@@ -348,7 +348,7 @@ def sensitivities(stand: Stand) -> Told:
         low, high = (times(one, 1.0 + step) or (1.0, here) for step in (-STEP, STEP))
         wide = [times(one, 1.0 + step) for step in (-WIDE, WIDE)]
         row: dict[str, Any] = {"input": one.name, "now": one.now}
-        row["words"] = one.show(one.now or 0.0)
+        row["words"] = one.rule.show(one.now or 0.0)
         across = math.log(high[0]) - math.log(low[0])
         for key, a, b in zip(ELASTICITIES, low[1], high[1], strict=True):
             up = math.log(b) - math.log(a) if across and a > 0.0 and b > 0.0 else math.nan
@@ -370,7 +370,7 @@ def sensitivities(stand: Stand) -> Told:
             step = float(max(round(step), 1))
         change = Change(one, 1.0, limit.limit + limit.sign * step)
         more = "more" if limit.sign > 0 else "less"
-        steps.append((change, f"{one.show(step)} {more} of {limit.metric}"))
+        steps.append((change, f"{one.rule.show(step)} {more} of {limit.metric}"))
     base, sign = stand.now.value or math.nan, 1.0
     if METRICS[stand.objective].direction == "maximize":
         sign = -1.0

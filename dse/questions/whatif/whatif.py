@@ -330,7 +330,7 @@ def _answer(subject: Subject, given: Json) -> Answer:
     if prices and not any(one.name == "parts" for one in frames):
         blocks.append(price_parts(prices))
     inputs = [
-        {"input": one.name, "now": one.now, "words": one.show(one.now)}
+        {"input": one.name, "now": one.now, "words": one.rule.show(one.now)}
         for one in known.values()
         if one.now is not None and math.isfinite(one.now)
     ]
