@@ -112,9 +112,9 @@ class Choice:
 class Choices:
     """`priced`: the objective is in dollars, so that prices move it. `left_out` says why a chip is
     no choice. `points` were evaluated. `shared` is the part of an error's variance that is the
-    chip's. `kin` names those that err together, C names or none, where each chip errs for itself;
-    `price_sd` (C,) is of the logarithm; `demand`, requests per second, the ends of an 80% interval,
-    log-normal between, or None."""
+    chip's. `kin`, C names, has one name for those that err together; `price_sd` (C,) is of the
+    logarithm; `demand`, requests per second, the ends of an 80% interval, log-normal between, or
+    None."""
 
     objective: str
     items: tuple[Choice, ...]
@@ -122,17 +122,12 @@ class Choices:
     points: int
     shared: float
     price_sd: Floats
-    kin: tuple[str, ...] = ()
+    kin: tuple[str, ...]
     demand: tuple[float, float] | None = None
 
     @property
     def priced(self) -> bool:
         return self.objective in THROUGHPUT_METRICS and "usd" in self.objective
-
-    @property
-    def eldest(self) -> NDArray[np.intp]:
-        """(C,) the first choice of the same kin."""
-        return eldest(self.kin) if self.kin else np.arange(len(self.items))
 
     @property
     def demands(self) -> tuple[float, ...]:
@@ -330,7 +325,7 @@ def draw(choices: Choices, count: int, seed: int) -> Draws:
     common = np.random.default_rng(children[0])
     normal, within = common.standard_normal(count), common.uniform(1e-6, 1.0 - 1e-6, count)
     each, alone = [1] * len(items), np.arange(len(items))
-    chip, price, own = normals(children[1:], count, each, alone, choices.eldest)
+    chip, price, own = normals(children[1:], count, each, alone, eldest(choices.kin))
     error = math.sqrt(shared) * chip + math.sqrt(1.0 - shared) * np.concatenate(own, axis=1)
     demand = numbers = None
     if choices.demand is not None:
@@ -456,7 +451,7 @@ def measure_next(
         asked += [(what, i) for what in (("price", "serving") if quoted else ("serving",))]
     from scipy.special import ndtr, ndtri  # noqa: PLC0415 - 150 ms
 
-    count, below = len(items), ndtr(EDGES)
+    count, below, of_kin = len(items), ndtr(EDGES), eldest(choices.kin)
     weight = np.diff(below)
     factor = np.exp(choices.price_sd * draws.price)
     found = []
@@ -472,7 +467,7 @@ def measure_next(
                 at_own[:, i] *= moved
             else:  # the choice and its kin, where its error is m
                 rest = m - draws.error[:, i]
-                for k in map(int, np.flatnonzero(choices.eldest == choices.eldest[i])):
+                for k in map(int, np.flatnonzero(of_kin == of_kin[i])):
                     correlation = 1.0 if k == i else choices.shared * COMMON
                     error = draws.error[:, k] + correlation * rest
                     told = served(items[k], error, factor[:, k], draws)

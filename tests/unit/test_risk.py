@@ -61,6 +61,7 @@ def uncertain(
     kin: tuple[str, ...] = (),
 ) -> Choices:
     sd = np.zeros(len(items)) if prices is None else np.array(prices)
+    kin = kin or tuple(item.chip for item in items)  # each errs for itself
     return Choices("usd_per_million_total_tokens", items, {}, 0, shared, sd, kin, demand)
 
 

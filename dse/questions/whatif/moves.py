@@ -248,6 +248,7 @@ def sweeps(stand: Stand, asked: Sequence[Sequence[Change]], fixed: Sequence[Chan
         elif not chips:
             then = f"the chip stays, its deployment changes {len(turns)} times"
         ends = [_at(metric, row if metric in row else {}) for row in (mine[0], mine[-1])]
+        unit = "factor" if steps[0].after is None else steps[0].input.rule.unit
         span = f"{name} from {mine[0]['step_at']} to {mine[-1]['step_at']}"
         said.append(f"With {span}: {' to '.join(ends)}; {then}.")
         picture = lines(
@@ -258,7 +259,7 @@ def sweeps(stand: Stand, asked: Sequence[Sequence[Change]], fixed: Sequence[Chan
             "The winner at each step, a colour for each chip; dashed: another chip takes over.",
             at=[value for _, _, _, value in chips if value],
             hover=("deployed",),
-            across=f"{name} ({_unit(steps[0])})",
+            across=f"{name} ({unit.replace('usd', 'USD')})",
         )
         blocks += [picture] if any(metric in row for row in mine) else []
         rows += mine
@@ -267,10 +268,6 @@ def sweeps(stand: Stand, asked: Sequence[Sequence[Change]], fixed: Sequence[Chan
     first = ("step_at", metric)
     made = table("sweep", caption, rows, shown[len(asked) == 1 :], first=first)
     return said, [*blocks[:1], made, *blocks[1:]], []
-
-
-def _unit(change: Change) -> str:
-    return "factor" if change.after is None else change.input.rule.unit.replace("usd", "USD")
 
 
 def _step(change: Change) -> dict[str, Any]:
