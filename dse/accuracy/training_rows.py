@@ -166,8 +166,7 @@ def _columns(
 ) -> Callable[[str], Columns]:
     posed = group.posed
     batch = replace(posed.batch, candidates=placed(posed.batch.candidates, group.rows, machines))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        metrics = evaluate_training(batch, machines, stack)
+    metrics = evaluate_training(batch, machines, stack)
     kind, spread = law_kind(batch, machines), training_spread()
 
     def of(metric: str) -> Columns:

@@ -196,10 +196,8 @@ class Evaluated:
     @property
     def miss(self) -> Floats:
         """(n,) by how much rules are broken, added up; 0 where none is."""
-        total = np.zeros(len(self.batch))
-        for amount in self.violations.values():
-            total = total + np.maximum(amount, 0.0)
-        return total
+        broken = (np.maximum(amount, 0.0) for amount in self.violations.values())
+        return sum(broken, np.zeros(len(self.batch)))
 
 
 @record
@@ -235,6 +233,9 @@ class Ranked:
 SHARDED = 3.0  # the ZeRO stage of FSDP
 # Four of five published plans of Megatron take less of the chip, as it is predicted here.
 USUAL_MEMORY = 0.8
+# What plans take from the terms and from the recipe as it is.
+OF_EVERY_PLAN = ("precision", "task", "optimizer", "lora_rank", "offload", "schedule")
+OF_RECIPE = ("tensor_hidden", "recompute_share", "gradient_bytes")
 DEFAULT_BATCH = 2048 * 8192  # Llama 3's largest (arXiv 2407.21783, table 4)
 
 
@@ -275,16 +276,9 @@ def trainer_of(
         )
         if batch is None or batch % terms.sequence_length
         else batch,
-        precision=terms.precision,
-        task=terms.task,
-        optimizer=terms.optimizer,
-        lora_rank=float(terms.lora_rank),
-        offload=terms.offload,
-        schedule=terms.schedule,
+        **{name: getattr(terms, name) for name in OF_EVERY_PLAN},
         bf16_share=BF16_SHARE if recipe.bf16_share is None else recipe.bf16_share,
-        tensor_hidden=recipe.tensor_hidden,
-        recompute_share=recipe.recompute_share,
-        gradient_bytes=recipe.gradient_bytes,
+        **{name: getattr(recipe, name) for name in OF_RECIPE},
         fixed=fixed,
         few=few,
     )
@@ -354,8 +348,7 @@ def assumptions(
     chip = catalog.chip(terms.chip)
     system = catalog.systems[chip.system]
     sentences = run_assumptions(catalog, terms, trainer)
-    sentences += [f"{chip.id}: {text}" for text in chip.assumed]
-    sentences += [f"{system.id}: {text}" for text in system.assumed]
+    sentences += [f"{one.id}: {text}" for one in (chip, system) for text in one.assumed]
     sentences += [f"{system.id}: no figure for {name}" for name in system.missing]
     price = catalog.prices.select(price_basis).get(chip.id)
     if price is not None:

@@ -212,12 +212,9 @@ def train(
     else:
         shares = facts["loss_shares"]
         shown = [name for name in LOSSES_AT_SCALE if shares[name] >= LEAST_SHARE]
-        columns = {
-            "cause": [LOSSES_AT_SCALE[name] for name in shown],
-            "seconds": [facts["losses_s"][name] for name in shown],
-            "step_share": [shares[name] for name in shown],
-        }
-        bars = dict(zip(columns["cause"], columns["step_share"], strict=True))
+        bars = {LOSSES_AT_SCALE[name]: shares[name] for name in shown}
+        seconds = [facts["losses_s"][name] for name in shown]
+        columns = {"cause": [*bars], "seconds": seconds, "step_share": [*bars.values()]}
         sentences = _sentences(run, facts)
         facts |= document({}, [ways])
         blocks = [

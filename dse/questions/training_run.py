@@ -19,7 +19,7 @@ from dse.physics.training.at_scale import LOSSES_AT_SCALE
 from dse.physics.training.evaluate import HABIT, RATE, law_kind, whole_runs
 from dse.physics.training.memory import MOMENT_BYTES
 from dse.physics.training.passes import Pass, TrainingDeployed
-from dse.physics.training.plan import MEMORY_PARTS, OPTIMIZERS, RECOMPUTES, SCHEDULES
+from dse.physics.training.plan import OPTIMIZERS, RECOMPUTES, SCHEDULES
 from dse.problem.describe import number
 from dse.problem.training import (
     Evaluated,
@@ -174,7 +174,7 @@ class Run:
             "mfu_convention": MFU,
             "memory_bytes_per_chip": plan["memory_bytes_per_chip"],
             "memory_bytes_per_chip_parts": {
-                part: float(metrics.memory[part][0]) for part in MEMORY_PARTS
+                part: float(bytes_[0]) for part, bytes_ in metrics.memory.items()
             },
             "memory_capacity_bytes_per_chip": float(metrics.memory_capacity_bytes_per_chip[0]),
             "host_memory_bytes_per_chip": float(metrics.host_memory_bytes_per_chip[0]),

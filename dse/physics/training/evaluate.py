@@ -58,7 +58,6 @@ from dse.physics.training.passes import (
 )
 from dse.physics.training.plan import (
     DUALPIPE,
-    MEMORY_PARTS,
     PRECISIONS,
     RECOMPUTES,
     Stages,
@@ -109,7 +108,7 @@ def evaluate_training(
         memory_bytes_per_chip=memory.total,
         memory_capacity_bytes_per_chip=deployed.capacity_bytes,
         host_memory_bytes_per_chip=memory.host,
-        memory={part: memory.parts[part] for part in MEMORY_PARTS},
+        memory=memory.parts,
         losses=losses,
         micro_batches=micro_batches,
         work=work,

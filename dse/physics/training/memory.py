@@ -22,7 +22,6 @@ from dse.blocks.operators import ACTIVATION_BYTES
 from dse.physics.training.passes import LOGIT_BYTES, Elements, Pass
 from dse.physics.training.plan import (
     DUALPIPE,
-    MEMORY_PARTS,
     OPTIMIZERS,
     RECOMPUTES,
     Stages,
@@ -74,7 +73,7 @@ class TrainingMemory:
 
     @property
     def total(self) -> Floats:
-        return sum((self.parts[part] for part in MEMORY_PARTS), np.zeros(len(self.host)))
+        return sum(self.parts.values(), np.zeros(len(self.host)))
 
 
 def activation_bytes(step: Pass) -> tuple[Floats, Floats]:
@@ -188,5 +187,5 @@ def _fuller(one: TrainingMemory, other: TrainingMemory) -> TrainingMemory:
     def pick(a: Floats, b: Floats) -> Floats:
         return np.where(first, a, b)
 
-    parts = {part: pick(one.parts[part], other.parts[part]) for part in MEMORY_PARTS}
+    parts = {part: pick(bytes_, other.parts[part]) for part, bytes_ in one.parts.items()}
     return TrainingMemory(parts, pick(one.host, other.host))

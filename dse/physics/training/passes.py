@@ -368,19 +368,23 @@ class Pass:
     def _product(
         self, part: str, linear: bool, flops: Floats, bytes_: Floats, reached: Floats | None
     ) -> Floats:
-        law = self.deployed.law("gemm", part)
-        seconds = law_seconds(law, flops, bytes_, reached)
-        if not linear:
-            return seconds * self.stack.gemm_bf16
-        seconds = np.maximum(seconds * self.slower["gemm"], flops * _peak(law))
-        if self.in_bf16 is not None:
-            plain = law_seconds(self.bf16, flops, bytes_, reached) * self.stack.gemm_bf16
-            seconds = np.where(
-                self.in_bf16 > 0.0,
-                (1.0 - self.in_bf16) * seconds + self.in_bf16 * plain,
-                seconds,
-            )
-        return seconds
+        if linear:
+            return self._linear("gemm", part, flops, bytes_, reached)
+        return law_seconds(self.gemm_law(part), flops, bytes_, reached) * self.stack.gemm_bf16
+
+    def _linear(
+        self, operator: str, part: str, flops: Floats, bytes_: Floats, reached: Floats | None
+    ) -> Floats:
+        """(n,) seconds in the format of the run, but for what its recipe leaves in bf16."""
+        law = self.deployed.law(operator, part)
+        seconds = law_seconds(law, flops, bytes_, reached) * self.slower[operator]
+        seconds = np.maximum(seconds, flops * _peak(law))
+        if self.in_bf16 is None:
+            return seconds
+        plain = law_seconds(self.deployed.law(operator, "bf16"), flops, bytes_, reached)
+        plain = plain * self.stack.gemm_bf16
+        blend = (1.0 - self.in_bf16) * seconds + self.in_bf16 * plain
+        return np.where(self.in_bf16 > 0.0, blend, seconds)
 
     def _add_work(self, forward: Floats, backward: Floats) -> None:
         self.work.forward += forward
@@ -509,9 +513,9 @@ class Pass:
             held = one.distinct * fit.read
         bytes_ = held * self.deployed.weight_bytes["experts"] + run.moved
         gradient_bytes = 2.0 * held * self.deployed.runs.gradient_bytes + run.moved
-        factor = self.stack.experts * count
-        forward = self._grouped(run.flops, bytes_, reached) * factor
-        weights = self._grouped(run.flops, gradient_bytes, reached) * (factor * self.trains)
+        factor, of = self.stack.experts * count, ("experts", "experts")
+        forward = self._linear(*of, run.flops, bytes_, reached) * factor
+        weights = self._linear(*of, run.flops, gradient_bytes, reached) * (factor * self.trains)
         self._add_work(forward, forward + weights)
         self.work.weight_gradient += weights
         self.work.uneven += (2.0 * forward + weights) * one.uneven
@@ -534,17 +538,6 @@ class Pass:
         further = one.busiest * one.latent * self.stack.expert_bias_bytes / 2.0
         forward, backward = BIAS_BYTES * both + further, BIAS_BACKWARD_BYTES * both + further
         self._stream(one.block.count * one.block["expert_bias"], forward, backward)
-
-    def _grouped(self, flops: Floats, bytes_: Floats, reached: Floats | None) -> Floats:
-        law = self.deployed.law("experts", "experts")
-        seconds = law_seconds(law, flops, bytes_, reached) * self.slower["experts"]
-        seconds = np.maximum(seconds, flops * _peak(law))
-        if self.in_bf16 is None:
-            return seconds
-        plain = law_seconds(self.deployed.law("experts", "bf16"), flops, bytes_, reached)
-        plain = plain * self.stack.gemm_bf16
-        blend = (1.0 - self.in_bf16) * seconds + self.in_bf16 * plain
-        return np.where(self.in_bf16 > 0.0, blend, seconds)
 
     def _keep_experts(self, one: Experts) -> None:
         """Keeps the inputs of the two grouped products, and of the activation, until the backward

@@ -197,18 +197,6 @@ def weight_dtype_of(precision: Codes) -> Mapping[str, Codes]:
     return {part: bf16 if part == "embedding" else low for part in WEIGHT_PARTS}
 
 
-# Parts of the memory of the fullest chip, in bytes, which add up to `memory_bytes_per_chip`.
-MEMORY_PARTS = (
-    "weights",
-    "gradients",
-    "optimizer",
-    "master",
-    "activations",
-    "logits",
-    "buffers",
-    "runtime",
-)
-
 # Seconds of a step by cause, in the order in which they add up to `step_s`, as answers name them.
 # Communication is what is not hidden.
 LOSSES = {
@@ -240,8 +228,9 @@ class TrainingMetrics:
     `mfu`: model FLOPs (`model_flops_per_token`: 6 a parameter that a token meets, tables left out
     but for the output head, and attention over the tokens that the mask lets it see, forward and
     backward) a second over the dense peak of `precision`; `mfu_6n` leaves attention out; `hfu`
-    counts recomputed arithmetic too. `memory[part]` and `losses[cause]` (seconds) have the keys of
-    MEMORY_PARTS and LOSSES and add up, in that order, to `memory_bytes_per_chip` and `step_s`.
+    counts recomputed arithmetic too. `memory[part]` (weights, gradients, optimizer, master,
+    activations, logits, buffers, runtime) and `losses[cause]` (seconds, by LOSSES) add up, in that
+    order, to `memory_bytes_per_chip`, of the fullest chip, and `step_s`.
     `work` is what the mean chip does in a step, for `dse.physics.energy`; `parameters` are the
     model's. `deployed` is what they were worked out on, for `dse.rules`.
     """
