@@ -268,11 +268,6 @@ def campaigns(table: pd.DataFrame) -> list[str]:
     return list(map(campaign, text_column(table, "source"), text_column(table, "notes")))
 
 
-def is_disaggregated(table: pd.DataFrame) -> bool:
-    """Whether its rows have a prefill and a decode pool each."""
-    return "prefill_workers" in table
-
-
 def text_column(table: pd.DataFrame, name: str) -> pd.Series:
     """The cells of a column as texts, empty where there are none."""
     if name not in table:

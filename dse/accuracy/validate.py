@@ -38,7 +38,6 @@ from dse.accuracy.tables import (
     INFEASIBLE,
     LAUNCH,
     group_errors,
-    is_disaggregated,
     not_covered,
     pairs_of,
     read_points,
@@ -136,8 +135,7 @@ def validate(
             from dse.accuracy.backtest import backtest  # noqa: PLC0415 - it asks for scores
 
             document["backtest"] = backtest(held[~training_rows(held)], progress=progress)
-    overall = [item for item in document["scores"] if item["by"] == "all"]
-    main = sorted(overall, key=lambda item: -item["rows"])[:MAIN_SCORES]
+    main = sorted(_overall(document["scores"]), key=lambda item: -item["rows"])[:MAIN_SCORES]
     headline, *sentences = _sentences(document, main, own=own)
     return Answer(
         question="validate",
@@ -163,10 +161,10 @@ def _sentences(document: Json, main: Sequence[Json], *, own: bool) -> list[str]:
             for item in main
         )
         lines.insert(0, f"How far off: {', '.join(errors)}.")
-        overall = [item for item in document["scores"] if item["by"] == "all"]
+        overall = _overall(document["scores"])
         inside = sum(item["interval_coverage"] * item["rows"] for item in overall) / covered
         lines.append(f"{inside:.0%} of the measured values lie inside the 80% interval.")
-    asked = [one for one in document.get("asked", {}).get("scores", ()) if one["by"] == "all"]
+    asked = _overall(document.get("asked", {}).get("scores", ()))
     if most := max(asked, key=lambda one: one["rows"], default=None):
         lines.append(
             "Asked for as a person would (model, chip, chips, length, batch, format): "
@@ -209,6 +207,11 @@ def _name(metric: str) -> str:
     return row.title if row else metric
 
 
+def _overall(scores: Sequence[Json]) -> list[Json]:
+    """Those over all rows of a metric and serving."""
+    return [score for score in scores if score["by"] == "all"]
+
+
 def _named(items: Sequence[Mapping[str, Any]]) -> list[Json]:
     """Rows with the title of their metric."""
     return [{**item, "metric": _name(item["metric"])} for item in items]
@@ -216,7 +219,7 @@ def _named(items: Sequence[Mapping[str, Any]]) -> list[Json]:
 
 def _tables(document: Json, rows: pd.DataFrame, decisions: bool) -> list[Table]:
     scores = _named(document["scores"])
-    overall = [item for item in scores if item["by"] == "all"]
+    overall = _overall(scores)
     worst = worst_groups(rows)
     large = {(_name(item["metric"]), item["serving"]) for item in worst}
     names = [(item["metric"], item["serving"]) for item in overall]
@@ -310,11 +313,7 @@ def _purchase(cases: Sequence[Json]) -> Table:
 def _asked(document: Json) -> Table:
     """Errors of the same rows, told all that they say and asked as a person would."""
     told, asked, hidden = (
-        {
-            (one["metric"], one["serving"]): one
-            for one in document.get(name, ())
-            if one["by"] == "all"
-        }
+        {(one["metric"], one["serving"]): one for one in _overall(document.get(name, ()))}
         for name in ("told", "scores", "unseen")
     )
     rows = [
@@ -339,10 +338,9 @@ def _held_out(document: Json) -> Table:
     """`group_median_error` of the model as it is, and of each kind of fold that the rows have."""
     errors: dict[tuple[str, str], Json] = {}
     for name, scores in ({"in_sample": document["scores"]} | document["cross_validation"]).items():
-        for item in scores:
-            if item["by"] == "all":
-                row = errors.setdefault((item["metric"], item["serving"]), {})
-                row[name] = item["group_median_error"]
+        for item in _overall(scores):
+            row = errors.setdefault((item["metric"], item["serving"]), {})
+            row[name] = item["group_median_error"]
     rows = [
         dict.fromkeys(("in_sample", *FOLDS)) | row | {"metric": metric, "serving": serving}
         for (metric, serving), row in errors.items()
@@ -428,7 +426,7 @@ def estimate_table(table: pd.DataFrame, catalog: Catalog | None = None) -> pd.Da
         if training.all():
             return own
         return pd.concat([estimate_table(table[~training], catalog), own]).loc[table.index]
-    if not is_disaggregated(table):
+    if "prefill_workers" not in table:  # a prefill and a decode pool each
         return estimate_rows(table, catalog)
     return estimate_disaggregated(table, catalog)
 

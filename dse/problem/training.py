@@ -29,7 +29,7 @@ from dse.blocks.kind import State
 from dse.catalog import Catalog
 from dse.economics.prices import price_assumptions
 from dse.economics.tokens import lifetime, tokens_over_years
-from dse.errors import InputError, of_field
+from dse.errors import InputError
 from dse.physics.machines import Machines, compile_machines
 from dse.physics.training.at_scale import Conditions, Run, at_scale, of_one_site
 from dse.physics.training.evaluate import HABIT, evaluate_training, training_spread, whole_runs
@@ -233,9 +233,10 @@ class Ranked:
 SHARDED = 3.0  # the ZeRO stage of FSDP
 # Four of five published plans of Megatron take less of the chip, as it is predicted here.
 USUAL_MEMORY = 0.8
-# What plans take from the terms and from the recipe as it is.
+# What plans take from the terms and from the recipe as it is, and conditions from the terms.
 OF_EVERY_PLAN = ("precision", "task", "optimizer", "lora_rank", "offload", "schedule")
 OF_RECIPE = ("tensor_hidden", "recompute_share", "gradient_bytes")
+AROUND = ("checkpoint_interval_s", "sites", "site_split", "site_latency_s", "local_steps")
 DEFAULT_BATCH = 2048 * 8192  # Llama 3's largest (arXiv 2407.21783, table 4)
 
 
@@ -283,8 +284,7 @@ def trainer_of(
         few=few,
     )
     conditions = _conditions(catalog, terms)
-    with of_field("stack"):
-        stack = training_stack(recipe.stack)
+    stack = training_stack(recipe.stack)
     return Trainer(machines, terms.chips, stack, setting, conditions, recipe)
 
 
@@ -297,14 +297,10 @@ def _conditions(catalog: Catalog, terms: TrainingTerms) -> Conditions:
         storage_bytes_per_s_per_chip=figures.figure("checkpoint_bandwidth_per_chip").value
         if storage is None
         else storage / terms.chips,
-        checkpoint_interval_s=terms.checkpoint_interval_s,
         straggler=_or(terms.straggler, 0.0),
         input_tokens_per_s=_or(terms.input_tokens_per_s, math.inf),
-        sites=float(terms.sites),
-        site_split=terms.site_split,
         site_bytes_per_s=_or(terms.site_bytes_per_s, math.inf),
-        site_latency_s=terms.site_latency_s,
-        local_steps=float(terms.local_steps),
+        **{name: getattr(terms, name) for name in AROUND},
     )
 
 
@@ -447,7 +443,7 @@ def mean_watts(plans: Evaluated, machines: Machines) -> tuple[Floats, Floats]:
 # that keeps to habits, as far as runs whose plans and recipes were hidden. Days, chip-hours and
 # dollars of a whole pre-training run are further off by what such runs took over their plans.
 
-OF_TIMES = ("step_s", "days", "chip_hours", "usd")
+OF_RUN = ("days", "chip_hours", "usd")
 OF_RATES = ("tokens_per_s_per_chip", "mfu")
 
 
@@ -478,13 +474,16 @@ def train_intervals(
     low, high = _rates(kind, of)
     mean, least, most = whole_runs() if whole else (1.0, 1.0, 1.0)
     run = (1.0 / _further(high, mean / least), _further(1.0 / low, most / mean))
-    found = {}
-    for name in (*OF_TIMES, *OF_RATES):
-        if document[name] is not None:
-            step = (1.0 / high, 1.0 / low) if name == "step_s" else run
-            ends = (low, high) if name in OF_RATES else step
-            found[name] = [document[name] * end for end in ends]
-    return found
+    ends = {"step_s": (1.0 / high, 1.0 / low), **dict.fromkeys(OF_RUN, run)}
+    return _times(document, ends | dict.fromkeys(OF_RATES, (low, high)))
+
+
+def _times(
+    values: Mapping[str, Any], ends: Mapping[str, tuple[float, float]]
+) -> dict[str, list[float]]:
+    """Each value that there is at its two ends, which are factors."""
+    known = {name: two for name, two in ends.items() if values.get(name) is not None}
+    return {name: [values[name] * end for end in two] for name, two in known.items()}
 
 
 def study_intervals(
@@ -494,13 +493,10 @@ def study_intervals(
     lifetime dollars are taken to be off together, and serving's by what its price may be. The
     spread is the widest there is: metrics do not say which kernel laws the training used."""
     low, high = _rates(len(KINDS) - 1, HABIT)
-    slower = (1.0 / high, 1.0 / low)
-    found = {}
-    for name in ("training_days", "training_usd", "training_chip_hours"):
-        if values.get(name) is not None:
-            found[name] = [values[name] * end for end in slower]
-    if values.get("training_mfu") is not None:
-        found["training_mfu"] = [values["training_mfu"] * end for end in (low, high)]
+    slower = dict.fromkeys(
+        ("training_days", "training_usd", "training_chip_hours"), (1.0 / high, 1.0 / low)
+    )
+    found = _times(values, {**slower, "training_mfu": (low, high)})
     price = values.get("usd_per_million_total_tokens")
     if values.get("lifetime_usd") is not None and "usd_per_million_total_tokens" in known:
         serving = values["lifetime_usd"] - values["training_usd"]
