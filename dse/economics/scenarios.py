@@ -374,16 +374,14 @@ class Counter:
     def loss(self, order: Order) -> float:
         """The share of the margin that whole instances lose in the first quarter."""
         key = tuple(sorted(order.items()))
-        if key not in self.losses:
-            self.losses[key] = 0.0 if self.small else self._loss(order)
-        return self.losses[key]
-
-    def _loss(self, order: Order) -> float:
-        some = self.futures.take(slice(0, SAMPLE))
-        split = margins(self.first, some.first(), order)
-        whole = np.array([self._whole(some.take([k]), order) for k in range(len(some))])
-        held = (whole > 0.0) & (split < MOST)
-        return float(np.median(split[held] / whole[held] - 1.0)) if held.any() else 0.0
+        if not self.small and key not in self.losses:
+            some = self.futures.take(slice(0, SAMPLE))
+            split = margins(self.first, some.first(), order)
+            whole = np.array([self._whole(some.take([k]), order) for k in range(len(some))])
+            held = (whole > 0.0) & (split < MOST)
+            lost = split[held] / whole[held] - 1.0
+            self.losses[key] = float(np.median(lost)) if len(lost) else 0.0
+        return self.losses.get(key, 0.0)
 
     def _whole(self, future: Futures, order: Order) -> float:
         """The margin of the first quarter of one future."""

@@ -252,12 +252,6 @@ def offer_price(row: Row, key: str) -> str:
     )
 
 
-def renting_alone(plan: Plan, options: Sequence[Option]) -> Solved:
-    """The cheapest order that buys nothing: what buying is compared with."""
-    rents = plan.with_offers(lambda one: None if one.way == BUY else one)
-    return solve(rents, options, nodes=QUICK)
-
-
 def stock_rows(
     plan: Plan, options: Sequence[Option], base: Solved, progress: Progress
 ) -> list[Row]:

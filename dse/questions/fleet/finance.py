@@ -33,6 +33,7 @@ from dse.economics.fleet_cost import (
     Option,
     capital_usd,
     count,
+    discount,
     electricity_usd,
     end_usd,
     order_worth_usd,
@@ -397,7 +398,7 @@ def sheets(plan: Plan, counted: Counted, spend: Mapping[str, Any], used: float) 
         }
         worth = f"SUM({of('K')})" if quarter == plan.quarters + 1 else "0"
         worth += "" if within else f"+{plan.used_after_end!r}*B{k}"
-        factor = (1.0 + plan.discount_rate) ** (-q / 4.0)
+        factor = discount(plan, q)
         paid = f'SUMPRODUCT(({of("B")}="buy")*({of("E")}=A{k})*{of("I")})'
         capital = f'SUMPRODUCT(({of("B")}="buy")*{there}' if within else "0"
         texts = {

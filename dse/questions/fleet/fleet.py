@@ -33,13 +33,13 @@ from dse.errors import DseError, InputError, InputErrors, of_field
 from dse.options import Opt
 from dse.problem.words import untried_words
 from dse.questions.fleet.changes import (
+    QUICK,
     Progress,
     Row,
     entries,
     lack,
     loosened,
     must_give,
-    renting_alone,
     stock_rows,
     untried,
     waits_for,
@@ -320,7 +320,7 @@ def _priced(
                     accepted="--prices FILE with one, or another --price-basis",
                 )
         return list(dict.fromkeys(wanted)), {}
-    kept, reasons = [], {}
+    reasons: dict[str, str] = {}
     lacks = lacks_for_owning if basis == OWNED else lacks_power
     for chip in priced:
         try:
@@ -328,11 +328,9 @@ def _priced(
             reason = lacks(catalog, chip, catalog.costs)
         except InputError as error:
             reason = error.message
-        if reason is None:
-            kept.append(chip)
-        else:
+        if reason is not None:
             reasons[chip] = reason
-    return kept, reasons
+    return [chip for chip in priced if chip not in reasons], reasons
 
 
 def _offered(chip: str, catalog: Catalog, basis: str) -> dict[str, Any]:
@@ -387,7 +385,9 @@ def answer_of(
         made["stock"] = stock_rows(plan, options, base, progress)
         made["fleets"] = alone(plan, options) if single(plan) else ()
         if any(plan.offer(label).way == BUY for label, _ in counted.mix.orders):
-            renting = renting_alone(plan, options)
+            # The cheapest order that buys nothing, which buying is compared with.
+            rents = plan.with_offers(lambda one: None if one.way == BUY else one)
+            renting = solve(rents, options, nodes=QUICK)
     elif solved.status == NOTHING.status and order is None and not unserved(plan, options):
         facts["must_give"] = must_give(plan, options, progress)
         facts["lead_time_too_long"] = waits_for(plan, options)
