@@ -345,7 +345,7 @@ def _pool_columns(
         found = predict_disaggregated(prefill, decode, load, machines, machines)
     kind = np.maximum(worst_kind(prefill, machines), worst_kind(decode, machines))
     values = {"ttft_s": found.ttft_s, "tpot_s": found.tpot_s}
-    floors = {"ttft_s": found.prefill_floor_s, "tpot_s": found.latency_floor_s}
+    floors = {"ttft_s": found.prefill_ledger.floor_s, "tpot_s": found.latency_floor_s}
 
     first_token = first_token_class(load.serving, load.backend.scheduler)
     spread = machines.spread_of(load.tuning, first_token)

@@ -71,8 +71,6 @@ class Collective:
     is another algorithm for messages that it brings through sooner, None where no candidate has
     one."""
 
-    __slots__ = ("inside", "latency_s", "outside", "ramp", "s_per_byte", "short")
-
     def __init__(
         self,
         latency_s: Floats,

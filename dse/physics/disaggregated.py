@@ -245,10 +245,6 @@ class Disaggregated(Met):
     in_flight: Floats
 
     @property
-    def prefill_floor_s(self) -> Floats:
-        return self.prefill_ledger.floor_s
-
-    @property
     def latency_floor_s(self) -> Floats:
         return self.decode_ledger.floor_s
 
@@ -278,7 +274,9 @@ def predict_disaggregated(
     first = case_of(prefill, workload, prefill_machines)
     second = case_of(decode, workload, decode_machines)
     before, prefilling = prefill_workers(first)
-    inside, transfer_s = transfer(before, workers_of(second), prefill.replicas, decode.replicas)
+    none = np.zeros(len(decode))
+    takes = Workers(*_common(second, PhaseEnergy(none, none, none, none, none)))  # whatever decodes
+    inside, transfer_s = transfer(before, takes, prefill.replicas, decode.replicas)
     if held is None:
         after, decoding, met = _brought(second, before, prefill.replicas, transfer_s)
         flight = decode.concurrency
@@ -387,12 +385,6 @@ def admitted_workers(case: Case, held: Floats) -> tuple[DecodeWorkers, Step]:
     running = np.minimum(held, _slots(case) * ranks)
     workers, step = decode_workers(case, np.maximum(running / (ranks * stages), 1.0))
     return replace(workers, running=running), step
-
-
-def workers_of(case: Case) -> Workers:
-    """What takes a cache, whatever it decodes."""
-    none = np.zeros(case.deployed.n)
-    return Workers(*_common(case, PhaseEnergy(none, none, none, none, none)))
 
 
 def _common(case: Case, energy: PhaseEnergy) -> tuple[Any, ...]:

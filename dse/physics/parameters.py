@@ -150,10 +150,5 @@ def attention_metrics(batch: CandidateBatch) -> Mapping[str, Floats]:
         kv_heads = np.where(there, np.fmin(kv_heads, keys), kv_heads)
         ratio = queries / np.maximum(keys, 1.0)
         group = np.where(there, np.fmax(group, ratio), group)
-    return {
-        "num_attention_heads": heads,
-        "num_key_value_heads": kv_heads,
-        "query_heads_per_kv_head": group,
-        "full_attention_layers": full,
-        "full_attention_share": full / batch.layers,
-    }
+    values = (heads, kv_heads, group, full, full / batch.layers)
+    return dict(zip(ATTENTION_METRICS, values, strict=True))

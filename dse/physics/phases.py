@@ -261,16 +261,14 @@ def case_of(
     """Gathers and sizes `batch` on its machines, those that are `alike` once; MTP modules take
     their share of the memory where they draft."""
     launched = launched_early(batch, machines, workload.backend)
-    few = None if alike is None else case_of(alike.few, workload, machines)
-    if few is not None and alike is not None:
-        deployed = Deployed(batch, machines, launched, few.deployed, alike.kinds)
-    else:
-        deployed = Deployed(batch, machines, launched)
     prompt, output = np.atleast_1d(workload.prompt_tokens), np.atleast_1d(workload.output_tokens)
     drafts = drafts_of(batch, workload.speculation)
-    if few is not None and alike is not None:
+    if alike is not None:
+        few = case_of(alike.few, workload, machines)
+        deployed = Deployed(batch, machines, launched, few.deployed, alike.kinds)
         sized = few.memory.take(alike.kinds)
         return Case(deployed, workload, prompt, output, sized, drafts, keep, few, alike)
+    deployed = Deployed(batch, machines, launched)
     sized = memory(deployed, prompt, output, workload.backend)
     if drafts is not None:
         modules, on = batch.prediction_layers, drafts.on

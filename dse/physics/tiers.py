@@ -61,8 +61,6 @@ class Offload:
     """What n candidates keep in a tier, gathered: shares of the weights and of the cache, seconds
     per byte as reached and at the full bandwidth, capacity; (n,) each."""
 
-    __slots__ = ("cache", "capacity_bytes", "floor_s_per_byte", "s_per_byte", "weights")
-
     def __init__(self, batch: CandidateBatch, table: TierTable) -> None:
         assert batch.offload_tier is not None
         zeros = np.zeros(len(batch))
@@ -78,8 +76,6 @@ class Offload:
 
 class TierTraffic:
     """Bytes that one step touches in the tier, (n,)."""
-
-    __slots__ = ("ahead", "offload", "on_demand")
 
     def __init__(self, offload: Offload) -> None:
         self.offload = offload

@@ -433,8 +433,7 @@ def replication(
     best = int(chips[np.flatnonzero(rates >= (1.0 - SAME_RATE) * rates.max())[0]])
     kept = within.take(chips <= demand)
     count = demand // kept.chips
-    table = kept.take(np.arange(len(kept)))
-    table = Deployments({axis: table[axis] for axis in DIVIDED})
+    table = Deployments({axis: kept[axis] for axis in DIVIDED})
     load = kept["concurrency"] * count
     of = evaluated(subject, table, load.astype(np.float64), replicas=count.astype(np.float64))
     most = within[RATE][chips <= demand].max(initial=0.0)

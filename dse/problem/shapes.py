@@ -194,13 +194,14 @@ def _possible(
 ) -> NDArray[np.bool_]:
     """(k,) whether a shape keeps the limits that no deployment can change."""
     limits = [limit for limit in problem.limits if limit.metric in OF_SHAPES]
+    axes = problem.study.deployment_axes  # of which the first value stands for all
+    axes = tuple(replace(axis, values=axis.values[:1], by_chip=()) for axis in axes)
+    study = replace(problem.study, deployment_axes=axes)
     k = len(next(iter(shapes.values())))
     kept = np.ones(k, dtype=bool)
     for start in range(0, k if limits else 0, CHUNK):
         rows = np.arange(start, min(start + CHUNK, k))
-        row, values = deployed_values(
-            _one_deployment(problem), {name: v[rows] for name, v in shapes.items()}
-        )
+        row, values = deployed_values(study, {name: v[rows] for name, v in shapes.items()})
         one = np.searchsorted(row, np.arange(len(rows)))
         metrics = metrics_of(
             problem, _on(chip, {name: v[one] for name, v in values.items()}), adapt
@@ -208,15 +209,6 @@ def _possible(
         for limit in limits:
             kept[rows] &= limit.amount(metrics) <= 0.0
     return kept
-
-
-def _one_deployment(problem: PhysicsProblem):
-    """The study with the first value of every deployment axis alone."""
-    study = problem.study
-    axes = tuple(
-        replace(axis, values=axis.values[:1], by_chip=()) for axis in study.deployment_axes
-    )
-    return replace(study, deployment_axes=axes)
 
 
 def _best(

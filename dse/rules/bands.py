@@ -147,8 +147,8 @@ _MOE = ("experts", "experts_per_token", "expert_intermediate_size", "shared_inte
 _DENSE = ("intermediate_size",)
 # How a band of bands.csv is measured, by its name.
 MEASURES: Mapping[str, Measure] = {
-    "layers": _whole(lambda c: c.layers),
-    "width_per_layer": _whole(lambda c: c.batch.hidden_size / c.layers),
+    "layers": _whole(lambda c: c.batch.layers),
+    "width_per_layer": _whole(lambda c: c.batch.hidden_size / c.batch.layers),
     "attention_share": _whole(lambda c: c.parameters.attention / c.parameters.active_non_embedding),
     "heads_over_hidden": _each(_HEADS, _over_hidden(lambda b: b["heads"] * b["head_dim"])),
     "head_dim": _each(_HEADS, lambda c, b: b["head_dim"]),
@@ -178,7 +178,7 @@ MEASURES: Mapping[str, Measure] = {
         ("state_size", "inner_size"), _over_hidden(lambda b: b["inner_size"])
     ),
     "state_size": _each(("state_size",), lambda c, b: b["state_size"]),
-    "full_attention_share": _whole(lambda c: _reaching(c.batch) / c.layers),
+    "full_attention_share": _whole(lambda c: _reaching(c.batch) / c.batch.layers),
     "feed_forward_over_hidden": _each(_DENSE, _over_hidden(lambda b: b["intermediate_size"])),
     "experts": _each(_MOE, lambda c, b: b["experts"]),
     "experts_per_token": _each(_MOE, lambda c, b: b["experts_per_token"]),

@@ -120,11 +120,6 @@ class Case:
         return self.batch.tensor_parallel * self.batch.data_parallel
 
     @cached_property
-    def expert_shards(self) -> Floats:
-        """(n,) ranks that share one expert."""
-        return expert_shards(self.batch)
-
-    @cached_property
     def blocks(self) -> tuple[tuple[Block, Flags], ...]:
         """Blocks that some candidate has, and (n,) which have them."""
         pairs = ((block, block.count > 0.0) for block in self.batch.blocks)
@@ -144,11 +139,6 @@ class Case:
     @cached_property
     def parameters(self) -> Parameters:
         return parameters(self.batch) if self.models is None else self.models.parameters
-
-    @cached_property
-    def layers(self) -> Floats:
-        """(n,) layers that mix tokens."""
-        return self.batch.layers
 
     @cached_property
     def sparse(self) -> Flags:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dse.rules.case import Case
+from dse.rules.case import Case, expert_shards
 from dse.rules.kinds import (
     Found,
     Part,
@@ -124,7 +124,7 @@ def TOP_K(case: Case) -> Found:
 @rule("expert_width_divides")
 def EXPERT_WIDTH(case: Case) -> Found:
     for block, used in case.having("experts"):
-        width, shards = block["expert_intermediate_size"], case.expert_shards
+        width, shards = block["expert_intermediate_size"], expert_shards(case.batch)
         words = said("expert width of {} over {} ranks", width, shards)
         yield Part(used & uneven(width, shards), words)
 
