@@ -99,12 +99,8 @@ _NOT_CHOSEN = Table(
 # Where 16 bits are assumed to come from on a chip without a peak of bf16: the figure, what of it,
 # and why. Units that multiply narrower formats do so at twice the rate for half the bits (the peaks
 # of every family that has both).
-_SIXTEEN_BITS = (
-    ("peak_fp16", 1.0, "no bf16: fp16 is the chip's 16-bit arithmetic"),
-    ("peak_fp8", 0.5, "half of fp8, as on chips with both"),
-    ("peak_int8", 0.5, "half of int8, as on chips with both"),
-    ("peak_nvfp4", 0.25, "a quarter of 4 bits, as on chips with both"),
-    ("peak_mxfp4", 0.25, "a quarter of 4 bits, as on chips with both"),
+_SIXTEEN_BITS = tuple(
+    (row["figure"], float(row["sixteen_bits"]), row["why"]) for row in _ROWS if row["sixteen_bits"]
 )
 
 
