@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dse.errors import InputError
 from dse.files import replacing
-from dse.pareto import Archive
+from dse.pareto import Archive, Ids
 from dse.problem.protocol import Problem
 from dse.search.parallel import HERE, Executor, hold_memory
 from dse.space.candidates import Rows, concatenated
@@ -70,9 +70,6 @@ class Checkpoint:
             arrays = {_IDENTITY: np.array(self._identity), **self._arrays}
             np.savez(file, allow_pickle=False, **arrays)
 
-
-Floats = NDArray[np.float64]
-Ids = NDArray[np.int64]
 
 BITMAP_LIMIT = 50_000_000
 CHUNK = 65_536  # points evaluated at once: the more, the more of them share (docs/search.md)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.errors import InputError
-from dse.pareto import Scale
+from dse.pareto import Floats, Scale
 from dse.problem.protocol import Evaluation, Objective, Problem
 from dse.search.evaluator import SEARCH, Batch, Engine, Evaluator, Progress, Trials
 from dse.search.pareto_local import drawn, refine, sample
@@ -23,7 +23,6 @@ from dse.space.space import Space
 ROUNDS = 8
 PROPOSING = 50_000  # evaluations of the model a round
 STRENGTH = 1.0  # answers of one value of an axis that move the model half of the way
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.pareto import Archive, Scale, contributions
+from dse.pareto import Archive, Ids, Scale, contributions
 from dse.search.evaluator import (
     SEARCH,
     TOLERATED,
     Batch,
     Engine,
     Evaluator,
-    Ids,
     Progress,
     SeenIds,
     Trials,

@@ -32,7 +32,7 @@ from optuna.distributions import (
     distribution_to_json,
     json_to_distribution,
 )
-from optuna.exceptions import DuplicatedStudyError, ExperimentalWarning
+from optuna.exceptions import ExperimentalWarning
 from optuna.storages import JournalStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
@@ -240,14 +240,12 @@ class Record:
             )
         if self.name in names:
             return optuna.load_study(study_name=self.name, storage=storage)
-        try:
-            study = optuna.create_study(
-                study_name=self.name,
-                storage=storage,
-                directions=[objective.direction for objective in self._problem.objectives],
-            )
-        except DuplicatedStudyError:  # another process was first
-            return optuna.load_study(study_name=self.name, storage=storage)
+        study = optuna.create_study(
+            study_name=self.name,
+            storage=storage,
+            directions=[objective.direction for objective in self._problem.objectives],
+            load_if_exists=True,  # another process was first
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExperimentalWarning)
             study.set_metric_names([objective.metric for objective in self._problem.objectives])

@@ -12,10 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dse.errors import InputError
-from dse.pareto import Scale, additive_epsilon, hypervolume, non_dominated, resolved, share
+from dse.pareto import (
+    Floats,
+    Ids,
+    Scale,
+    additive_epsilon,
+    hypervolume,
+    non_dominated,
+    resolved,
+    share,
+)
 from dse.problem.protocol import Problem
 from dse.search.evaluator import (
     CHUNK,
@@ -27,7 +35,6 @@ from dse.search.evaluator import (
     Checkpoint,
     Engine,
     Evaluator,
-    Ids,
     Progress,
     Tally,
     Trials,
@@ -48,24 +55,16 @@ def _engines() -> Iterator[Engine]:
             yield from getattr(importlib.import_module(f"dse.search.{file.name}"), "ENGINES", ())
 
 
-Floats = NDArray[np.float64]
 ENGINES: dict[str, Engine] = {engine.name: engine for engine in _engines()}
 ASKED = "asked for"
 EXPENSIVE_TRIALS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Miss:
-    """The point nearest to feasibility: its id and its violated constraints with G."""
-
-    id: int
-    violated: dict[str, float]
-
-
-@dataclass(frozen=True, slots=True)
 class Result:
-    """What a search found. `front`, exact, is ordered by objectives, then id; `seconds` are split
-    into evaluating, sampling (everything else of the search) and storing."""
+    """What a search found. `front`, exact, is ordered by objectives, then id; without one, `miss`
+    is the id of the evaluated point with the smallest sum of positive constraint values. `seconds`
+    are split into evaluating, sampling (everything else of the search) and storing."""
 
     engine: str
     why: str
@@ -73,7 +72,7 @@ class Result:
     evaluations: int
     feasible: int
     tallies: tuple[Tally, ...]
-    miss: Miss | None
+    miss: int | None
     seconds: dict[str, float]
     survey: Survey | None = None
 
@@ -198,7 +197,7 @@ def search(
         evaluator.evaluations,
         evaluator.feasible,
         evaluator.tallies,
-        None if len(front) else nearest_miss(evaluator),
+        None if len(front) else evaluator.nearest[1],
         seconds,
         sample,
     )
@@ -227,13 +226,6 @@ def measurable(problem: Problem, front: Batch) -> Batch:
     """Of a front what its hypervolume is taken of: all of it, or, in more than three objectives,
     where the time for it grows with a power of its size, that at its resolution."""
     return front if len(problem.objectives) <= 3 else at_resolution(problem, front)
-
-
-def nearest_miss(evaluator: Evaluator) -> Miss:
-    """The evaluated point with the smallest sum of positive constraint values."""
-    point = evaluator.again(np.array([evaluator.nearest[1]]))
-    pairs = zip(evaluator.problem.constraints, point.G[0].tolist(), strict=True)
-    return Miss(int(point.ids[0]), {name: g for name, g in pairs if g > 0})
 
 
 # How near a front is to the true one.

@@ -77,8 +77,6 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 REDRAWS = 4
 POPULATION = 100
 SEEDS_MOST = 500
-NSGA2_TRIALS = 1_000
-NAMED_TRIALS = 300
 # A trial belongs to a generation, and may become a parent, only by this attribute.
 GENERATION = NSGAIISampler._get_generation_key()
 
@@ -208,7 +206,7 @@ class Nsga2(Engine):
     front until none helps."""
 
     name, bulk = "nsga2", True
-    trials = NSGA2_TRIALS
+    trials = 1_000
 
     def run(
         self, evaluator: Evaluator, trials: Trials, rng: np.random.Generator, progress: Progress
@@ -257,7 +255,7 @@ def sampler_engine(path: str) -> SamplerEngine:
         raise InputError(f"{path} is no sampler of Optuna", field=field, accepted=accepted)
     if "seed" not in inspect.signature(cls).parameters:
         raise InputError(f"{path} takes no seed", field=field, accepted="a sampler that takes seed")
-    return SamplerEngine(path, cls, trials=NAMED_TRIALS, batch=1)
+    return SamplerEngine(path, cls, trials=300, batch=1)
 
 
 @contextmanager

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 import optuna
-from numpy.typing import NDArray
 from optuna.distributions import CategoricalDistribution
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, create_trial
 
+from dse.pareto import Ids
 from dse.problem.protocol import Problem
 from dse.search.evaluator import Batch, Engine
 from dse.search.record import active_axes
@@ -36,20 +36,18 @@ SHARE = 10
 # Beside the numbers of the work units, with which a seed is shared.
 _UNIT = 2_000_000
 
-Ints = NDArray[np.int64]
-
 
 @dataclass(frozen=True, slots=True)
 class Survey:
     """What was drawn, ids (n,), in order; of it the designs that are stored: `kept` meet every
     constraint, `refused` break one."""
 
-    ids: Ints
+    ids: Ids
     kept: Batch
     refused: Batch
 
 
-def blocks(space: Space, seed: int, most: int) -> Iterator[Ints]:
+def blocks(space: Space, seed: int, most: int) -> Iterator[Ids]:
     """Canonical points (n, d), distinct over all blocks, of at most `most` draws. Of a space of no
     more points than a block, all of them."""
     rng = np.random.Generator(np.random.PCG64([seed, _UNIT]))

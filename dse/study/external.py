@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.errors import InputError
+from dse.problem.mix import whole
 from dse.problem.objective import PhysicsProblem
 from dse.problem.protocol import Evaluation, Objective
 from dse.schema.loader import did_you_mean
@@ -164,10 +165,8 @@ def point_values(problem: PhysicsProblem, index: NDArray[np.int64]) -> dict[str,
     found: dict[str, Any] = {} if problem.model is None else {"model": problem.model.name}
     for j, name in enumerate(space.names):
         if active[j]:
-            size = float(sizes[name][0])
-            named = space.ordered[j]
-            plain = int(size) if size.is_integer() else size
-            found[name] = plain if named else space.choices[j][int(index[0, j])]
+            size, kind = whole(sizes[name][0]), space.choices[j][int(index[0, j])]
+            found[name] = size if space.ordered[j] else kind
     return found
 
 

@@ -22,6 +22,7 @@ from dse import __version__
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError
 from dse.files import full_path, json_text, write_files, write_text
+from dse.pareto import Ids
 from dse.problem.objective import PhysicsProblem
 from dse.problem.protocol import Problem
 from dse.quality.laws import ALL
@@ -35,7 +36,6 @@ from dse.search.evaluator import (
     STAGES,
     Batch,
     Checkpoint,
-    Ids,
     Progress,
 )
 from dse.search.evaluator import FRONT as FRONT_STAGE

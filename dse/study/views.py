@@ -21,6 +21,7 @@ from dse.answer.numbers import number, show
 from dse.catalog import Catalog
 from dse.economics.tco import price_by_parts
 from dse.errors import InputError
+from dse.pareto import Floats, Ids
 from dse.problem.evaluate import Metrics
 from dse.problem.objective import PhysicsProblem
 from dse.problem.shapes import model_at
@@ -35,9 +36,6 @@ from dse.search.evaluator import ENUMERATE, Progress
 from dse.search.parallel import Executor
 from dse.space.candidates import Rows, concatenated
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
 CHUNK = 65_536
 LEVELS = 16
 # Levels of a map: one picture a value each.
@@ -50,8 +48,8 @@ LAW_LEVELS = ("best loss that all reach", "half-way to the cheapest")
 class Fronts(Rows):
     """The designs that stay, by group, cost, then loss: ids, group, loss, cost, each (n,)."""
 
-    ids: Ints
-    group: Ints
+    ids: Ids
+    group: Ids
     loss: Floats
     cost: Floats
 
@@ -73,7 +71,7 @@ class Fronts(Rows):
         return int(rows[np.argmin(self.cost[rows])]) if len(rows) else None
 
 
-def _improves(group: Ints, loss: Floats) -> NDArray[np.bool_]:
+def _improves(group: Ids, loss: Floats) -> NDArray[np.bool_]:
     """(n,) whether a loss is below all before it in its group; groups ascend."""
     rank = np.unique(loss, return_inverse=True)[1].reshape(-1)
     # Ranks of a later group lie below all of an earlier one, so that each begins anew.
@@ -180,11 +178,10 @@ def enumerated(
 def _levels(fronts: Sequence[Fronts], most: int) -> list[float]:
     """Round losses from the best that any front reaches to the worst that its price still gains
     by, at most `most`, ascending."""
-    best = [float(front.loss.min()) for front in fronts if len(front.loss)]
-    worst = [float(front.loss.max()) for front in fronts if len(front.loss)]
-    if not best:
+    losses = np.concatenate([front.loss for front in fronts])
+    if not len(losses):
         return []
-    low, high = min(best), max(worst)
+    low, high = float(losses.min()), float(losses.max())
     wanted = max((high - low) / most, 1e-4)
     base = 10.0 ** math.floor(math.log10(wanted))
     step = next(base * k for k in (1, 2, 5, 10) if base * k >= wanted * (1 - 1e-9))
@@ -209,7 +206,7 @@ def _cells(
 
 def _cheapest(
     problem: PhysicsProblem, fronts: Mapping[str, Fronts], level: float, shown: Sequence[str]
-) -> tuple[list[dict[str, Any]], Ints, Metrics]:
+) -> tuple[list[dict[str, Any]], Ids, Metrics]:
     """The cheapest of each front that reaches a level: a row with the metrics that are `shown`, the
     index (n, d) and all metrics."""
     picks = {name: front.cheapest(level) for name, front in fronts.items()}

@@ -101,8 +101,7 @@ def compare_chips(catalog: Catalog, chips: Sequence[str], **given: Any) -> Answe
             continue
         answer, where = one.as_json(), breakdown(one.metrics, 0)
         first = first or {**answer, "model": one.model.name}
-        row = {key: answer[key] for key in ("feasible", "bottleneck", "violations", *METRICS)}
-        row |= {"chip": name, "known": answer["provenance"]["decode_step_s"]}
+        row = {**answer, "chip": name, "known": answer["provenance"]["decode_step_s"]}
         for metric, ends in answer["intervals"].items():
             row |= {f"{metric}.low": ends[0], f"{metric}.high": ends[1]}
         points.append(row)

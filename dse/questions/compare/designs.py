@@ -512,14 +512,13 @@ def basket_answer(
     parts = []
     for j, chip in enumerate(chips):
         of, values = served[j].values, metrics[j].values
-        deployed = {name: of[name][picked] for name in DEPLOYED if name in of}
         columns = {
             "which": names,
             **{name: shapes[name][picked] for name in sizes},
             "regret": np.where(ok[picked, j], regret[picked, j], np.nan),
             metric: np.where(ok[picked, j], price[picked, j], np.nan),
             "tpot_s": values["tpot_s"][picked],
-            **deployed,
+            **{name: of[name][picked] for name in DEPLOYED if name in of},
             "weight_dtype": [DTYPES[int(code)] for code in of["weight_dtype"][picked]],
             QUALITY: values[QUALITY][picked],
             DENSE: values[DENSE][picked],
@@ -567,13 +566,13 @@ def basket_answer(
         ]
         said.append(f"The shape that is best for {chip} alone: {listed(away)}.")
     terms = tuple(price_documents(catalog, chips, study.price_basis))
-    kinds = [KINDS[of.provenance[best]] for of in metrics]
     rests = [
         *(
             f"kernel laws of {chip} are {kind}"
             if kind == "fitted"
             else never_measured(chip, kind, "laws of its class or kin")
-            for chip, kind in zip(chips, kinds, strict=True)
+            for chip, of in zip(chips, metrics, strict=True)
+            for kind in (KINDS[of.provenance[best]],)
         ),
         *prices_rest_on(catalog, chips, study.price_basis),
     ]

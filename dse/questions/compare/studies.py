@@ -214,10 +214,15 @@ def compare_studies(a: Path, b: Path, called: tuple[str, str] | None = None) -> 
             rows.append(row)
     keys = ("became", "study", "point", "names", "chip", *metrics)
     keys = (*keys, *(f"{metric}.elsewhere" for metric in costs), "design")
+    named = {
+        name: (start, end)
+        for start in first.items.values()
+        for name in start.get("names", ())
+        if (end := second.named(name))
+    }
     chosen = [
         {"which": name, **row, "same_design": _design(start) == _design(end)}
-        for name in (name for item in first.items.values() for name in item.get("names", ()))
-        if (start := first.named(name)) and (end := second.named(name))
+        for name, (start, end) in named.items()
         for row in (*first.rows(words, [_design(start)]), *second.rows(words, [_design(end)]))
     ]
     of = {
@@ -251,12 +256,12 @@ def compare_studies(a: Path, b: Path, called: tuple[str, str] | None = None) -> 
     ]
     designs = of_rows("designs", "The designs of both fronts", rows, keys)
     kept = None  # what A's cheapest design costs at B's prices, and how much more than B's that is
-    one, now = (side.named("cheapest") for side in sides)
+    one, now = named.get("cheapest", (None, None))
     if first.cost and one and now and one["deployment"]["chip"] in ratios:
         cost = one["metrics"][first.cost] * ratios[one["deployment"]["chip"]]
         over = cost / now["metrics"][first.cost] - 1.0
         kept = {"metric": first.cost, "value": cost, "over": over}
-    sentences = [_headline(sides, words, prices)]
+    sentences = [_headline(sides, words, prices, named)]
     unlike = [row for row in shared if not row["alike"] and row["what"] != "search"]
     if unlike:
         said = "; ".join(f"{row['what']}: {row['note']}" for row in unlike)
@@ -329,8 +334,9 @@ def _prices(pairs: Sequence[Json], basis: str) -> Table:
     return of_rows("prices", f"Prices, USD per chip-hour ({basis})", rows, keys, *sources)
 
 
-def _headline(sides: Sequence[Side], words: Words, prices: Sequence[Json]) -> str:
-    """What became of the cheapest design, and how many prices changed."""
+def _headline(sides: Sequence[Side], words: Words, prices: Sequence[Json], named: Json) -> str:
+    """What became of the cheapest design (without one on both sides, of the first that is `named`),
+    and how many prices changed."""
     first, second = sides
     counted = (
         f"prices of {len(moved(prices))} of {len(prices)} chip{'s' * (len(prices) > 1)} changed"
@@ -338,13 +344,10 @@ def _headline(sides: Sequence[Side], words: Words, prices: Sequence[Json]) -> st
     if not prices:
         counted = "no prices were written down"
     start, cost = f"From {first.name} to {second.name}", first.cost
-    chosen = ["cheapest", *(n for item in first.items.values() for n in item.get("names", ()))]
-    for name in chosen:
-        before, after = first.named(name), second.named(name)
-        if before is not None and after is not None:
-            break
-    else:
+    name = "cheapest" if "cheapest" in named else next(iter(named), None)
+    if name is None:
         return f"{start}, {counted}."
+    before, after = named[name]
     chip, now = (item["deployment"]["chip"] for item in (before, after))
     moves = f"moves from {chip} to {now}" if chip != now else f"stays on {now}, as another design"
     if _design(before) == _design(after):
@@ -421,10 +424,7 @@ def _shared(first: Side, second: Side, prices: Sequence[Json]) -> list[Row]:
     saw = [_saw_all(study) for study in (a, b)]
     search = f"both saw every point of their space: {a['size']:,} and {b['size']:,}"
     if not all(saw):
-        seen = [
-            f"{side.name} saw {'every point' if whole else _seen(side.study)}"
-            for side, whole in zip((first, second), saw, strict=True)
-        ]
+        seen = [f"{side.name} saw {_seen(side.study)}" for side in (first, second)]
         search = f"{'; '.join(seen)}; the other may only not have looked at what one has alone"
     rows = (
         ("space", same_space, space),
@@ -470,6 +470,8 @@ def _saw_all(study: Json) -> bool:
 
 
 def _seen(study: Json) -> str:
+    if _saw_all(study):
+        return "every point"
     size = study.get("size")
     of = f" of {size:,} points ({percent(study['evaluations'] / size)})" if size else " points"
     return f"{study['evaluations']:,}{of} by {study['engine']}"

@@ -254,7 +254,7 @@ def _link(prefill: Estimate, decode: Estimate, found: Disaggregated) -> str:
 def nothing_feasible(problem: PhysicsProblem, result: Result) -> NothingFeasible:
     """What each constraint removed, and the nearest miss in words, for a search without a front."""
     assert result.miss is not None
-    index = problem.space.unrank(np.array([result.miss.id]))
+    index = problem.space.unrank(np.array([result.miss]))
     metrics, batch = problem.metrics(index), problem.batch(index)
     deployment = describe_deployment(batch, 0, problem.machines)
     if problem.model is not None:
