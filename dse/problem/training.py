@@ -290,13 +290,12 @@ def trainer_of(
 
 def _conditions(catalog: Catalog, terms: TrainingTerms) -> Conditions:
     figures = catalog.reliability
-    storage = terms.checkpoint_bytes_per_s
+    storage = figures.figure("checkpoint_bandwidth_per_chip").value
+    given = terms.checkpoint_bytes_per_s
     return Conditions(
         chip_s_between=_or(terms.chip_s_between, figures.between(terms.chip).value),
         restart_s=_or(terms.restart_s, figures.figure("restart").value),
-        storage_bytes_per_s_per_chip=figures.figure("checkpoint_bandwidth_per_chip").value
-        if storage is None
-        else storage / terms.chips,
+        storage_bytes_per_s_per_chip=_or(given and given / terms.chips, storage),
         straggler=_or(terms.straggler, 0.0),
         input_tokens_per_s=_or(terms.input_tokens_per_s, math.inf),
         site_bytes_per_s=_or(terms.site_bytes_per_s, math.inf),

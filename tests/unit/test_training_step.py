@@ -92,12 +92,13 @@ def test_utilisation_is_the_share_of_the_ideal() -> None:
 
 def test_full_recomputation_is_one_more_forward() -> None:
     """A third more arithmetic, but for the output head, which is not done again."""
-    metrics = train(plan("llama-3-70b", "gb300_nvl72", recompute=["none", "full"]))
+    runs = plan("llama-3-70b", "gb300_nvl72", recompute=["none", "full"])
+    metrics = train(runs)
     assert 1.30 < metrics.hfu[1] / metrics.mfu[1] < 4 / 3
     assert metrics.hfu[0] == metrics.mfu[0]
     forward = micro_batch(plan("llama-3-70b", "gb300_nvl72")).layers.forward
     more = metrics.step_s[1] - metrics.step_s[0]
-    assert more == pytest.approx(forward[0] * metrics.micro_batches[0], rel=1e-9)
+    assert more == pytest.approx(forward[0] * runs.micro_batches[0], rel=1e-9)
 
 
 def test_backward_of_products_takes_twice_the_forward() -> None:

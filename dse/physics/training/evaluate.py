@@ -110,7 +110,6 @@ def evaluate_training(
         host_memory_bytes_per_chip=memory.host,
         memory=memory.parts,
         losses=losses,
-        micro_batches=micro_batches,
         work=work,
         parameters=count,
         deployed=deployed,
@@ -186,19 +185,18 @@ def _spend(
     losses["stragglers"] = stack.straggler * sum(losses.values(), np.zeros(deployed.n))
 
     layers, ends = step.layers, step.ends
-    sent = traffic.sends
-    forward_sent = again_share * FORWARD_OF_SENDS
+    sent = traffic.sends.times(1.0 + again_share * FORWARD_OF_SENDS)
+    sent += tables
+    sent = sent.times(mean)
+    sent += hops_sent
+    sent += data_sent
     once = layers.forward_peak * again_share + layers.forward_peak + layers.backward_peak
     moved = layers.forward_bytes * again_share + layers.forward_bytes + layers.backward_bytes
     work = Work(
         peak_s=mean * (once + ends.forward_peak + ends.backward_peak),
         bytes=mean * (moved + ends.forward_bytes + ends.backward_bytes) + updated,
-        link_bytes=mean * (sent.link_bytes * (1.0 + forward_sent) + tables.link_bytes)
-        + hops_sent.link_bytes
-        + data_sent.link_bytes,
-        network_bytes=mean * (sent.network_bytes * (1.0 + forward_sent) + tables.network_bytes)
-        + hops_sent.network_bytes
-        + data_sent.network_bytes,
+        link_bytes=sent.link_bytes,
+        network_bytes=sent.network_bytes,
     )
     return losses, work
 

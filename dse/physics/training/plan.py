@@ -246,7 +246,6 @@ class TrainingMetrics:
     host_memory_bytes_per_chip: Floats
     memory: Mapping[str, Floats]
     losses: Mapping[str, Floats]
-    micro_batches: Floats
     work: Work
     parameters: Parameters
     deployed: TrainingDeployed
