@@ -452,11 +452,8 @@ class Plan(Schema, kw_only=True):
     def check(self) -> None:
         """The lines of a plan against each other."""
         classes, chips = [row.name for row in self.demand], [row.chip for row in self.chips]
-        for key, names in (
-            ("demand", classes),
-            ("chips", chips),
-            ("stock", [row.chip for row in self.stock]),
-        ):
+        owned = [row.chip for row in self.stock]
+        for key, names in {"demand": classes, "chips": chips, "stock": owned}.items():
             for k, name in enumerate(names):
                 if name in names[:k]:
                     raise Refused(f"{name!r} is listed twice", "each once", key, k)

@@ -42,16 +42,10 @@ MOST_SHOWN = 400  # windows of a trace
 OWN_FORMATS = "checkpoint format, its own cache"  # of an option whose class asks for none
 ROUNDING = 1e-6  # of a sum
 BINDS = 1e-3  # of the cost: a limit that saves less when it is looser does not bind
-# Costs of owning that the answer names, as `dse.schema.costs.RULES` does, in words.
-OWNED_COSTS = {
-    "resale": "resale",
-    "server_factor": "server over chips",
-    "network_share": "network",
-    "maintenance": "maintenance",
-    "staff": "staff",
-    "space": "space",
-    "electricity": "electricity",
-}
+# Costs of owning that the answer names, as `dse.schema.costs.RULES` does, and some in words.
+OWNED_COSTS = ("resale", "server_factor", "network_share", "maintenance", "staff", "space")
+OWNED_COSTS = (*OWNED_COSTS, "electricity")
+IN_WORDS = {"server_factor": "server over chips", "network_share": "network"}
 # By name the caption of each frame, and its columns on the terminal and the page (else all). Those
 # of SHOWN stand there, in its order; the data has all.
 FRAMES = {row["name"]: row for row in rows_beside(__file__, "frames.csv")}
@@ -520,14 +514,14 @@ def assumptions(plan: Plan, facts: Mapping[str, Any], off_sale: Mapping[str, str
         )
     if facts["owned_prices"]:
         costs = plan.costs.inputs
-        given = ", ".join(f"{words} {costs[name].text}" for name, words in OWNED_COSTS.items())
+        named = [f"{IN_WORDS.get(name, name)} {costs[name].text}" for name in OWNED_COSTS]
         assumed = [name for name in OWNED_COSTS if costs[name].kind == "assumed"]
         left = [name for name, line in plan.costs.lines.items() if not line.counted]
         rests += [
             "owned chips cost what the basis owned_tco says: capital as level payments over "
             f"{costs['life'].text} at {costs['cost_of_capital'].text} a year (that of stock is "
             "sunk), the rest at the mean load while they are on",
-            f"costs of owning: {given} (maintenance a year, staff a chip)"
+            f"costs of owning: {', '.join(named)} (maintenance a year, staff a chip)"
             + (f"; assumed: {', '.join(assumed)}" if assumed else ""),
             *([f"not counted unless the costs ask for them: {', '.join(left)}"] if left else []),
         ]
