@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import json
+from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, cached_property
@@ -90,24 +91,15 @@ def named_file(text: str, what: str, shipped: Mapping[str, Path]) -> Path:
     raise InputError(f"{message}{did_you_mean(text, shipped)}", field=what, accepted=accepted)
 
 
-class _Lines(Mapping[KeyPath, int]):
+class _Lines(UserDict[KeyPath, int]):
     """The lines of a file that was read compiled, found when a message names one."""
 
     def __init__(self, content: bytes, file: str) -> None:
         self.content, self.file = content, file
 
     @cached_property
-    def _found(self) -> Mapping[KeyPath, int]:
+    def data(self) -> Mapping[KeyPath, int]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return _parse(self.content, self.file)[1]
-
-    def __getitem__(self, path: KeyPath) -> int:
-        return self._found[path]
-
-    def __iter__(self) -> Iterator[KeyPath]:
-        return iter(self._found)
-
-    def __len__(self) -> int:
-        return len(self._found)
 
 
 def load_yaml(path: Path | str) -> Document:
