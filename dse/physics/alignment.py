@@ -69,10 +69,7 @@ class Grain:
 def _grain(row: Mapping[str, str]) -> Grain:
     return Grain(
         chips=tuple(row["chips"].split()),
-        columns=float(row["columns"]),
-        lines=float(row["lines"]),
-        heads=float(row["heads"]),
-        wide_heads=float(row["wide_heads"]),
+        **{name: float(row[name]) for name in ("columns", "lines", "heads", "wide_heads")},
         is_unit=bool(row["is_unit"]),
         cliff=bool(row["cliff"]),
         measured=tuple(row["measured"].split()),

@@ -81,11 +81,6 @@ def first_token_class(serving: str, scheduler: str) -> str:
     return PROMPTS_FIRST if scheduler == PREFILL_FIRST else FIRST_TOKEN
 
 
-def with_first_token(spread: Spread, name: str) -> Spread:
-    """The table where first tokens are of the class `name`."""
-    return spread if name == FIRST_TOKEN else {**spread, FIRST_TOKEN: spread[name]}
-
-
 def widened(spread: Spread, power: float) -> Spread:
     """With the ends of fitted classes taken to a power."""
     return {

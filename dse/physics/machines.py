@@ -17,7 +17,7 @@ from dse.errors import InputError
 from dse.physics.alignment import GrainTable, grain_table
 from dse.physics.energy import Power, compile_power
 from dse.physics.fabrics import Fabric, compile_fabric
-from dse.physics.intervals import Spread, kin_of, spread_of, widened, with_first_token
+from dse.physics.intervals import FIRST_TOKEN, Spread, kin_of, spread_of, widened
 from dse.physics.kernels import (
     LawTable,
     Table,
@@ -79,7 +79,7 @@ class Machines:
 
     def spread_of(self, tuning: str, first_token: str) -> Spread:
         """Of the intervals of what is launched so; its first tokens are of the class."""
-        own = with_first_token(self.spread, first_token)
+        own = {**self.spread, FIRST_TOKEN: self.spread[first_token]}
         return widened(own, self.stock_wider) if tuning == STOCK else own
 
     def code(self, chip: str) -> int:

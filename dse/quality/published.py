@@ -4,7 +4,7 @@ see, coefficients. A row stands for every law that it names, `*` for all; of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from typing import Any
 
 from dse.data import rows_beside
 from dse.quality import quantisation
@@ -12,26 +12,15 @@ from dse.quality.law import (
     DEPTH_SOURCE,
     REPEATS_SOURCE,
     Coefficient,
-    Dense,
     Law,
-    Quality,
-    Range,
-    Shape,
 )
 
 _TERMS = {"depth": DEPTH_SOURCE, "quantisation": quantisation.SOURCE, "repeats": REPEATS_SOURCE}
 _ROWS = rows_beside(__file__, "laws.csv")
 
 
-def law_of(
-    name: str,
-    *,
-    fit: Mapping[str, Range],
-    bounds: Mapping[str, Range],
-    predict: Callable[[Shape], Quality],
-    dense: Dense,
-) -> Law:
-    """The law of laws.csv under a name; the rest as in `Law`."""
+def law_of(name: str, **own: Any) -> Law:
+    """The law of laws.csv under a name; `own` are the other fields of `Law`."""
     rows = [row for row in _ROWS if {name, "*"} & {*row["laws"].split()}]
 
     def texts(part: str) -> tuple[str, ...]:
@@ -49,8 +38,5 @@ def law_of(
             for row in rows
             if row["part"] == "coefficient"
         ),
-        fit=fit,
-        bounds=bounds,
-        predict=predict,
-        dense=dense,
+        **own,
     )
