@@ -153,8 +153,7 @@ def _spend(
     higher = step.layers.higher_precision + step.ends.higher_precision
     elementwise = step.layers.elementwise + step.ends.elementwise
     uneven = step.layers.uneven
-    device = step.layers.seconds + step.ends.seconds
-    kernels = device - ideal - higher - elementwise - uneven
+    kernels = step.layers.seconds + step.ends.seconds - ideal - higher - elementwise - uneven
     hops, hops_hidden, hops_sent = pipeline_hops(step, m, traffic.room)
     room = np.maximum(traffic.room - hops_hidden / mean, 0.0)
     data, hides, (update_s, updated), data_sent = _states(step, elements, stages, m, room)
@@ -206,9 +205,8 @@ def _again(step: Pass, traffic: MicroBatchTraffic) -> tuple[Floats, Floats]:
     pass: all of it with its communication, the feed-forwards (the sparse ones with dispatch and
     combine), or norms and activations."""
     forward = step.layers.forward
-    full = forward + traffic.again
     recompute = step.deployed.runs.recompute
-    again = np.where(recompute == FULL, full, 0.0)
+    again = np.where(recompute == FULL, forward + traffic.again, 0.0)
     again = np.where(recompute == SELECTIVE, step.layers.cheap, again)
     again = np.where(recompute == MLP, step.of["mlp"].forward, again)
     again = np.where(recompute == MOE, step.of["moe"].forward + traffic.dispatch_again, again)
