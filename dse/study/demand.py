@@ -161,15 +161,14 @@ def _level(problem: PhysicsProblem, pool: Pool, loss: float, tokens: float) -> d
     them the dense model that takes the least FLOP by the loss law alone, whatever its price."""
     able = np.flatnonzero(pool.loss <= loss)
     rows, starts = lower_envelope(pool.training_usd[able], pool.usd_per_million[able])
-    chosen = able[rows]
-    designs = _designs(problem, pool, chosen)
+    designs = _designs(problem, pool, able[rows])
     for design, start, end in zip(designs, starts, [*starts[1:], None], strict=True):
         design |= {"from_tokens": start, "to_tokens": end}
     demands = []
     for factor in FACTORS:
         served = factor * tokens
         least = _least_flop(problem, loss, served)
-        k = int(np.searchsorted(np.array(starts), served, side="right")) - 1
+        k = int(np.searchsorted(starts, served, side="right")) - 1
         design = designs[k]
         serving = served * design["usd_per_million_served_tokens"] / 1e6
         active = design["active_parameters"]

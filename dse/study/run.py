@@ -187,8 +187,8 @@ def run(
         document |= proof
         with _timed(seconds, "importance"):
             document |= describe_record(own or problem, result, record)
-        stored_at = None if storage is None else shown(storage)  # without its password
-        options = {"--seed": seed, "--engine": engine, "--trials": trials, "--storage": stored_at}
+        options = {"--seed": seed, "--engine": engine, "--trials": trials}
+        options["--storage"] = None if storage is None else shown(storage)  # without its password
         then = {"--evaluator": evaluator, "--law": law, "--loss-runs": given_runs}
         command = ["dse", "run", str(space), "--out", str(folder), *_words(options)]
         command += [*given.source.flags(), *_words(then)]
@@ -213,8 +213,8 @@ def run(
 
 def _words(options: Mapping[str, Any]) -> list[str]:
     """Options as a command line gives them, those that are None left out."""
-    given = ((flag, str(value)) for flag, value in options.items() if value is not None)
-    return list(chain.from_iterable(given))
+    given = {flag: str(value) for flag, value in options.items() if value is not None}
+    return list(chain.from_iterable(given.items()))
 
 
 @contextmanager

@@ -167,12 +167,11 @@ def enumerated(
         F = found.F[rows]
         return Fronts.of([Fronts(ids[rows], group[rows], F[:, loss], F[:, cost])])
 
-    kept: Fronts | None = None
+    kept: list[Fronts] = []
     for done, one in enumerate(executor.map(part, range(0, size, CHUNK)), start=1):
-        kept = one if kept is None else Fronts.of([kept, one])
-        progress(min(done * CHUNK, size), size, len(kept.ids))
-    assert kept is not None  # a space has a point
-    return kept
+        kept = [Fronts.of([*kept, one])]
+        progress(min(done * CHUNK, size), size, len(kept[0].ids))
+    return kept[0]
 
 
 def _levels(fronts: Sequence[Fronts], most: int) -> list[float]:
