@@ -302,11 +302,20 @@ class _OneChip:
         return {key: values[rows[0]] for key, values in self.replicas.items()} if len(rows) else {}
 
     def notes(self) -> list[str]:
-        """Where the scale-up domain ends, and why the largest size that does not run fails."""
+        """Where the scale-up domain ends, why the largest size that does not run fails, and what
+        the size with the most output a chip leaves idle."""
         chip, reasons = self.subject.chip, self.instances.why_not
         notes = [f"Sizes above {self.subject.domain} leave the scale-up domain of {chip}."]
         if reasons:
             notes.append(f"{_chips(max(reasons))} of {chip}: {reasons[max(reasons)]}.")
+        within = self.instances.within
+        if self.best is not None:
+            most = int(within.chips[np.argmax(within[RATE])])
+            if idle := self.demand % most if self.best < most <= self.demand else 0:
+                notes.append(
+                    f"An instance of {most} gives most a chip, but {idle} of {self.demand} chips, "
+                    "paid for, would be idle."
+                )
         return notes
 
     def headline(self) -> str:
