@@ -195,10 +195,11 @@ def _picked(picks: Sequence[Json], held_out: bool) -> str:
     broken = sum(row["broken"] * row["needs"] for row in rows) / needs
     lost = sum((row["lost"] or 0.0) * row["needs"] for row in rows) / needs
     limits = ", ".join(time(row["tpot_limit_s"]) for row in rows)
-    fitted = ", with its source left out of the fit" if held_out else ""
+    fitted = ", by a fit without their source" if held_out else ""
     return (
-        f"Picks that hold {limits} a token with {share(sure)} sureness break it by more than 5% in "
-        f"{share(broken)} of {needs} needs and else give {share(lost)} of the rate away{fitted}."
+        f"Picked to hold {limits} a token with {share(sure)} sureness{fitted}, {share(broken)} of "
+        f"{needs} launches break it by more than 5% as measured; the others serve {share(lost)} "
+        "less than the best."
     )
 
 

@@ -49,7 +49,7 @@ FIELDS = {
     "ep": "expert_parallel",
 }
 _ARGUMENTS = ("chip", "chips", "sequence_length", "global_batch_tokens", "precision", "task")
-_ARGUMENTS = (*_ARGUMENTS, "recompute", "zero", "price_basis", *FIELDS.values())
+_ARGUMENTS = (*_ARGUMENTS, "recompute", "price_basis", *FIELDS.values())
 # What `--set` takes: the other fields of a `training:` section, which reads them.
 SETTINGS = Table(*(Field(name, Raw(), None) for name in TRAINING.names if name not in _ARGUMENTS))
 LEAST_SHARE = 0.0005  # of a step, below which a loss is not shown
@@ -89,9 +89,6 @@ def train(
     recompute: Annotated[
         str | None,
         Opt("Recomputed backward: none, selective, mlp, moe or full (default: searched)."),
-    ] = None,
-    zero: Annotated[
-        int | None, Opt("ZeRO stage; 3 is FSDP (default: 1 and 3 are searched).", 0, 3)
     ] = None,
     price_basis: Annotated[
         str | None,
@@ -162,7 +159,6 @@ def train(
         "precision": precision,
         "task": task,
         "recompute": recompute,
-        "zero": zero,
         **dict(zip(FIELDS.values(), (tp, pp, cp, ep), strict=True)),
         **fields,
     }

@@ -51,6 +51,15 @@ def test_help_of_every_command_fits_and_names_every_option(path: tuple[str, ...]
             assert parameter.help, f"{path} {parameter.opts[0]} has no help"
 
 
+def test_a_verb_has_at_most_seventeen_options_of_its_own():
+    """Beside those that verbs share, and an argument that may be given as an option."""
+    shared = {"out", "as_json", "set", "prices", "as_of", "costs", "chip_files", "efficiency"}
+    for path, command in commands():
+        options = [one for one in command.params if isinstance(one, click.Option)]
+        own = [one.name for one in options if not (one.name or "").endswith("_option")]
+        assert len(set(own) - shared - {"detail"}) <= 17, path
+
+
 def test_every_module_with_a_command_is_a_verb_of_its_name():
     for module in pkgutil.iter_modules(verbs.__path__):
         found = importlib.import_module(f"dse.cli.{module.name}")

@@ -169,7 +169,7 @@ def test_the_model_may_be_an_option():
 
 def test_a_held_plan():
     held = ("--tp", "8", "--pp", "2", "--cp", "1", *sets(virtual_stages=1, micro_batch=1))
-    answer = ask(*RUN, *held, "--recompute", "full", "--zero", "3")
+    answer = ask(*RUN, *held, "--recompute", "full", "--set", "zero=3")
     plan = answer["parallelism"]
     assert (plan["tensor_parallel"], plan["pipeline_parallel"]) == (8, 2)
     assert (plan["data_parallel"], plan["zero_stage"]) == (4, 3)
