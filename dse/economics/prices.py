@@ -156,7 +156,7 @@ def evidence_words(rows: Sequence[Json]) -> list[str]:
         why = ", ".join(says[what] for what in row["warnings"])
         start = "Check also" if said else "Before you sign, check"
         said.append(f"{start} {price} of {row['chip']} ({row['basis']}): {why}.")
-    if more := [row["chip"] for row in doubtful[NAMED:]]:
+    if more := list(dict.fromkeys(row["chip"] for row in doubtful[NAMED:])):
         rest = listed(more) if len(more) < NAMED + 2 else f"{len(more)} more chips"
         said.append(f"Check the price of {rest} as well (dse catalog prices show).")
     return said

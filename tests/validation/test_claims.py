@@ -138,8 +138,8 @@ def test_a_range_holds_between_its_ends(low: float, more: float, value: float) -
     ends = [float(word) for word in text.split(" to ")]
     assert bounds(text) == ((">=", ends[0]), ("<=", ends[1]))
     part = load_claim("16").parts[0]
-    assert replace(part, bounds=bounds(text)).keeps(value) == (ends[0] <= value <= ends[1])
-    above, below = (replace(part, bounds=bounds(f"{s} {low:.3f}")) for s in (">=", "<"))
+    assert replace(part, holds=text).keeps(value) == (ends[0] <= value <= ends[1])
+    above, below = (replace(part, holds=f"{s} {low:.3f}") for s in (">=", "<"))
     assert above.keeps(value) != below.keeps(value)
 
 
