@@ -18,7 +18,7 @@ quick: setup
 test-extra: setup
 	./tests/extra/install.sh
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,gp,calibrate,postgres,mysql,cluster,dashboard,interchange]'
-	$(BIN)/python -m pytest -q -m extra
+	$(BIN)/python -m pytest -q -n auto --dist loadfile -m extra
 
 lint: setup
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
