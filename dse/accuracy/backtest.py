@@ -20,8 +20,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dse.accuracy.fits import Problem, as_factors, linearise, pose, row_weights
+from dse.accuracy.scores import score, speed_up
 from dse.accuracy.serving_points import predict_rows
-from dse.accuracy.tables import ADDED, machines_of, score, speed_up
+from dse.accuracy.tables import ADDED, machines_of
 from dse.accuracy.validate import covered, ready
 from dse.catalog import Catalog
 from dse.data import hardware_dir

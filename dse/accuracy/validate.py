@@ -30,21 +30,23 @@ import numpy as np
 import pandas as pd
 
 from dse.accuracy.fits import FOLDS, cross_validate_training, pose
+from dse.accuracy.scores import (
+    LAUNCH,
+    group_errors,
+    pairs_of,
+    score,
+    score_decisions,
+    speed_up,
+    supported,
+)
 from dse.accuracy.serving_points import estimate_disaggregated, estimate_rows
 from dse.accuracy.serving_rows import backend_of, serving_of
 from dse.accuracy.tables import (
     ADDED,
     ENOUGH_ROWS,
     INFEASIBLE,
-    LAUNCH,
-    group_errors,
     not_covered,
-    pairs_of,
     read_points,
-    score,
-    score_decisions,
-    speed_up,
-    supported,
     text_column,
     training_rows,
 )

@@ -495,7 +495,7 @@ def prefill_pool(
         "prefill", subject, table.with_columns(concurrency=table["data_parallel"]), limits
     )
     workers, chips = found.side.workers, found.table.chips
-    best = _best(chips, workers.prompts_per_s) + _best(chips, -workers.alone_s)
+    best = best_of_groups(chips, workers.prompts_per_s) + best_of_groups(chips, -workers.alone_s)
     rows = np.repeat(np.unique(np.array(best, dtype=np.intp)), len(BUSY))
     kept = found.take(rows)
     return replace(kept, side=replace(kept.side, busy=np.tile(BUSY, len(rows) // len(BUSY))))
@@ -522,7 +522,9 @@ def decode_pool(
     every = every.with_columns(concurrency=loads.ravel() * every["data_parallel"], step=step)
     found: Pool[DecodeWorkers] = _pool("decode", subject, every, limits)
     group = found.table.chips * loads.shape[1] + found.table["step"]
-    return found.take(np.array(_best(group, found.side.workers.requests_per_s), dtype=np.intp))
+    return found.take(
+        np.array(best_of_groups(group, found.side.workers.requests_per_s), dtype=np.intp)
+    )
 
 
 def best_pairs(
@@ -594,7 +596,7 @@ def _pool(pool: str, subject: Subject, table: Deployments, limits: Sequence[Limi
     return Pool(subject, table.take(alive), side.take(alive))
 
 
-def _best(group: NDArray[Any], value: Floats) -> list[int]:
+def best_of_groups(group: NDArray[Any], value: Floats) -> list[int]:
     """The row of the largest value of each group."""
     order = np.lexsort((-value, group))
     return order[np.unique(group[order], return_index=True)[1]].tolist()

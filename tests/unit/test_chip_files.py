@@ -21,16 +21,9 @@ from dse.schema.dtypes import CODE
 from dse.schema.model_catalog import resolve_model
 from dse.schema.own_chip import read_own_chip, template
 from dse.schema.study import load_study, shipped_spaces
+from tests.cli.conftest import SHORT
 from tests.helpers_files import mistakes, refusal, write
 
-SHORT = """\
-id: my_chip
-name: My chip
-efficiency: class_gpu
-memory_capacity: 96 GB
-memory_bandwidth: 4 TB/s
-peak_bf16: 1000 TFLOP/s
-"""
 LINKS = "system: {chips: 8, bandwidth_per_direction: 450 GB/s, scale_out_bandwidth: 50 GB/s}\n"
 PRICE = "prices: {rental_3yr: 1.5 USD/h}\n"
 MINE = "my_chip.yaml"

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import dse as library
-from dse.accuracy.tables import LAUNCH, QUESTIONS, Question, decided, supported
+from dse.accuracy.scores import LAUNCH, QUESTIONS, Question, decided, supported
 from tests.cli.conftest import dse
 
 HEAD = "model,chip,tp,engine,serving,prompt_tokens,output_tokens,concurrency,metric,value\n"

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from dse.accuracy import validate as measurements
-from dse.accuracy.tables import rank_correlation, score, speed_up
+from dse.accuracy.scores import rank_correlation, score, speed_up
 
 
 def table(groups: dict[str, list[float]], **columns: object) -> pd.DataFrame:

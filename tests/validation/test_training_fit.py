@@ -17,7 +17,7 @@ from dse.accuracy.fits import (
     moved_stacks,
     one_row_a_run,
 )
-from dse.accuracy.tables import measures
+from dse.accuracy.scores import measures
 from dse.accuracy.training_rows import runs_of, with_training
 from dse.accuracy.validate import TRAINING, covered, ready
 from dse.catalog import MEASUREMENTS
