@@ -110,7 +110,8 @@ def validate(
 
         dse.validate().document["scores"][0]["group_median_error"]
 
-    Raises InputError for a file that is none, and where no row could be left out of a fit.
+    Raises InputError for a file that is none, where no row could be left out of a fit, and for
+    `decisions` of rows that leave nothing to decide.
     """
     catalog, own = catalog or load_catalog(), data is not None
     tables = [read(Path(data))] if data else shipped()
@@ -121,6 +122,14 @@ def validate(
     for table in tables:
         if (of := training_rows(table)).any():
             document["asked"] = asked_accuracy(table[of], catalog, unseen=cross_validate)
+    if decisions and not document["decisions"]:
+        raise InputError(
+            "nothing to decide",
+            file=str(data) if own else None,
+            field="--decisions",
+            accepted="tpot_s and ttft_s of two ways or more to serve a model and lengths, some "
+            "within 10, 20 or 33 ms a token and some not",
+        )
     if cross_validate:
         held = rows[rows["serving"] != "disaggregated"]
         if covered(held).empty:

@@ -97,6 +97,16 @@ def test_the_command_scores_rows_of_ones_own(tmp_path: Path) -> None:
     assert [row["lost"] for row in scored] == [None, 0.0]
 
 
+def test_rows_that_leave_nothing_to_decide_say_so(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    row = "llama-3-8b,h100_sxm,1,vllm,continuous,1024,256,8"
+    path.write_text(f"{HEAD}{row},tpot_s,0.009\n{row},ttft_s,0.1\n", encoding="utf-8")
+    said = dse("validate", "--decisions", "--data", path)
+    assert said.code == 2
+    assert "--decisions: nothing to decide (accepted: tpot_s and ttft_s of two ways" in said.err
+    assert dse("validate", "--data", path).code == 0
+
+
 def test_shipped_rows_support_a_sureness_between_the_middle_and_the_top() -> None:
     """The middle of an interval breaks limits often, its top gives rate away."""
     rows = library.validate().document["decisions"]
