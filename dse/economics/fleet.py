@@ -282,8 +282,7 @@ def program_of(
             most = np.floor(offer.chips_per_quarter / chip.server) if capped else np.inf
             for q in quarters:
                 usd = priced * _order_usd(plan, offer, q) * chip.server
-                fits = q + offer.lead_quarters < plan.quarters
-                upper = min(most, enough) if fits else 0.0
+                upper = min(most, enough) if offer.arrives(q, plan.quarters) else 0.0
                 made.add(("order", offer.label, q), usd, upper, whole=int(not split))
             if plan.signed is not None:
                 # What is signed is held, more than the prediction needs or not.

@@ -276,6 +276,7 @@ def _broken(plan: Plan, counted: Counted) -> list[str]:
     limits, by = plan.limits, counted.by_chip
     for offer, ordered, _, chips in orders_of(plan, counted.mix):
         at_most(chips, offer.chips_per_quarter, f"supply of {offer.label} in quarter {ordered + 1}")
+        at_most(offer.from_quarter, ordered + 1.0, f"first quarter of {offer.label}")
     for k, one in enumerate(plan.demand):
         peaks = np.array([one.peak_per_s(q) for q in range(plan.quarters)])
         at_most(peaks, counted.capacity[:, k], f"peak of {one.name}")

@@ -223,8 +223,9 @@ class DemandClass(Schema, kw_only=True):
 class Offer:
     """One way to get a chip. `usd` is per chip-hour of rent, or the capital of a chip bought (with
     its share of server and network), in the first quarter; it changes by `price_change` a quarter
-    and is fixed when ordered. What is ordered in quarter q serves from q + lead_quarters on: rented
-    for `term_quarters`, bought for `life_quarters`. `basis` is empty for a price of the plan's own.
+    and is fixed when ordered, at the earliest in `from_quarter`, 1 being the first. What is ordered
+    in quarter q serves from q + lead_quarters on: rented for `term_quarters`, bought for
+    `life_quarters`. `basis` is empty for a price of the plan's own.
     `breaks` is the label of the rent that this one breaks, empty of all others: their prices move
     together.
     """
@@ -237,6 +238,7 @@ class Offer:
     lead_quarters: int = 0
     term_quarters: int = 1
     life_quarters: float = 16.0
+    from_quarter: int = 1
     chips_per_quarter: float = math.inf
     price_change: float = 0.0
     on_site: bool = True
@@ -254,6 +256,10 @@ class Offer:
         hours = self.life_quarters * QUARTER_HOURS
         return self.usd / (1.0 if self.way == RENT else hours)
 
+    def arrives(self, ordered: int, quarters: int) -> bool:
+        """Whether an order of that quarter, the first being 0, may be had within so many."""
+        return self.from_quarter - 1 <= ordered < quarters - self.lead_quarters
+
     def usd_in(self, quarter: int) -> float:
         """The price of an order of that quarter."""
         return self.usd * (1.0 + self.price_change) ** quarter
@@ -262,6 +268,7 @@ class Offer:
 class Ordered(Schema):
     """What a plan says of rents and purchases alike."""
 
+    from_quarter: int = field(Whole(1, 100), default=1)
     lead_quarters: int = field(Whole(0, 100), default=0)
     chips_per_quarter: float = field(Then(Whole(0, 10**9), float), default=math.inf, null=True)
     price_change: float = field(Percent(-0.5, 0.5), default=0.0, written="price_change_per_quarter")
@@ -378,6 +385,7 @@ class Plan(Schema, kw_only=True):
     the hours that it serves, as the fleet counts what is idle. `own` has the files and the date
     that the prices rest on. With a `service_level`, that share of futures is to be served; `signed`
     has the servers that are then ordered in the first quarter, by offer, None where that is open.
+    `written` is what was read, `file` where it stands.
     """
 
     elsewhere = (
@@ -415,6 +423,7 @@ class Plan(Schema, kw_only=True):
     spare_servers: int = 0
     spare_share: float = 0.0
     file: str = ""
+    written: Mapping[str, Any] | None = None
     own: Source = Source(Path())
     assumed: tuple[str, ...] = ()
     signed: Mapping[str, int] | None = None

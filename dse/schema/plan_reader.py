@@ -65,10 +65,10 @@ def find_plan(text: str) -> Path:
     return named_file(text, "plan", shipped_plans())
 
 
-def load_plan(plan: Path | str | Mapping[str, Any], catalog: Catalog) -> Plan:
-    """Reads and checks one plan: a file, or what such a file says. Raises InputError with file,
-    line and field."""
-    document = Document(GIVEN, plan, None) if isinstance(plan, Mapping) else load_yaml(plan)
+def load_plan(plan: Path | str | Mapping[str, Any], catalog: Catalog, file: str = GIVEN) -> Plan:
+    """Reads and checks one plan: a file, or what the `file` says, beside which its traces are.
+    Raises InputError with file, line and field."""
+    document = Document(file, plan, None) if isinstance(plan, Mapping) else load_yaml(plan)
     written = document.data.get("currency")
     rates = {}
     for name, one in written.items() if isinstance(written, Mapping) else ():
@@ -127,6 +127,7 @@ class _Resolved:
             **one.spares,
             description=one.description.strip(),
             file=self.document.file,
+            written=self.document.data,
             backend=backend,
             costs=self.costs,
             demand=tuple(self._class(("demand", k), row) for k, row in enumerate(one.demand)),
@@ -367,11 +368,12 @@ class _Resolved:
 
     def _terms(self, at: KeyPath, one: Ordered) -> dict[str, Any]:
         """What rents and purchases say alike."""
-        lead, quarters = one.lead_quarters, self.written.quarters
+        lead, quarters = one.from_quarter - 1 + one.lead_quarters, self.written.quarters
         if lead >= quarters:
-            message = f"read {lead}: nothing arrives within the {quarters} quarters"
-            accepted = f"at most {quarters - 1}, or more `quarters`"
-            raise self._wrong((*at, "lead_quarters"), message, accepted)
+            line = "lead_quarters" if one.lead_quarters else "from_quarter"
+            message = f"read {getattr(one, line)}: nothing arrives within the {quarters} quarters"
+            accepted = f"at most {getattr(one, line) - 1 - lead + quarters}, or more `quarters`"
+            raise self._wrong((*at, line), message, accepted)
         return {line.to: getattr(one, line.to) for line in Ordered.table.fields}
 
     def _smallest_server(self, plan: Plan) -> None:

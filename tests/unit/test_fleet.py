@@ -36,7 +36,7 @@ def brute(one: Plan, options: list[Option], most: int = 3) -> float:
         (offer.label, q)
         for offer in one.offers
         for q in range(one.quarters)
-        if q + offer.lead_quarters < one.quarters
+        if q + offer.lead_quarters < one.quarters and q + 1 >= offer.from_quarter
     ]
     best = math.inf
     for counts in itertools.product(range(most + 1), repeat=len(orders)):
@@ -106,6 +106,14 @@ CASES = {
             demand=(demand(per_s=8.0, growth=0.2),),
         ),
         [option({"a": 2}, 4.0)],
+    ),
+    "cheaper from the second quarter": (
+        plan(
+            chip("a", rent("a", 3.0, term_quarters=2)),
+            chip("b", rent("b", 1.0, from_quarter=2)),
+            demand=(demand(per_s=4.0, growth=0.5),),
+        ),
+        [option({"a": 2}, 4.0), option({"b": 2}, 4.0)],
     ),
     "stock and spares": (
         plan(

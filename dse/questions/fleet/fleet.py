@@ -183,19 +183,33 @@ def fleet(
         read = load_plan(find_plan(str(plan)) if isinstance(plan, str | Path) else plan, catalog)
     if service_level is not None:
         read = replace(read, service_level=_level(service_level))
-    known, order = Known(), None
-    options, refused = options_of(read, catalog, progress, known)
-    # What is ordered in the first quarter is chosen over futures; the rest is as predicted.
-    if read.service_level is not None and not unserved(read, options):
-        start = solve(read, options, split=divisible(read, options))
-        if start.mix is not None:
-            seen = futures_of(read, options, catalog, SEEN, (seed, 0))
-            counter = Counter(read, options, futures_of(read, options, catalog, COUNTED, (seed, 1)))
-            first = first_orders(start.mix)
-            order = hedged(read, options, seen, counter, read.service_level, first, progress)
-            read = replace(read, signed=order.order)
+    known = Known()
+    read, options, refused, order = decided(read, catalog, progress, known, seed)
     refused = [*refused, *left_out]
     return answer_of(read, options, refused, progress, catalog, known, order, seed)
+
+
+def decided(
+    plan: Plan,
+    catalog: Catalog,
+    progress: Progress = lambda _: None,
+    known: Known | None = None,
+    seed: int = 0,
+) -> tuple[Plan, list[Option], list[dict[str, str]], Hedged | None]:
+    """The plan with what it orders in the first quarter where a service level is asked, which is
+    chosen over futures (the rest is as predicted); its options, rows of what is refused, and that
+    order."""
+    options, refused = options_of(plan, catalog, progress, known)
+    if plan.service_level is None or unserved(plan, options):
+        return plan, options, refused, None
+    start = solve(plan, options, split=divisible(plan, options))
+    if start.mix is None:
+        return plan, options, refused, None
+    seen = futures_of(plan, options, catalog, SEEN, (seed, 0))
+    counter = Counter(plan, options, futures_of(plan, options, catalog, COUNTED, (seed, 1)))
+    first = first_orders(start.mix)
+    order = hedged(plan, options, seen, counter, plan.service_level, first, progress)
+    return replace(plan, signed=order.order), options, refused, order
 
 
 def _plan_of(
@@ -372,7 +386,7 @@ def answer_of(
     level, which the plan has signed; what would change it is not sought. Raises DseError where the
     cost or the limits of the mix, counted apart from the program, are not what the program says: a
     fault of this software."""
-    solved, counted = _solved(plan, options, progress)
+    solved, counted = solution(plan, options, progress)
     facts, made = _facts(plan, options, solved), {**demand_rows(plan), "refused": refused}
     base, renting = None, None
     made |= dict.fromkeys(("limits", "prices", "stock", "fleets"), ())
@@ -473,7 +487,7 @@ def answer_of(
     )
 
 
-def _solved(
+def solution(
     plan: Plan, options: Sequence[Option], progress: Progress
 ) -> tuple[Solved, Counted | None]:
     """The program's answer, and its mix counted; None where nothing keeps the plan."""
