@@ -7,7 +7,7 @@ Examples:
     dse catalog prices list --basis owned_tco --costs my_costs.yaml
     dse catalog prices list --since 2026-Q2
     dse catalog prices show h100_sxm
-    dse catalog chips collectives gb200_nvl72 --chips 64 --against b200_sxm
+    dse catalog chips collectives b200_sxm --chips 64 --set system=hgx_b200_efa --detail
 """
 
 from __future__ import annotations

@@ -26,10 +26,9 @@ from dse.schema.loader import did_you_mean
 from dse.schema.reader import Field, Table, Text, Whole
 from dse.schema.system import System
 
-# What `--set` takes: systems other than the chips' own, and what an expert all-to-all sends.
+# What `--set` takes: a system other than the chip's own, and what an expert all-to-all sends.
 SETTINGS = Table(
     Field("system", Text(), None),
-    Field("against_system", Text(), None),
     Field("top_k", Whole(1, 1024), 8),
     Field("hidden_size", Whole(1, 1_000_000), 7168),
     Field("jitter", Text(), None),
@@ -54,29 +53,22 @@ _WORST = ("fitted", "derived", "extrapolated", "assumed")
 def collectives(
     chip: Annotated[str, Opt(positional=True)],
     *,
-    against: Annotated[str | None, Opt("Second chip, compared with the first.")] = None,
     chips: Annotated[int, Opt("Chips of the group.", least=FEWEST, most=MOST)] = 64,
     sizes: Annotated[
         tuple[str, ...], Opt("Size of a message, several times for several.", flag="bytes")
     ] = SIZES,
-    measured: Annotated[bool, Opt("Every measured all-reduce beside the model.")] = False,
     catalog: Catalog | None = None,
     **fields: Any,
 ) -> Answer:
     """What collectives of a group of chips cost on the fabric, beside what was measured.
 
-    Bus bandwidth is what a chip sends in a ring over the time. `fields` are SETTINGS. Raises
-    InputError for a chip or system that does not exist, sizes that cannot be, and a link that is
-    needed and has no bandwidth.
+    Bus bandwidth is what a chip sends in a ring over the time; --detail prints every measured
+    all-reduce of the chip beside the model. `fields` are SETTINGS. Raises InputError for a chip or
+    system that does not exist, sizes that cannot be, and a link that is needed and has no
+    bandwidth.
     """
     asked = {**SETTINGS.of({}), **fields}
     catalog, chip = (catalog or load_catalog()).with_chip(chip)
-    if measured:
-        return _measured(catalog, chip, asked["system"] or catalog.chip(chip).system)
-    if against is not None:
-        catalog, against = catalog.with_chip(against)
-    if asked["against_system"] is not None and against is None:
-        raise InputError("--against is missing", accepted="--against CHIP with against_system")
     sent = []
     for text in sizes:
         sent.append(units.parse(text, "bytes", field="--bytes"))
@@ -85,76 +77,45 @@ def collectives(
     wait = asked["jitter"]
     delay_s = 0.0 if wait is None else units.parse(wait, "s", field="--set jitter")
     route = (asked["top_k"], asked["hidden_size"])
-    rows, ratios, headlines, fabrics = [], [], [], []
-    for name, system in ((chip, asked["system"]), (against, asked["against_system"])):
-        if name is None:
-            continue
-        fabric = _fabric(catalog, name, system, chips)
-        times = _times(catalog, name, fabric, chips, sent, route, delay_s)
-        first = rows[: len(times)] or times
-        rows += [
-            {**row, "seconds.ratio": row["seconds"] / other["seconds"]}
-            for row, other in zip(times, first, strict=True)
-        ]
-        pairs = measured_ratios(against_measured(catalog, name, fabric.id), sent)
-        ratios += [{"chip": name, **row} for row in pairs]
-        levels = "; ".join(
-            f"{level.name}: {level.topology.replace('_', ' ')}" for level in fabric.levels
-        )
-        domains = -(-chips // (fabric.levels[0].size or 1))
-        many = "one scale-up domain" if domains == 1 else f"{domains} scale-up domains"
-        headlines.append(f"{name} on {fabric.id}: {chips} chips in {many} ({levels})")
-        fabrics.append({"chip": name, "system": fabric.id, "domains": domains})
-    shown = ("chip", "message_bytes", "collective", "seconds", "bus_bytes_per_s", "known")
-    shown = (*shown, "algorithm", *(("seconds.ratio",) if against else ()))
+    fabric = _fabric(catalog, chip, asked["system"], chips)
+    times = _times(catalog, chip, fabric, chips, sent, route, delay_s)
+    measured = against_measured(catalog, chip, fabric.id)
+    launch = sorted({time(row["launch_s"]) for row in measured if row["launch_s"]})
+    added = f"The model adds {', '.join(launch)}: the benchmark launches each message from Python."
+    shown = ("message_bytes", "collective", "seconds", "bus_bytes_per_s", "known", "algorithm")
     frames = [
-        frame("times", f"Collectives of {chips} chips", columns_of(rows), shown=shown),
+        frame("times", f"Collectives of {chips} chips", columns_of(times), shown=shown),
         frame(
             "measured",
-            "Measured all-reduce: bus bandwidth over few chips over that over many",
-            columns_of(ratios),
-            shown=("chip", "message_bytes", "few_chips", "many_chips", "measured", "predicted")
-            if ratios
+            "Every measured all-reduce beside the model",
+            columns_of(measured),
+            *([added] if launch else []),
+            shown=("chips", "message_bytes", "seconds", "predicted_s", "predicted_s.ratio", "note")
+            if measured
             else (),
+            on_console=False,
         ),
     ]
-    headline, *more = headlines
+    levels = "; ".join(
+        f"{level.name}: {level.topology.replace('_', ' ')}" for level in fabric.levels
+    )
+    domains = -(-chips // (fabric.levels[0].size or 1))
+    many = "one scale-up domain" if domains == 1 else f"{domains} scale-up domains"
     return Answer(
         question="collectives",
         title="Collectives",
-        headline=headline,
+        headline=f"{chip} on {fabric.id}: {chips} chips in {many} ({levels})",
         sentences=[
-            *more,
             "A message is what each chip has (all-reduce), ends up with (gather) or sends "
             "(all-to-all).",
             f"Expert all-to-all: {asked['hidden_size']:,} 8-bit numbers per token to "
             f"{asked['top_k']} experts; from 128 tokens per chip, one copy per domain.",
         ],
         blocks=[one for one in frames if one.rows],
-        document=document({"chips": chips, "fabrics": fabrics}, frames),
+        document=document(
+            {"chip": chip, "chips": chips, "system": fabric.id, "domains": domains}, frames
+        ),
         data=frames[:1],
-    )
-
-
-def _measured(catalog: Catalog, chip: str, system: str) -> Answer:
-    """The model beside every all-reduce that was measured on a chip."""
-    rows = against_measured(catalog, chip, system)
-    if not rows:
-        raise InputError(f"no measured all-reduce of {chip}", accepted="without --measured")
-    launch = sorted({time(row["launch_s"]) for row in rows if row["launch_s"]})
-    notes = [
-        f"The model adds {', '.join(launch)}: the benchmark launches each message from Python."
-    ]
-    shown = ("chips", "message_bytes", "seconds", "predicted_s", "predicted_s.ratio", "note")
-    ratios = [{**r, "predicted_s.ratio": r["predicted_s"] / r["seconds"]} for r in rows]
-    table = frame("measured", "All-reduce", columns_of(ratios), *notes, shown=shown)
-    return Answer(
-        question="collectives",
-        title=f"All-reduce, measured on {chip}",
-        headline=f"{len(rows):,} measured all-reduces of {chip} beside the model.",
-        blocks=[table],
-        document=document({"chip": chip, "system": system}, [table]),
-        data=[table],
     )
 
 
@@ -202,7 +163,6 @@ def _times(
         law = laws.all_reduce if name == "point_to_point" else getattr(laws, table)
         rows.append(
             {
-                "chip": chip,
                 "message_bytes": size,
                 "collective": TITLES[name],
                 "seconds": seconds,
@@ -303,7 +263,8 @@ def _measured_rows(chip: str, system: str) -> list[dict[str, Any]]:
 
 
 def against_measured(catalog: Catalog, chip: str, system: str) -> list[dict[str, Any]]:
-    """The rows of `measured`, each with the model's seconds: `predicted_s`, launch included."""
+    """The measured rows, each with the model's seconds: `predicted_s`, launch included, and its
+    ratio to those measured."""
     rows = _measured_rows(chip, system)
     for chips in {row["chips"] for row in rows}:
         mine = [row for row in rows if row["chips"] == chips]
@@ -313,33 +274,5 @@ def against_measured(catalog: Catalog, chip: str, system: str) -> list[dict[str,
             same = (row["message_bytes"], TITLES[row["collective"]])
             predicted = next(t for t in times if (t["message_bytes"], t["collective"]) == same)
             row["predicted_s"] = predicted["seconds"] + row["launch_s"]
+            row["predicted_s.ratio"] = row["predicted_s"] / row["seconds"]
     return rows
-
-
-def measured_ratios(rows: Sequence[dict[str, Any]], sizes: Sequence[float]) -> list[dict[str, Any]]:
-    """How much lower the bus bandwidth of an all-reduce was measured over the largest group than
-    over the smallest, for each of `sizes` where both were; rows of `against_measured`, or of
-    `measured` without what the model says."""
-    by_size = {(row["chips"], row["message_bytes"]): row for row in rows}
-    counts = sorted({row["chips"] for row in rows})
-    found = []
-    for size in sizes:
-        few, many = (by_size.get((counts[k], size)) if counts else None for k in (0, -1))
-        if few is None or many is None or few is many:
-            continue
-        found.append(
-            {
-                "message_bytes": size,
-                "few_chips": few["chips"],
-                "many_chips": many["chips"],
-                "measured": few["bus_bytes_per_s"] / many["bus_bytes_per_s"],
-                "predicted": _per_share(many) / _per_share(few),
-                "note": many["note"],
-            }
-        )
-    return found
-
-
-def _per_share(row: dict[str, Any]) -> float:
-    """Predicted seconds over the bytes of a ring: the inverse of the bus bandwidth."""
-    return row["predicted_s"] / ((row["chips"] - 1) / row["chips"])
