@@ -20,17 +20,17 @@ class Compiling(BuildHookInterface[Any]):
         if version == "editable":
             return
         sys.path.insert(0, self.root)
-        from dse.schema.loader import NAME, Compiled  # noqa: PLC0415 - of the source being built
+        from dse.schema.loader import NAME, compiled_line  # noqa: PLC0415 - of the source being built
         from dse.schema.yaml_text import parse  # noqa: PLC0415
 
-        made = Compiled()
+        lines = []
         for folder in ("hardware", "search_spaces", "dse"):
             for path in sorted((Path(self.root) / folder).rglob("*.yaml")):
                 content = path.read_bytes()
-                made.add(content, parse(content, str(path))[0])
+                lines.append(compiled_line(content, parse(content, str(path))[0]))
         self.folder = tempfile.TemporaryDirectory()
         file = Path(self.folder.name) / NAME
-        file.write_bytes(made.text())
+        file.write_bytes(b"".join(lines))
         build_data["force_include"][str(file)] = f"dse/_data/{NAME}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:

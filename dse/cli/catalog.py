@@ -5,7 +5,6 @@ Examples:
     dse catalog prices list --chip h100_sxm --basis on_demand
     dse catalog prices list --basis on_demand --as-of 2026-06
     dse catalog prices list --basis owned_tco --costs my_costs.yaml
-    dse catalog prices list --since 2026-Q2
     dse catalog prices show h100_sxm
     dse catalog chips collectives b200_sxm --chips 64 --set system=hgx_b200_efa --detail
 """

@@ -106,7 +106,7 @@ def load_yaml(path: Path | str) -> Document:
     """Reads one YAML mapping. Raises InputError: no such file, not YAML, a key written twice."""
     file = str(path)
     content = read_bytes(path)
-    if is_shipped(file) and (known := compiled().find(content)) is not None:
+    if is_shipped(file) and (known := _compiled(content)) is not None:
         return Document(file, known, _Lines(content, file))
     return Document(file, *_parse(content, file))
 
@@ -153,61 +153,39 @@ class Lazy(Mapping[str, T]):
 # The shipped YAML files as JSON, which is read in a tenth of the time.
 #
 # A wheel brings such a file beside its data (`tools/compiled_wheel.py`); a checkout reads its YAML.
-# Each line of it is a digest and one document as JSON: nothing in it is executed, and what is read
-# goes through the same schemas as YAML does. The digest is of the bytes of the YAML file, of the
-# code that reads it and of the JSON, so that a line of other bytes, of an older version or with a
-# letter changed is no line at all, and the YAML file is read.
+# Each line of it is the digest of the bytes of a YAML file and its document as JSON: nothing in it
+# is executed, and what is read goes through the same schemas as YAML does. A YAML file of other
+# bytes has no line, and is read itself.
 
 NAME = "documents.jsonl"
-_SIZE = 16  # bytes of a digest
 
 
 @cache
-def compiled() -> Compiled:
-    """What a wheel brings; nothing in a checkout."""
-    return Compiled(data_root() / NAME)
+def compiled() -> Mapping[bytes, bytes]:
+    """What a wheel brings, documents as JSON by the digest of their files; nothing in a
+    checkout."""
+    file = data_root() / NAME
+    lines = file.read_bytes().splitlines() if file.exists() else ()
+    return dict(line.split(b" ", 1) for line in lines if b" " in line)
 
 
-class Compiled:
-    """Documents by the bytes of their YAML files: those of a file, and what is added."""
+def _compiled(content: bytes) -> dict[str, Any] | None:
+    """The document of the bytes of a YAML file, None where it was not compiled."""
+    if text := compiled() and compiled().get(_digest(content)):
+        with suppress(ValueError):
+            return json.loads(text)
+    return None
 
-    def __init__(self, file: Path | None = None) -> None:
-        code = Path(__file__).with_name("yaml_text.py").read_bytes() + Path(__file__).read_bytes()
-        self.code = hashlib.blake2b(code, digest_size=_SIZE).digest()
-        try:
-            content = file.read_bytes() if file and file.exists() else b""
-        except OSError:
-            content = b""
-        lines = (line.split(b" ", 1) for line in content.splitlines() if b" " in line)
-        self.lines: dict[bytes, bytes] = dict(lines)
 
-    def find(self, content: bytes) -> dict[str, Any] | None:
-        """The document of the bytes of a YAML file, None where it was not compiled."""
-        if not self.lines:
-            return None
-        check, _, text = self.lines.get(self._digest(content), b"").partition(b" ")
-        if check == self._digest(content, text):
-            with suppress(ValueError):
-                return json.loads(text)
-        return None
+def compiled_line(content: bytes, data: dict[str, Any]) -> bytes:
+    """The line of a YAML file with these bytes and this document; none where JSON cannot say it."""
+    try:
+        text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError):
+        return b""
+    same = repr(json.loads(text)) == repr(data)
+    return b"%s %s\n" % (_digest(content), text.encode()) if same else b""
 
-    def add(self, content: bytes, data: dict[str, Any]) -> None:
-        """Compiles a document, where JSON can say it."""
-        try:
-            text = json.dumps(data, allow_nan=False, separators=(",", ":"))
-        except (TypeError, ValueError):
-            return
-        if repr(json.loads(text)) == repr(data):
-            encoded = text.encode()
-            self.lines[self._digest(content)] = self._digest(content, encoded) + b" " + encoded
 
-    def text(self) -> bytes:
-        """The file of the documents."""
-        return b"".join(b"%s %s\n" % item for item in sorted(self.lines.items()))
-
-    def _digest(self, *parts: bytes) -> bytes:
-        digest = hashlib.blake2b(self.code, digest_size=_SIZE)
-        for part in parts:
-            digest.update(b"%d " % len(part))
-            digest.update(part)
-        return digest.hexdigest().encode()
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).hexdigest().encode()

@@ -10,7 +10,6 @@ import pytest
 
 from dse.answer.numbers import dollars
 from dse.data import hardware_dir
-from dse.schema.prices import first_day
 from dse.study.folder import FRONT, FRONT_TABLE, read_json
 from tests.cli.conftest import ask, dse, fits
 from tests.unit.test_rediscovery import TWO_CHIPS
@@ -155,27 +154,6 @@ def test_owned_chips_are_listed_by_parts_that_make_up_their_price() -> None:
         (line,) = [row for row in said.out.splitlines() if row.startswith(f"{one['chip']} ")]
         assert line.split()[1:] == [dollars(usd) for usd in (*parts, one["usd_per_chip_hour"])]
         assert f"{one['chip']}: " in said.out
-
-
-def test_what_changed_since_a_date_is_the_difference_of_two_lists() -> None:
-    basis = ("--basis", "on_demand")
-    then = {one["chip"]: one for one in listed(*basis, "--as-of", "2026-Q2")["paid"]}
-    now = {one["chip"]: one for one in listed(*basis)["paid"]}
-    found = listed(*basis, "--since", "2026-Q2")
-    changes = {row["chip"]: row for row in found["changes"]}
-    assert found["paid_then"] == len(then)
-    for chip in {*then, *now}:
-        ends = [side.get(chip, {}).get("usd_per_chip_hour") for side in (then, now)]
-        if ends[0] == ends[1]:
-            assert chip not in changes
-        else:
-            assert [changes[chip]["a"], changes[chip]["b"]] == ends
-    moved = [row for row in found["changes"] if row["ratio"]]
-    assert moved
-    assert all(row["ratio"] == row["b"] / row["a"] for row in moved)
-    assert all(first_day(row["date_a"]) <= "2026-06-31" for row in moved)
-    new = [row for row in found["changes"] if row["a"] is None]
-    assert all(first_day(row["date_b"]) > "2026-06-31" for row in new)
 
 
 # --prices, --as-of and --costs of dse train, compare, whatif --require and run.

@@ -8,15 +8,13 @@ from typing import Annotated, Any
 
 from dse.answer.answer import Answer, Block, table_of
 from dse.answer.frames import of_rows
-from dse.answer.numbers import show_as, significant
+from dse.answer.numbers import significant
 from dse.answer.sentences import Sources
 from dse.catalog import Catalog, load_catalog
 from dse.economics.prices import (
     STALE_DAYS,
     catalog_day,
     evidence_rows,
-    moved,
-    price_pairs,
     price_parts,
     price_tables,
     rests_on,
@@ -24,22 +22,13 @@ from dse.economics.prices import (
 from dse.economics.tco import price_by_parts, with_basis
 from dse.errors import InputError
 from dse.options import Opt
-from dse.schema.prices import COMPUTED, PRICE_TIERS, PriceRow, first_day, last_day
-
-MEDIAN = (
-    "A chip with several prices costs their median, of a provider the newest. It also moves where "
-    "another provider becomes known: dse catalog prices list --chip CHIP --basis BASIS lists them."
-)
+from dse.schema.prices import COMPUTED, PRICE_TIERS, PriceRow, first_day
 
 
 def list_prices(
     *,
     chips: Annotated[tuple[str, ...], Opt("Of one chip; may be repeated.", metavar="CHIP")] = (),
     basis: Annotated[str | None, Opt("On one basis only.", metavar="BASIS")] = None,
-    since: Annotated[
-        str | None,
-        Opt("Only what changed since then: by prices known then, and now.", metavar="DATE"),
-    ] = None,
     catalog: Catalog | None = None,
 ) -> Answer:
     """Every price of an hour, oldest first, and what each chip costs by them. A chip with several
@@ -51,8 +40,6 @@ def list_prices(
     basis, with its `breakdown` where that is computed. Raises InputError for a chip, a basis or a
     date that is none, and where no price is left."""
     catalog, named = (catalog or load_catalog()).with_chips(chips, "--chip")
-    if since is not None:
-        return _since(catalog, since, named, basis)
     catalog = _computed(catalog, named, basis)
     rows = [
         row
@@ -163,62 +150,6 @@ def _owned(paid: list[dict[str, Any]], named: bool) -> list[Block]:
             caption = f"{basis}: an owned chip-hour by its parts"
             made.append(replace(price_parts(priced, caption), name=basis, notes=rests_on(priced)))
     return made
-
-
-def _since(catalog: Catalog, since: str, chips: Collection[str], basis: str | None) -> Answer:
-    """What is paid by the prices that were known then against those of now (of --as-of), where that
-    differs. Raises InputError for a date that is none or not before that of now, too."""
-    now, then = catalog.source.as_of, last_day(since, "--since")
-    if now is not None and then >= last_day(now):
-        raise InputError(
-            f"read {since!r}: not before --as-of {now}", field="--since", accepted="an earlier date"
-        )
-    after = _paid(_computed(catalog, chips, basis), chips, basis)
-    before = _paid(_computed(catalog.as_of(then), chips, None), chips, basis)
-    if not before and not after:
-        raise _none(catalog, chips, basis)
-    changes = []
-    for name in sorted({row["basis"] for row in (*after, *before)}):
-        sides = ([row for row in rows if row["basis"] == name] for rows in (before, after))
-        pairs = sorted(moved(price_pairs(*sides)), key=lambda row: row["chip"])
-        changes += [{"basis": name, **row} for row in pairs]
-    sources = Sources()
-    shown = [
-        {
-            **row,
-            "change": row["ratio"] and row["ratio"] - 1.0,
-            "date": row["date_b"] or row["date_a"],
-            "source": sources(*f"{row['source_a'] or ''}; {row['source_b'] or ''}".split("; ")),
-        }
-        for row in changes
-    ]
-    keys = "basis chip usd_per_chip_hour.before=a usd_per_chip_hour.after=b change date source"
-    caption = f"Prices of a chip-hour since {since}"
-    table = of_rows("changes", caption, shown, keys, MEDIAN, *sources)
-    both = [row for row in changes if row["ratio"]]
-    words = (
-        f"Since {since}{f' until {now}' if now else ''}: {len(both):,} of {len(before):,} prices"
-    )
-    words += " changed"
-    if both:
-        most = max(both, key=lambda row: abs(row["ratio"] - 1.0))
-        by = show_as("change", most["ratio"] - 1.0)
-        words += f", most of all {most['chip']} on {most['basis']} ({by})"
-    new, gone = (sum(row[side] is None for row in changes) for side in "ab")
-    return Answer(
-        question="prices",
-        title=f"Prices since {since}",
-        headline=f"{words}; {new:,} are new, {gone:,} no longer known.",
-        blocks=[table] if changes else [],
-        document={
-            "since": since,
-            "as_of": now,
-            "files": list(catalog.source.prices),
-            "paid_then": len(before),
-            "changes": changes,
-        },
-        data=(table_of("data", changes),),
-    )
 
 
 def _computed(catalog: Catalog, chips: Collection[str], basis: str | None) -> Catalog:
