@@ -1,64 +1,51 @@
-"""dse calibrate: measure this machine and write an efficiency file of it."""
+"""dse calibrate: measure this machine and write an efficiency file of it.
+
+Examples:
+
+    dse calibrate                          the GPU, or else the CPU, in a minute
+    dse calibrate --chip h100_sxm --full   six minutes, for a chip of the catalog
+    dse calibrate --new-chip my_cpu        writes my_cpu.yaml too, a chip file
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import click
 
-from dse.cli.options import Whole, json_option
+from dse.answer.answer import Answer
 from dse.cli.printing import deliver
+from dse.cli.signature import verb
+from dse.options import Opt
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dse.measure.session import Effort
 
+DEVICE = Opt("cuda (an AMD GPU too, under ROCm) or cpu; the GPU where there is one.")
+CHIP = Opt("Which chip of the catalog it is; else by the name of the device.")
+DEVICES = Opt(
+    "Devices to measure collectives between: all GPUs, one CPU. Of a CPU: processes.",
+    least=1,
+    most=64,
+)
 
-@click.command("calibrate")
-@click.option(
-    "--device",
-    "kind",
-    metavar="KIND",
-    type=click.Choice(["cuda", "cpu"]),
-    help="cuda (an AMD GPU too, under ROCm) or cpu; the GPU where there is one.",
-)
-@click.option("--chip", help="Which chip of the catalog it is; else by the name of the device.")
-@click.option("--new-chip", metavar="NAME", help="A chip that the catalog does not have.")
-@click.option(
-    "--out",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The efficiency file; ID_efficiency.yaml if left out. Points go beside it, as CSV.",
-)
-@click.option("--quick/--full", default=True, help="Under a minute, or about six.")
-@click.option(
-    "--devices",
-    type=Whole(1, 64),
-    help="Devices to measure collectives between: all GPUs, one CPU. Of a CPU: processes.",
-)
-@click.option("--seed", type=Whole(0, 2**63 - 1), default=0, help="Which shapes, and their order.")
-def command(
-    kind: str | None,
-    chip: str | None,
-    new_chip: str | None,
-    out: Path | None,
-    quick: bool,
-    devices: int | None,
-    seed: int,
-    as_json: bool,
-) -> None:
+
+def calibrated(
+    *,
+    device: Annotated[Literal["cuda", "cpu"] | None, DEVICE] = None,
+    chip: Annotated[str | None, CHIP] = None,
+    new_chip: Annotated[str | None, Opt("A chip that the catalog does not have.")] = None,
+    full: Annotated[bool, Opt("About six minutes, in place of one.")] = False,
+    devices: Annotated[int | None, DEVICES] = None,
+    seed: Annotated[int, Opt("Which shapes, and their order.", least=0, most=2**63 - 1)] = 0,
+    out: Path | None = None,
+) -> Answer:
     """Measure matrix products, memory, attention and collectives of this machine through PyTorch,
-    fit the kernel laws to them and write a file that takes the place of the shipped laws.
-
-    \b
-    dse calibrate                          the GPU, or else the CPU, in a minute
-    dse calibrate --chip h100_sxm --full   six minutes, for a chip of the catalog
-    dse calibrate --new-chip my_cpu        writes my_cpu.yaml too, a chip file
-
-    The file is used with --efficiency-file FILE.
-    """
+    fit the kernel laws to them and write a file that takes the place of the shipped laws. The file
+    is used with --efficiency-file FILE."""
     import datetime
 
     from dse.errors import InputError
@@ -69,33 +56,24 @@ def command(
 
     if chip is not None and new_chip is not None:
         raise InputError("--chip and --new-chip", accepted="one of the two")
-    device_kind = pick_device(kind)
-    bench = TorchBench(device_kind, seed, POOL_BYTES[device_kind])
-    device = bench.device
-    if device.kind == "cuda" and devices is not None and devices > device.count:
-        message = f"read {devices}: there are {device.count}"
-        raise InputError(message, field="--devices", accepted=f"1 to {device.count}")
-    to = target(device, chip, new_chip)
-    effort = QUICK if quick else FULL
+    kind = pick_device(device)
+    bench = TorchBench(kind, seed, POOL_BYTES[kind])
+    count = bench.device.count
+    if kind == "cuda" and devices is not None and devices > count:
+        message = f"read {devices}: there are {count}"
+        raise InputError(message, field="--devices", accepted=f"1 to {count}")
+    to = target(bench.device, chip, new_chip)
+    effort = FULL if full else QUICK
     path = out or Path(f"{to.id}_efficiency.yaml")
     if path.suffix not in (".yaml", ".yml"):
         raise InputError(f"read {str(path)!r}", field="--out", accepted="a name that ends in .yaml")
     session = Session(bench, effort, seed, _section)
-    rows = _collectives(device_kind, devices or device.count, effort)
+    rows = _collectives(kind, devices or count, effort)
     today = datetime.date.today().isoformat()
-    texts, answer = calibrate(session, device.dtypes, to, path, today, rows)
+    texts, answer = calibrate(session, bench.device.dtypes, to, path, today, rows)
     for name, text in texts.items():
         write_text(path.parent, name, text)
-    deliver(answer, out=None, as_json=as_json)
-    if not as_json:
-        written = answer.document
-        click.echo(
-            f"Use them: dse estimate --model llama-3.2-1b --chip {written['chip_file'] or to.id} "
-            f"\\\n  --efficiency-file {written['efficiency_file']}"
-        )
-
-
-command.params.append(json_option)
+    return answer
 
 
 def _section(words: str, share: float) -> None:
@@ -116,3 +94,21 @@ def _collectives(kind: str, count: int, effort: Effort) -> pd.DataFrame | None:
         reason = str(error).strip().splitlines()[-1:] or ["no reason given"]
         click.echo(f"collectives were not measured: {reason[0]}", err=True)
         return None
+
+
+def _delivered(answer: Answer, *, out: Any, **how: Any) -> None:
+    deliver(answer, out=None, **how)
+
+
+command = verb(
+    calibrated,
+    name="calibrate",
+    examples=__doc__,
+    out=click.Option(
+        ["--out"],
+        metavar="FILE",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="The efficiency file; ID_efficiency.yaml if left out. Points go beside it, as CSV.",
+    ),
+    delivered=_delivered,
+)

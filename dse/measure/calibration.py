@@ -142,19 +142,10 @@ def calibrate(
     fits = laws.fits(points, peaks, bandwidth, device.software, TOP_FIXED_US[device.kind])
     measured, link, note = _links(to, collectives, device)
     noise = float(points.spread.median())
-    run = {
-        "device": device.name,
-        "devices": str(device.count),
-        "host": device.host,
-        "software": device.software,
-        "driver": device.driver,
-        "date": date,
-        "grid": session.effort.name,
-        "seed": str(session.seed),
-        "points": str(len(points)),
-        "timer": device.timer,
-        "noise": f"{noise:.3f}",
-    }
+    run = {"device": device.name, "devices": str(device.count)}
+    run |= {name: getattr(device, name) for name in ("host", "software", "driver", "timer")}
+    run |= {"date": date, "grid": session.effort.name, "seed": str(session.seed)}
+    run |= {"points": str(len(points)), "noise": f"{noise:.3f}"}
     own = {dtype: peak for dtype, peak in peaks.items() if dtype in to.peaks or to.new}
     every = complete(fits, to.parent, own)
     links, notes = complete_links(measured, note, to.parent)
@@ -256,6 +247,11 @@ def _answer(facts: Mapping[str, Any], tables: Sequence[Table]) -> Answer:
         lines.append(f"{row['works']} of {row['operator']} {row['dtype']} not run: {row['reason']}")
     written = {"Laws": "efficiency_file", "Points": "points_file", "Chip": "chip_file"}
     lines += [f"{title}: {facts[key]}" for title, key in written.items() if facts[key]]
+    chip = facts["chip_file"] or facts["id"]
+    lines.append(
+        f"Use them: dse estimate --model llama-3.2-1b --chip {chip} --efficiency-file "
+        f"{facts['efficiency_file']}"
+    )
     run = facts["provenance"]
     return Answer(
         question="calibrate",

@@ -171,9 +171,9 @@ def compiled() -> Mapping[bytes, bytes]:
 
 def _compiled(content: bytes) -> dict[str, Any] | None:
     """The document of the bytes of a YAML file, None where it was not compiled."""
-    if text := compiled() and compiled().get(_digest(content)):
-        with suppress(ValueError):
-            return json.loads(text)
+    known = compiled()
+    with suppress(KeyError, ValueError):
+        return json.loads(known[_digest(content)]) if known else None
     return None
 
 

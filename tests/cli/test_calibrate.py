@@ -55,7 +55,7 @@ def test_a_cpu_is_measured_and_used(device: Callable, tmp_path: Path, monkeypatc
     assert "Chip: my_cpu.yaml" in said.out
     for word in ("held out", "Not measured", "my_cpu_efficiency.csv"):
         assert word in said.out
-    use = said.out.replace("\\\n", "").split("Use them: dse ")[1].split()
+    use = said.out.split("Use them: dse ")[1].split("\n\n")[0].split()
     answer = ask(*use)
     assert answer["deployment"]["chip"] == "my_cpu"
     assert answer["provenance"]["decode_step_s"] == "fitted"
