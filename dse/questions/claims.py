@@ -36,6 +36,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from itertools import pairwise, product
@@ -51,7 +52,7 @@ from dse.errors import InputError, NothingFeasible
 from dse.options import Opt
 from dse.record import record
 from dse.schema.catalog import is_chip_file
-from dse.schema.loader import did_you_mean, load_yaml
+from dse.schema.loader import did_you_mean
 from dse.schema.model_catalog import load_model
 from dse.schema.reader import (
     ByName,
@@ -62,6 +63,7 @@ from dse.schema.reader import (
     Number,
     Raw,
     Refused,
+    Schema,
     Share,
     Table,
     Text,
@@ -69,8 +71,8 @@ from dse.schema.reader import (
     Whole,
     Word,
     each,
+    field,
 )
-from dse.schema.reader import read as read_fields
 
 CONFIRMED, TRUE_IF = "confirmed", "true if"
 CONTRADICTED, UNDECIDED = "contradicted as worded", "not decidable here"
@@ -121,60 +123,6 @@ Arguments = Mapping[str, Any]
 Ask = Callable[[str, Arguments], Any]
 
 
-@record
-class Query:
-    """One number: `take` of the answer to `ask`; of those with the arguments of `among`, where it
-    has any, the `choose` one that is feasible and keeps `within` (most by place in the answer)."""
-
-    ask: str
-    arguments: Arguments
-    take: str
-    among: Sequence[Arguments]
-    choose: str
-    within: Mapping[str, float]
-
-
-@record
-class Case:
-    """A number of a part: `query` over `below`, a constant where it has none; `command` asks for
-    the first."""
-
-    name: str
-    query: Query
-    below: Query | float
-    command: str
-
-
-@record
-class Part:
-    """`holds` is what the number must keep, as it is written (`bounds`)."""
-
-    says: str
-    rule: str
-    holds: str
-    cases: Sequence[Case]
-    enough: float
-    show: str
-    scale: float
-    trend: bool
-    undecided: str
-
-    def keeps(self, value: float) -> bool:
-        return all(SIDES[side](value, bound) for side, bound in bounds(self.holds))
-
-
-@record
-class Claim:
-    """`title` is a few words for the list of verdicts; `about` says what the numbers rest on and
-    what is left out. `name` is its number or the name of its file."""
-
-    name: str
-    title: str
-    statement: str
-    parts: Sequence[Part]
-    about: str
-
-
 def claims(
     names: Annotated[
         tuple[str | Path, ...],
@@ -219,64 +167,6 @@ def _among(written: Any) -> tuple[Arguments, ...]:
     if isinstance(lists, list) and all(isinstance(one, Mapping) for one in lists):
         return tuple(chosen for one in lists for chosen in _products(one))
     raise InputError("read no arguments", accepted="lists by argument, or a list of such mappings")
-
-
-def _part(**values: Any) -> Part:
-    for ask, arguments, path in _written(values):
-        try:
-            question(ask).fields.of(arguments)
-        except InputError as error:
-            first = each(error)[0]
-            raise Refused(first.message, first.accepted or "", *path, first.field or "") from None
-    cases = [
-        _case(values, ", ".join(filter(None, (name, *map(_word, more.items())))), {**case, **more})
-        for name, case in (values["cases"] or {"": {}}).items()
-        for more in values["each"]
-    ]
-    if all(case.query == case.below for case in cases):
-        raise Refused("asks what the part asks", "an argument that differs", "over")
-    names = ("says", "rule", "holds", "enough", "show", "scale", "trend", "undecided")
-    return Part(cases=cases, **{name: values[name] for name in names})
-
-
-def _word(argument: tuple[str, Any]) -> str:
-    """How an argument of `each` is named: a text is enough, a number needs its name."""
-    name, value = argument
-    return value if isinstance(value, str) else f"{name.replace('_', ' ')} {value}"
-
-
-def _case(values: Arguments, name: str, case: Arguments) -> Case:
-    ask, given, over = values["ask"], values["with"], values["over"]
-    own = {key: value for key, value in case.items() if key not in OF_CASE}
-    kept = {key: values[key] for key in ("among", "choose", "within")}
-    query = Query(ask, {**given, **own}, case.get("take", values["take"]), **kept)
-    first = query.among[0] if query.among else {}
-    line = command(ask, {**given, **first, **own})
-    if not isinstance(over, Mapping):
-        return Case(name, query, over, line)
-    if over["ask"]:
-        given, own = {}, {k: v for k, v in own.items() if k in question(over["ask"]).fields.names}
-    differs = {**(over["with"] or {}), **case.get("over", {})}
-    kept = {key: value if over[key] is None else over[key] for key, value in kept.items()}
-    take = query.take if over["take"] in (None, values["take"]) else over["take"]
-    below = Query(over["ask"] or ask, {**given, **own, **differs}, take, **kept)
-    return Case(name, query, below, line)
-
-
-def _written(values: Arguments, above: str = "") -> Iterator[tuple[str, Arguments, Sequence[Any]]]:
-    """(call, its arguments, their place) of everything that a part, or its `over`, says."""
-    ask, over = values["ask"] or above, values.get("over")
-    yield ask, values["with"] or {}, ("with",)
-    for name in ("each", "among"):
-        for arguments in values.get(name) or ():
-            yield ask, arguments, (name,)
-    below = over["ask"] if isinstance(over, Mapping) else None
-    for name, case in values.get("cases", {}).items():
-        yield ask, {k: v for k, v in case.items() if k not in OF_CASE}, ("cases", name)
-        yield below or ask, case.get("over", {}), ("cases", name, "over")
-    if isinstance(over, Mapping):
-        for called, arguments, path in _written(over, ask):
-            yield called, arguments, ("over", *path)
 
 
 def _chip(name: str) -> None:
@@ -343,43 +233,127 @@ def question(name: str) -> Question:
     return Question(call, Table(*fields), [name for name in settings.names if name not in types])
 
 
+class Query(Schema, kw_only=True):
+    """One number: `take` of the answer to `ask`; of those with the arguments of `among`, where it
+    has any, the `choose` one that is feasible and keeps `within` (most by place in the answer)."""
+
+    ask: str = field(Word(tuple(ASKED)))
+    arguments: Arguments = field(ByName(Raw()), default={}, written="with")
+    take: str = field(Text(1))
+    among: Sequence[Arguments] = field(Then(Raw(), _among), default=())
+    choose: str = field(Word(("smallest", "largest")), default="smallest")
+    within: Mapping[str, float] = field(ByName(Number()), default={})
+
+
+@record
+class Case:
+    """A number of a part: `query` over `below`, a constant where it has none; `command` asks for
+    the first."""
+
+    name: str
+    query: Query
+    below: Query | float
+    command: str
+
+
 class _Over:
     """A constant, or the fields of the query that differ."""
 
+    table = Table(*(replace(one, default=None) for one in Query.table.fields))
+
     def read(self, written: Any, at: Any) -> Any:
-        return (OVER if isinstance(written, Mapping) else Number()).read(written, at)
+        return (self.table if isinstance(written, Mapping) else Number()).read(written, at)
 
 
-QUERY = (
-    Field("ask", Word(tuple(ASKED))),
-    Field("with", ByName(Raw()), {}),
-    Field("take", Text(1)),
-    Field("among", Then(Raw(), _among), ()),
-    Field("choose", Word(("smallest", "largest")), "smallest"),
-    Field("within", ByName(Number()), {}),
-)
-OVER = Table(*(Field(one.name, one.kind, None) for one in QUERY))
-PART = Table(
-    Field("says", Text(1)),
-    Field("rule", Text(1)),
-    Field("holds", Then(Text(), lambda text: bounds(text) and text)),
-    *QUERY,
-    Field("over", _Over(), 1.0),
-    Field("cases", ByName(ByName(Raw())), {}),
-    Field("each", Then(ByName(Raw()), _products), ({},)),
-    Field("enough", Share(0.0, 1.0), 1.0),
-    Field("show", Word(tuple(KINDS)), "ratio"),
-    Field("scale", Number(above=0), 1.0),
-    Field("trend", Flag(), False),
-    Field("undecided", Text(), ""),
-    make=_part,
-)
-CLAIM = Table(
-    Field("title", Text(1)),
-    Field("statement", Text(1)),
-    Field("about", Text(), ""),
-    Field("parts", Listed(PART, least=1)),
-)
+class Part(Query, kw_only=True):
+    """`holds` is what the number must keep, as it is written (`bounds`); `cases` by name become
+    those of every combination of `each`."""
+
+    text: str = field(Text(1), written="says")
+    rule: str = field(Text(1))
+    holds: str = field(Then(Text(), lambda text: bounds(text) and text))
+    over: Any = field(_Over(), default=1.0)
+    cases: Any = field(ByName(ByName(Raw())), default={})
+    each: Sequence[Arguments] = field(Then(ByName(Raw()), _products), default=({},))
+    enough: float = field(Share(0.0, 1.0), default=1.0)
+    show: str = field(Word(tuple(KINDS)), default="ratio")
+    scale: float = field(Number(above=0), default=1.0)
+    trend: bool = field(Flag(), default=False)
+    undecided: str = field(Text(), default="")
+
+    def keeps(self, value: float) -> bool:
+        return all(SIDES[side](value, bound) for side, bound in bounds(self.holds))
+
+    def check(self) -> Part:
+        """With its cases. Refuses arguments that a call has not."""
+        for ask, arguments, path in self._written():
+            try:
+                question(ask).fields.of(arguments)
+            except InputError as error:
+                one = each(error)[0]
+                raise Refused(one.message, one.accepted or "", *path, one.field or "") from None
+        cases = [
+            self._case(", ".join(filter(None, (name, *map(_word, more.items())))), {**case, **more})
+            for name, case in (self.cases or {"": {}}).items()
+            for more in self.each
+        ]
+        if all(case.query == case.below for case in cases):
+            raise Refused("asks what the part asks", "an argument that differs", "over")
+        return replace(self, cases=cases)
+
+    @property
+    def _below(self) -> Mapping[str, Any]:
+        """What differs of the denominator; nothing where it is a constant."""
+        return self.over if isinstance(self.over, Mapping) else {}
+
+    def _written(self) -> Iterator[tuple[str, Arguments, Sequence[Any]]]:
+        """(call, its arguments, their place) of everything that a part, or its `over`, says."""
+        over = self._below
+        yield self.ask, self.arguments, ("with",)
+        for name in ("each", "among"):
+            for arguments in getattr(self, name):
+                yield self.ask, arguments, (name,)
+        below = over.get("ask") or self.ask
+        for name, case in self.cases.items():
+            yield self.ask, {k: v for k, v in case.items() if k not in OF_CASE}, ("cases", name)
+            yield below, case.get("over", {}), ("cases", name, "over")
+        yield below, over.get("arguments") or {}, ("over", "with")
+        for arguments in over.get("among") or ():
+            yield below, arguments, ("over", "among")
+
+    def _case(self, name: str, case: Arguments) -> Case:
+        given, over = self.arguments, self._below
+        own = {key: value for key, value in case.items() if key not in OF_CASE}
+        kept = {key: getattr(self, key) for key in ("ask", "take", "among", "choose", "within")}
+        query = Query(**{**kept, "take": case.get("take", self.take)}, arguments={**given, **own})
+        line = command(self.ask, {**given, **(query.among[0] if query.among else {}), **own})
+        if not over:
+            return Case(name, query, self.over, line)
+        if over["ask"]:
+            names = question(over["ask"]).fields.names
+            given, own = {}, {key: value for key, value in own.items() if key in names}
+        differs = {**given, **own, **(over["arguments"] or {}), **case.get("over", {})}
+        changed = kept | {key: over[key] for key in kept if over[key] is not None}
+        if over["take"] in (None, self.take):
+            changed["take"] = query.take
+        return Case(name, query, Query(**changed, arguments=differs), line)
+
+
+def _word(argument: tuple[str, Any]) -> str:
+    """How an argument of `each` is named: a text is enough, a number needs its name."""
+    name, value = argument
+    return value if isinstance(value, str) else f"{name.replace('_', ' ')} {value}"
+
+
+class Claim(Schema, kw_only=True):
+    """`title` is a few words for the list of verdicts; `about` says what the numbers rest on and
+    what is left out. `name` is its number or the name of its file."""
+
+    title: str = field(Text(1))
+    statement: str = field(Text(1))
+    about: str = field(Text(), default="")
+    parts: Sequence[Part] = field(Listed(Part, least=1))
+    name: str = ""
 
 
 @cache
@@ -397,7 +371,7 @@ def load_claim(name: str | int | Path) -> Claim:
         accepted = f"1 to {len(files)}, or the path of a file"
         raise InputError(f"no claim {name}", field="CLAIM", accepted=accepted)
     file = files.get(name, Path(name))
-    return Claim(name=name if name in files else file.stem, **read_fields(CLAIM, load_yaml(file)))
+    return replace(Claim.load(file), name=name if name in files else file.stem)
 
 
 def command(name: str, arguments: Arguments) -> str:
@@ -511,7 +485,7 @@ def judged(
     document = {key: getattr(claim, key) for key in ("title", "statement", "about")}
     parts = []
     for part in claim.parts:
-        progress(f"claim {claim.name}: {part.says}")
+        progress(f"claim {claim.name}: {part.text}")
         parts.append(_judged(part, ask))
     return {"claim": claim.name, **document, "parts": parts}
 
@@ -550,7 +524,7 @@ def _judged(part: Part, ask: Ask) -> dict[str, Any]:
     values = [value for value, _ in numbers if value is not None]
     ends = [show_as(part.show, end) for end in (min(values), max(values))] if values else []
     return {
-        "says": part.says,
+        "says": part.text,
         "rule": part.rule,
         "holds": part.holds,
         "verdict": verdict,
