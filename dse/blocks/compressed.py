@@ -97,13 +97,9 @@ class Compressed(Attention):
     def borrows(self, block: Block) -> NDArray[np.bool_] | None:
         return block.count > 0.0
 
-    def heads(self, block: Block) -> tuple[Floats, Floats] | None:
+    def heads(self, block: Block) -> tuple[Floats, Floats]:
         """All heads read the same keys and values (DeepSeek-V4)."""
         return block["heads"], np.ones_like(block.count)
-
-    def full_layers(self, block: Block) -> Floats:
-        """None: most tokens are seen as sums of several."""
-        return np.zeros_like(block.count)
 
     def reaching_layers(self, block: Block) -> Floats:
         return block.count

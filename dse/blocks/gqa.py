@@ -27,11 +27,8 @@ def _pair(block: Block) -> Floats:
 
 def _projected(block: Block) -> Floats:
     """(n,) columns that a KV head takes of the projection from the hidden state."""
-    values = block["v_head_dim"]
-    if "values_from_keys" in block.sizes:
-        values = values * (1.0 - block["values_from_keys"])
-    width = block["head_dim"] + values
-    return width * (1.0 - block["reuses_kv"]) if "reuses_kv" in block.sizes else width
+    values = block["v_head_dim"] * (1.0 - block.optional("values_from_keys"))
+    return (block["head_dim"] + values) * (1.0 - block.optional("reuses_kv"))
 
 
 class Gqa(Attention):
@@ -58,19 +55,17 @@ class Gqa(Attention):
         """(columns of the fused query-key-value projection, rows of the output projection)."""
         heads, kv_heads = self._heads(ranks, block)
         qkv = heads * block["head_dim"] + kv_heads * _projected(block)
-        if "output_gate" in block.sizes:
-            qkv = qkv + block["output_gate"] * heads * block["v_head_dim"]
-        return qkv, heads * block["v_head_dim"]
+        out = heads * block["v_head_dim"]
+        return qkv + block.optional("output_gate") * out, out
 
     def weight_elements(self, ranks: Ranks, block: Block) -> dict[str, Floats]:
         """h (heads d + kv_heads (d + d_v)) + heads d_v h, with head size d (d_v for values); an
         output gate adds h heads d_v, relative positions h heads d, an indexer its own."""
         hidden = ranks.batch.hidden_size
         qkv, out = self._widths(ranks, block)
-        elements = hidden * (qkv + out)
-        if "relative_positions" in block.sizes:
-            heads, _ = self._heads(ranks, block)
-            elements = elements + block["relative_positions"] * hidden * heads * block["head_dim"]
+        heads, _ = self._heads(ranks, block)
+        positions = block.optional("relative_positions") * hidden * heads * block["head_dim"]
+        elements = hidden * (qkv + out) + positions
         if "index_topk" in block.sizes:
             elements = elements + indexer.weight_elements(block, hidden, hidden)
         return {"attention": elements}
@@ -83,11 +78,8 @@ class Gqa(Attention):
     def _kept(self, block: Block, kv_heads: Floats) -> Floats:
         """(n,) elements that a token leaves in the cache: none of a layer that reuses another's, or
         of an encoder."""
-        elements = kv_heads * _pair(block)
-        for none in ("reuses_kv", "bidirectional"):
-            if none in block.sizes:
-                elements = elements * (1.0 - block[none])
-        return elements
+        elements = kv_heads * _pair(block) * (1.0 - block.optional("reuses_kv"))
+        return elements * (1.0 - block.optional("bidirectional"))
 
     def kv_bytes_per_request(self, ranks: Ranks, block: Block, tokens: Floats) -> Floats:
         _, kv_heads = self._heads(ranks, block)
@@ -108,13 +100,11 @@ class Gqa(Attention):
         tokens = np.where(block["window"] > 0.0, np.minimum(tokens, near), tokens)
         return tokens * (kv_heads * _projected(block)) * ACTIVATION_BYTES
 
-    def heads(self, block: Block) -> tuple[Floats, Floats] | None:
+    def heads(self, block: Block) -> tuple[Floats, Floats]:
         return block["heads"], block["kv_heads"]
 
     def full_layers(self, block: Block) -> Floats:
-        local = block["window"] > 0.0
-        if "chunk" in block.sizes:
-            local = local | (block["chunk"] > 0.0)
+        local = (block["window"] > 0.0) | (block.optional("chunk") > 0.0)
         return np.where(local, 0.0, block.count)
 
     def in_words(self, sizes: Mapping[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """What every kind of block says of itself: `Kind`, and what attention, states and feed-forwards
-have in common. A kind that leaves out a part cannot be made."""
+have in common. A kind that leaves out its weights or its operators, or attention its cache, cannot
+be made."""
 
 from __future__ import annotations
 
@@ -66,33 +67,33 @@ class Kind(ABC):
         """Adds the block's operators to a step of serving, or the forward ones to a pass of
         training, which knows what backward takes."""
 
-    @abstractmethod
     def activation_width(self, ranks: Ranks, block: Block) -> Floats:
         """Columns of the widest buffer beside those of the hidden state."""
+        return np.zeros_like(block.count)
 
-    # What requests keep.
-    @abstractmethod
+    # What requests keep: nothing, unless a kind says otherwise.
     def kv_bytes_per_request(self, ranks: Ranks, block: Block, tokens: Floats) -> Floats:
         """Bytes of cache and states on one chip, of a request `tokens` long."""
+        return np.zeros_like(block.count)
 
-    @abstractmethod
     def kv_elements_per_token(self, block: Block) -> Floats:
         """Elements that one token adds to the cache of keys and values, undivided."""
+        return np.zeros_like(block.count)
 
-    @abstractmethod
     def index_bytes_per_token(self, block: Block) -> Floats:
         """Bytes that one token adds to the cache of an indexer."""
+        return np.zeros_like(block.count)
 
-    @abstractmethod
     def state_bytes(self, ranks: Ranks, block: Block) -> Floats:
         """Bytes on one chip that a request keeps whatever its length."""
+        return np.zeros_like(block.count)
 
-    @abstractmethod
     def passed_bytes(
         self, ranks: Ranks, block: Block, tokens: Floats, sequences: Floats
     ) -> Floats | None:
         """Bytes that context parallelism passes around: keys and values of `tokens`, or the states
         of so many parts of `sequences`; None where it passes nothing."""
+        return None
 
     # What is said of it.
     def in_words(self, sizes: Mapping[str, Any]) -> str:
@@ -103,17 +104,17 @@ class Kind(ABC):
         """The same in a cell of a table; empty for what need not be said."""
         return self.in_words(sizes).replace(" ", "-").lower()
 
-    @abstractmethod
     def borrows(self, block: Block) -> NDArray[np.bool_] | None:
         """Where the block runs on laws that were measured for other kernels; None: nowhere."""
+        return None
 
-    @abstractmethod
     def heads(self, block: Block) -> tuple[Floats, Floats] | None:
         """(query heads, key-value heads) of attention; None for all else."""
+        return None
 
-    @abstractmethod
     def full_layers(self, block: Block) -> Floats:
         """Of `block.count`, the layers in which a token may attend to every token before it."""
+        return np.zeros_like(block.count)
 
     def reaching_layers(self, block: Block) -> Floats:
         """As `full_layers`, those that see the tokens before as sums of several included."""
@@ -127,50 +128,22 @@ def project(
     step.gemm(Product(role, label, times, "attention", step.rows, *sizes))
 
 
-class NoAttention(Kind):
-    """Has no cache and no heads, and keeps nothing of a request unless a kind says otherwise:
-    feed-forwards and tables."""
-
-    def kv_bytes_per_request(self, ranks: Ranks, block: Block, tokens: Floats) -> Floats:
-        return np.zeros_like(block.count)
-
-    def kv_elements_per_token(self, block: Block) -> Floats:
-        return np.zeros_like(block.count)
-
-    def index_bytes_per_token(self, block: Block) -> Floats:
-        return np.zeros_like(block.count)
-
-    def state_bytes(self, ranks: Ranks, block: Block) -> Floats:
-        return np.zeros_like(block.count)
-
-    def passed_bytes(
-        self, ranks: Ranks, block: Block, tokens: Floats, sequences: Floats
-    ) -> Floats | None:
-        return None
-
-    def borrows(self, block: Block) -> NDArray[np.bool_] | None:
-        return None
-
-    def heads(self, block: Block) -> tuple[Floats, Floats] | None:
-        return None
-
-    def full_layers(self, block: Block) -> Floats:
-        return np.zeros_like(block.count)
-
-
 class Attention(Kind):
     """Keeps a cache that grows with every token, and no state, unless a kind says otherwise."""
 
-    def activation_width(self, ranks: Ranks, block: Block) -> Floats:
-        return np.zeros_like(block.count)
+    @abstractmethod
+    def kv_bytes_per_request(self, ranks: Ranks, block: Block, tokens: Floats) -> Floats: ...
+
+    @abstractmethod
+    def kv_elements_per_token(self, block: Block) -> Floats: ...
+
+    @abstractmethod
+    def heads(self, block: Block) -> tuple[Floats, Floats]: ...
 
     def index_bytes_per_token(self, block: Block) -> Floats:
         if "index_topk" not in block.sizes:
             return np.zeros_like(block.count)
         return indexer.key_bytes_per_token(block)
-
-    def state_bytes(self, ranks: Ranks, block: Block) -> Floats:
-        return np.zeros_like(block.count)
 
     def attend(
         self,
@@ -225,7 +198,7 @@ class Attention(Kind):
         return (block.count > 0.0) & (block["index_topk"] > 0.0)
 
 
-class State(NoAttention):
+class State(Kind):
     """Keeps one state a layer, however long a request gets: linear attention, state space models.
 
     A decoded token reads and writes it; a prompt goes through in chunks, inside which tokens see
@@ -248,9 +221,6 @@ class State(NoAttention):
             return bytes_
         kept = self.channels(ranks, block) * np.maximum(block["conv_width"] - 1.0, 0.0)
         return bytes_ + kept * CONV_BYTES
-
-    def activation_width(self, ranks: Ranks, block: Block) -> Floats:
-        return np.zeros_like(block.count)
 
     def kv_bytes_per_request(self, ranks: Ranks, block: Block, tokens: Floats) -> Floats:
         return self.state_bytes(ranks, block)

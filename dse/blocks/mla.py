@@ -65,9 +65,7 @@ class Mla(Attention):
         (DeepSeek-V2, arXiv 2405.04434, section 2.1.)"""
         projections = self._projections(ranks, block)
         down, query, kv, out = (columns * rows for columns, rows in projections)
-        elements = down + query + kv + out
-        if "output_gate" in block.sizes:
-            elements = elements + block["output_gate"] * out
+        elements = down + query + kv + out + block.optional("output_gate") * out
         if "index_topk" in block.sizes:
             _, query_rows = projections[1]
             elements += indexer.weight_elements(block, ranks.batch.hidden_size, query_rows)
@@ -93,7 +91,7 @@ class Mla(Attention):
         head = _query_width(block) + block["v_head_dim"]
         return tokens * self._heads(ranks, block) * head * ACTIVATION_BYTES
 
-    def heads(self, block: Block) -> tuple[Floats, Floats] | None:
+    def heads(self, block: Block) -> tuple[Floats, Floats]:
         """Every head has keys and values of its own, made from one latent (section 2.1)."""
         return block["heads"], block["heads"]
 

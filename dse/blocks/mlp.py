@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dse.blocks.kind import NoAttention
+from dse.blocks.kind import Kind
 from dse.blocks.operators import Block, Floats, Operators, Product, Ranks, Role
 
 
@@ -20,7 +20,7 @@ def feed_forward(
     step.gemm(Product(Role.PROJECTION, down, count, "mlp", rows, hidden, width))
 
 
-class Mlp(NoAttention):
+class Mlp(Kind):
     words = "dense feed-forward layers"
     sizes = ("intermediate_size", "matrices")
     order = 5

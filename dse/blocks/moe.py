@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dse.blocks.kind import NoAttention
+from dse.blocks.kind import Kind
 from dse.blocks.mlp import feed_forward
 from dse.blocks.operators import (
     ACTIVATION_BYTES,
@@ -95,7 +95,7 @@ def latent_size(block: Block, hidden: Floats) -> Floats:
     return np.where(block["expert_hidden_size"] > 0.0, block["expert_hidden_size"], hidden)
 
 
-class Moe(NoAttention):
+class Moe(Kind):
     words = "experts"
     sizes = (
         "experts",

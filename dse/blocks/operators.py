@@ -30,6 +30,10 @@ class Block:
     def __getitem__(self, name: str) -> Floats:
         return self.sizes[name]
 
+    def optional(self, name: str) -> Floats | float:
+        """A size that only some models have; 0 where no model of the batch does."""
+        return self.sizes.get(name, 0.0)
+
 
 class Role(Enum):
     """What an operator is. Training asks it what stays on the chip until the backward pass, what

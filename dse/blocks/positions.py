@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from dse.blocks.kind import NoAttention
+from dse.blocks.kind import Kind
 from dse.blocks.operators import Block, Floats, Operators, Ranks, Role
 
 
-class Positions(NoAttention):
+class Positions(Kind):
     words = "learned positions"
     sizes = ("rows",)
     order = 7
