@@ -22,7 +22,7 @@ from dse.cli.options import chip_files_option, read_catalog
 from dse.cli.printing import deliver
 
 # Of each noun what it is, the module of its verbs, and these: `list` is `list_chips`, the others
-# are of one, such as `show_chip`.
+# are of one, such as `show_chip`, which checks a file of the user's own, too.
 NOUNS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "chips": (
         "Chips, their systems and their prices; chip files of yours.",
@@ -67,7 +67,7 @@ class _Noun(Lazy):
         _, module, verbs = NOUNS[noun]
         if cmd_name in verbs:
             what = noun if cmd_name == "list" else noun.removesuffix("s")
-            name = f"{cmd_name}_{what}"
+            name = f"{'show' if cmd_name == 'check' else cmd_name}_{what}"
             asks = getattr(import_module(f"dse.questions.catalog.{module}"), name)
             return verb(asks, name=cmd_name, stem=what, space="space", examples=examples)
         if (self.name, cmd_name) == ("chips", "collectives"):

@@ -76,10 +76,9 @@ def written(tmp_path: Path) -> Path:
 def test_a_study_from_check_to_explain(written: Path, tmp_path: Path) -> None:
     said = dse("catalog", "spaces", "check", written)
     assert said.code == 0
-    assert "no mistake found" in said.out
     assert "no law sees it: windows and chunks" in said.out
     assert fits(said.out, 100)
-    assert "5T, 15T" in dse("catalog", "spaces", "show", written).out
+    assert "5T, 15T" in said.out
     hypervolumes = []
     for engine in ("pareto-local", "exhaustive"):
         out = tmp_path / engine

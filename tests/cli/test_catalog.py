@@ -96,10 +96,8 @@ def test_a_chip_that_does_not_exist(mine: Path) -> None:
     Path("fresh.yaml").write_text(filled, encoding="utf-8")
     checked = dse("catalog", "chips", "check", "fresh.yaml")
     assert (checked.code, checked.err) == (0, "")
-    assert "fresh is well-formed" in checked.out
     assert "no figure for" in checked.out
-    shown = dse("catalog", "chips", "show", "./fresh.yaml")
-    assert "fresh: own Fresh" in shown.out
+    assert "fresh: own Fresh" in checked.out
     listed = {row["id"] for row in ask("catalog", "chips", "list")}
     rows = ask("catalog", "chips", "list", "--chip-file", "fresh.yaml")
     assert {row["id"] for row in rows} == listed | {"fresh"}
@@ -211,4 +209,4 @@ def test_size_of_a_space_without_conditions_is_the_product(space: Callable[..., 
 
 def test_a_space_is_checked(space: Callable[..., Path]):
     said = dse("catalog", "spaces", "check", space())
-    assert (said.code, said.out) == (0, "small: 18 points, no mistake found\n")
+    assert (said.code, said.out) == (0, dse("catalog", "spaces", "show", space()).out)

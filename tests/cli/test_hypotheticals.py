@@ -26,7 +26,7 @@ def derived(folder: Path, *settings: str, parent: object = "h200_sxm", name: str
 
 def test_a_file_and_a_flag_are_the_same_chip(tmp_path: Path):
     path = derived(tmp_path, "hbm_bandwidth=2x", "link=1.5x")
-    assert "well-formed" in dse("catalog", "chips", "check", path).out
+    assert dse("catalog", "chips", "check", path).code == 0
     shown = ask("catalog", "chips", "show", path)
     assert shown["derived_from"] == "h200_sxm"
     assert shown["availability"] == "hypothetical"

@@ -114,7 +114,7 @@ def test_damaged_workloads(mixed: Path, tmp_path: Path, loads: object):
 
 def test_spaces(space: Callable[..., Path]):
     path = space(ONE, SEVERAL)
-    assert dse("catalog", "spaces", "check", path).out == "small: 18 points, no mistake found\n"
+    assert "18 points" in dse("catalog", "spaces", "check", path).out
     row = ask("catalog", "spaces", "show", path)
     assert row["constraints"] == ["ttft_s <= 2 s", "retrieval: ttft_s <= 1 s"]
     assert [load["weight"] for load in row["workloads"]] == [0.7, 0.3]

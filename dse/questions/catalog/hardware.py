@@ -29,8 +29,7 @@ from dse.schema.derive import as_yaml, derive
 from dse.schema.dtypes import DTYPES
 from dse.schema.figure import Figure
 from dse.schema.loader import did_you_mean
-from dse.schema.own_chip import read_own_chip, template
-from dse.schema.plausible import FAR
+from dse.schema.own_chip import template
 from dse.schema.system import load_rack, resolve_rack, shipped_racks
 
 # What a list can be sorted by, and the key of its rows.
@@ -132,7 +131,7 @@ def show_chip(
     chip: Annotated[str, Opt(positional=True)], *, catalog: Catalog | None = None
 ) -> Answer:
     """Every figure of a chip with its source, date and kind. CHIP is an id, or the path of a chip
-    file.
+    file; every mistake of a file is named with its line and field.
 
     Prices, too, and what it rests on. Raises InputError for a chip that does not exist."""
     catalog, name = (catalog or load_catalog()).with_chip(chip)
@@ -237,35 +236,6 @@ def format_words(chip: Chip) -> list[str]:
 def _lacking(found: dict[str, Any]) -> list[str]:
     none = [f"no figure for: {', '.join(found['missing'])}"] if found["missing"] else []
     return [*none, *([f"no estimate: {found['refused']}"] if found["refused"] else [])]
-
-
-def check_chip(
-    file: Annotated[str, Opt(positional=True)], *, catalog: Catalog | None = None
-) -> Answer:
-    """Read a chip file of yours and explain every mistake with its line and field.
-
-    Raises InputErrors with every mistake."""
-    catalog = catalog or load_catalog()
-    name = read_own_chip(file, efficiency=catalog.source.efficiency).chip.id
-    catalog = catalog.with_files([file])
-    chip = catalog.chips[name]
-    assumed = (*chip.assumed, *catalog.systems[chip.system].assumed)
-    found = {
-        "id": name,
-        "changes": list(chip.changes),
-        "missing": list(chip.missing),
-        "refused": catalog.refusal(name),
-        "doubts": [text for text in assumed if FAR in text],
-    }
-    derived = f"hypothetical: {chip.derived_from} with {'; '.join(chip.changes)}"
-    changes = [derived] if chip.changes else []
-    return Answer(
-        question="chip",
-        title=str(file),
-        headline=f"{file}: {name} is well-formed",
-        sentences=[*changes, *_lacking(found), *found["doubts"]],
-        document=found,
-    )
 
 
 def new_chip(catalog: Catalog, chip: str) -> str:

@@ -154,7 +154,8 @@ def list_spaces(*, catalog: Catalog | None = None) -> Answer:
 def show_space(
     space: Annotated[str, Opt(positional=True)], *, catalog: Catalog | None = None
 ) -> Answer:
-    """Axes, size, objectives and constraints of a space; its mistakes in plain words.
+    """Axes, size, objectives and constraints of a space; every mistake of a file is named with its
+    line and field.
 
     Raises InputErrors with every mistake of its file."""
     row = _space(space, catalog or load_catalog())
@@ -174,22 +175,6 @@ def show_space(
         sentences=[*facts, *row["not_seen"]],
         blocks=[of_rows("axes", "Axes", axes, "axis axis_count=values axis_values")],
         document=row,
-    )
-
-
-def check_space(
-    space: Annotated[str, Opt(positional=True)], *, catalog: Catalog | None = None
-) -> Answer:
-    """Say whether a space file is well-formed; exit code 2 and every mistake if not.
-
-    Raises InputErrors with every mistake."""
-    row = _space(space, catalog or load_catalog())
-    return Answer(
-        question="space",
-        title=row["title"],
-        headline=f"{row['name']}: {row['size']:,} points, no mistake found",
-        sentences=row["not_seen"],
-        document={key: row[key] for key in ("name", "size", "not_seen")},
     )
 
 
