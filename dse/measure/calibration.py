@@ -411,21 +411,16 @@ def efficiency_text(
     padding_rows: float,
     links: Links,
     link_notes: Mapping[str, tuple[str, str]],
-    through_host: tuple[Links, str] | None = None,
 ) -> str:
     """`made_by`: the comment of the first line; `head`: id, title, divided_by, source, date and,
     of a measured device, provenance; `link_notes`: (kind, note) of each collective. Constants of a
-    law: compute, memory, fixed in us, p, kind, note, and error where it was fitted. `through_host`:
-    collectives whose bytes pass through the host's memory, and their note."""
+    law: compute, memory, fixed in us, p, kind, note, and error where it was fitted."""
     operators = {
         operator: {dtype: law | {"fixed": f"{law['fixed']} us"} for dtype, law in table.items()}
         for operator, table in laws.items()
     }
     document = {**head, "operators": operators, "expert_padding_rows": padding_rows}
     document |= {name: _link(rows, *link_notes[name]) for name, rows in links.items()}
-    if through_host is not None:
-        slow, note = through_host
-        document["through_host"] = {n: _link(rows, "fitted", note) for n, rows in slow.items()}
     return _yaml(made_by, document)
 
 

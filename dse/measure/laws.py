@@ -1,8 +1,7 @@
 """The fit of one law to points of (flops, bytes, seconds), and of one collective to messages; how
 far a law is off on shapes that it never saw, and what misaligned sizes cost.
 
-The shipped efficiency files (`tools.fits.kernels`) and those of `dse calibrate` come from
-these functions alike. The law of every operator:
+The law of every operator:
 
     seconds = ((flops / (compute * peak))^p + (bytes / (memory * bandwidth))^p)^(1/p) + fixed
 """
@@ -38,27 +37,18 @@ def fit(
     points: pd.DataFrame, peak: float, bandwidth: float, top_p: float = 8.0, top_us: float = 300.0
 ) -> dict:
     """Least robust log error with compute, memory <= 1, 0 <= fixed <= `top_us`, 1 <= p <= `top_p`.
-
-    `error` is the weighted median over the points of |predicted / seconds - 1|, joined in
-    quadrature with the median miss of the per-backend fit that a condensed point was read from.
-    """
-    flops, moved, seconds, miss = points[["flops", "bytes", "seconds", "miss"]].to_numpy(float).T
-    kinds = points.groupby("backend").measured.transform("nunique")
-    total = points.groupby(["backend", "measured"]).rows.transform("sum")
-    weight = (points.rows / total / kinds).to_numpy(float)
+    `error` is the median over the points of |predicted / seconds - 1|."""
+    flops, moved, seconds = points[["flops", "bytes", "seconds"]].to_numpy(float).T
 
     def predict(x):
         return law(flops, moved, peak, bandwidth, x)
 
-    robust = {"loss": "soft_l1", "f_scale": 0.05 * np.sqrt(weight.mean())}
-    best = least(
-        lambda x: np.sqrt(weight) * np.log(predict(x) / seconds), (1, 1, top_us, top_p), **robust
-    )
+    most, robust = (1, 1, top_us, top_p), {"loss": "soft_l1", "f_scale": 0.05}
+    best = least(lambda x: np.log(predict(x) / seconds), most, **robust)
     x = [float(f"{value:.3g}") for value in best]
-    error = median(np.hypot(predict(x) / seconds - 1, miss), weight)
+    error = float(np.median(np.abs(predict(x) / seconds - 1)))
     keys = dict(zip(("compute", "memory", "fixed", "p"), x, strict=True))
-    note = ", ".join(sorted(set(points.backend + " " + points.version)))
-    return {**keys, "kind": "fitted", "error": round(error, 3), "note": note}
+    return {**keys, "kind": "fitted", "error": round(error, 3)}
 
 
 def least(residuals: Callable, most: tuple[float, ...], **loss: Any) -> np.ndarray:
@@ -83,7 +73,7 @@ def median(values: np.ndarray, weight: np.ndarray) -> float:
     return float(values[order][np.searchsorted(share, share[-1] / 2)])
 
 
-def link_law(size, wire_s, seconds, miss=0.0, top_us=300.0) -> dict:
+def link_law(size, wire_s, seconds, top_us=300.0) -> dict:
     """Constants of seconds = latency + transfer + ramp sqrt(latency transfer), where transfer =
     wire_s / fraction, (n,) each, and their median error.
 
@@ -106,7 +96,7 @@ def link_law(size, wire_s, seconds, miss=0.0, top_us=300.0) -> dict:
     ).x
     latency, fraction, ramp = (float(f"{value:.3g}") for value in best)
     ramp = round(ramp, 3)
-    error = median(np.hypot(predict((latency, fraction, ramp)) / seconds - 1, miss), weight)
+    error = median(np.abs(predict((latency, fraction, ramp)) / seconds - 1), weight)
     return {"latency": latency, "fraction": fraction, "ramp": ramp, "error": round(error, 3)}
 
 
@@ -150,10 +140,9 @@ def fits(
     for (operator, dtype), rows in points.groupby(["operator", "dtype"], sort=False):
         if operator in STREAMS or len(rows) < FEWEST or dtype not in peaks:
             continue
-        ready = rows.assign(rows=1.0, measured=True, miss=0.0, backend="", version=software)
-        constants = fit(ready, peaks[str(dtype)], bandwidth, top_us=top_us)
+        constants = fit(rows, peaks[str(dtype)], bandwidth, top_us=top_us)
         constants["fixed"] = 0.0 if constants["fixed"] < 1e-3 else constants["fixed"]
-        held_out = _held_out(ready, peaks[str(dtype)], bandwidth, top_us)
+        held_out = _held_out(rows, peaks[str(dtype)], bandwidth, top_us)
         note = f"{len(rows)} points measured here, {software}"
         if held_out is not None:
             note += f"; off by {held_out:.3f} (median) on shapes left out of the fit"

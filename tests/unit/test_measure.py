@@ -297,8 +297,7 @@ def test_measured_collectives_enter_the_file(tmp_path: Path):
 def test_a_fit_reads_points_and_not_their_order():
     points = laws.table(session(cpu(noise=0.05)).measure(["bf16"]))
     rows = points[points.operator == "gemm"]
-    ready = rows.assign(rows=1.0, measured=True, miss=0.0, backend="", version="")
-    one, two = laws.fit(ready, 4e11, 4e10), laws.fit(ready.iloc[::-1], 4e11, 4e10)
+    one, two = laws.fit(rows, 4e11, 4e10), laws.fit(rows.iloc[::-1], 4e11, 4e10)
     names = ("compute", "memory", "fixed", "p")
     flops, moved = rows.flops.to_numpy(), rows.bytes.to_numpy()
     predictions = [laws.law(flops, moved, 4e11, 4e10, [x[k] for k in names]) for x in (one, two)]

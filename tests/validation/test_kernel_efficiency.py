@@ -340,10 +340,7 @@ def test_fit_finds_the_constants_that_made_the_points():
     truth = Law(0.7, 0.8, 5e-6, 2.0, "fitted")
     took = seconds(truth, flops, moved, 1e15, 3e12)
     took[:40] *= 3  # a tenth of the rows are off
-    points = pd.DataFrame(
-        {"flops": flops, "bytes": moved, "seconds": took, "rows": 1.0, "backend": "x",
-         "version": "1", "measured": True, "miss": 0.0}
-    )  # fmt: skip
+    points = pd.DataFrame({"flops": flops, "bytes": moved, "seconds": took})
     found = fit(points, 1e15, 3e12)
     assert found["compute"] == pytest.approx(0.7, rel=0.03)
     assert found["memory"] == pytest.approx(0.8, rel=0.03)

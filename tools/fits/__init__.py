@@ -1,6 +1,6 @@
 """Offline fits: what wrote the fitted files of hardware/, and checks of them against publications.
 
-    python -m tools.fits.kernels FOLDER OUT   kernel laws, hardware/efficiency/*.yaml
+    python -m tools.fits.kernels OUT          kernel laws, hardware/efficiency/class_*.yaml
     python -m tools.fits.serving              hardware/efficiency/serving/calibration.yaml
     python -m tools.fits.training             hardware/training/*.yaml and its calibration
     python -m tools.fits.serving kin          how far the errors of two chips agree
