@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from dse.blocks import WEIGHT_PARTS
+from dse.data import search_spaces_dir
 from dse.errors import InputError
 from dse.record import record
+from dse.schema.loader import csv_rows
 from dse.schema.model import Model, config_of, model_of
 from dse.schema.model_catalog import model_of_row, resolve_model
 from dse.schema.reader import (
@@ -34,29 +36,10 @@ from dse.schema.reader import (
 MOST_RUNS = 10_000
 _SIZE = re.compile(r"[1-9][0-9]{0,9}")
 NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
-SHAPE = (
-    *NEEDED,
-    "architecture",
-    "blocks",
-    "num_key_value_heads",
-    "head_dim",
-    "q_lora_rank",
-    "kv_lora_rank",
-    "qk_nope_head_dim",
-    "qk_rope_head_dim",
-    "v_head_dim",
-    "qkv_bias",
-    "sliding_window",
-    "sliding_layers",
-    "intermediate_size",
-    "mlp_matrices",
-    "num_dense_layers",
-    "num_experts",
-    "num_experts_per_tok",
-    "moe_intermediate_size",
-    "shared_intermediate_size",
-    "tie_word_embeddings",
-)
+# The columns of the catalog that say a shape.
+_COLUMNS = next(csv_rows(search_spaces_dir() / "models.csv"))
+_LAST = _COLUMNS.index("tie_word_embeddings") + 1
+SHAPE = tuple(dict.fromkeys((*NEEDED, *_COLUMNS[_COLUMNS.index("architecture") : _LAST])))
 
 
 _FIELDS = (
