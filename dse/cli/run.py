@@ -9,7 +9,6 @@ Examples:
 
 from __future__ import annotations
 
-import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,7 +23,6 @@ from dse.options import Opt
 if TYPE_CHECKING:
     from dse.study.result import Study
 
-FLAGS = {"--json": "as_json", "--detail": "detail"}
 LAW = Opt(
     "Quality law in place of the space's own, by name (docs/quality.md). all (beside it or alone): "
     "the front under each, and the choice that depends least on them.",
@@ -75,10 +73,10 @@ def searched(
     out: Path | None = None,
 ) -> Any:
     """Search SPACE (a shipped name or a file) and write the Pareto-front report. The folder of a
-    finished study is reported again, and nothing is evaluated; --law all holds its front against
-    every quality law. A study that was interrupted goes on where it stopped, or grows by more
-    --trials, by the command that began it. Several processes that name one database (--storage
-    postgresql://...) share the trials of an Optuna sampler (docs/workers.md)."""
+    finished study is reported again, and nothing is evaluated. A study that was interrupted goes on
+    where it stopped, or grows by more --trials, by the command that began it. Several processes
+    that name one database (--storage postgresql://...) share the trials of an Optuna sampler
+    (docs/workers.md)."""
     from dse.errors import InputError
     from dse.quality.laws import ALL
     from dse.schema.study import shipped_spaces
@@ -124,46 +122,32 @@ def searched(
     )
 
 
-def _again(folder: Path, laws: tuple[str, ...]) -> Study | None:
-    """A finished study. For --law all the study's own command runs again, which adds no trial, and
-    delivers its answer."""
+def _again(folder: Path, laws: tuple[str, ...]) -> Study:
+    """A finished study. Raises InputError with the command that searches it by other laws."""
     from dse.errors import InputError
     from dse.quality.laws import ALL
     from dse.study.result import Study
 
-    context = click.get_current_context()
     others = {str(param.name) for param in command.params} - {"space", "law", "as_json", "detail"}
     refuse(others, f"{folder}, a finished study, which is only reported again")
     study = Study(folder)
     if not laws:
         return study
-    if laws != (ALL,):
-        raise InputError(
-            f"read {', '.join(laws)}: the front of another law is another study",
-            field="--law",
-            accepted=f"{ALL}, or dse run SPACE --law {laws[0]} --out DIR",
-        )
-    words = shlex.split(study.document.get("command", ""))
-    if words[:2] != ["dse", "run"]:
-        raise InputError(
-            f"{folder} does not say how it was made",
-            accepted=f"dse run {study.document['space']} --out {folder} --law all",
-        )
-    flags = [flag for flag in ("--json", "--detail") if context.params[FLAGS[flag]]]
-    words += ["--out", str(folder), *flags] + ["--law", ALL] * (words[-2:] != ["--law", ALL])
-    with command.make_context("run", words[2:]) as asked:
-        command.invoke(asked)
-    return None
+    command_ = study.document.get("command") or f"dse run {study.document['space']}"
+    every = f"{command_} --out {folder} --law {ALL}"
+    raise InputError(
+        f"read {', '.join(laws)}: the front of another law is another study",
+        field="--law",
+        accepted=f"{every}, which adds no trial, or dse run SPACE --law {laws[0]} --out DIR",
+    )
 
 
-def delivered(study: Study | None, *, out: Path | None, as_json: bool, detail: bool) -> None:
+def delivered(study: Study, *, out: Path | None, as_json: bool, detail: bool) -> None:
     """Writes the report into the folder of the study and prints it, and where the time went."""
     from dse.files import write_json
     from dse.questions.study import write_report
     from dse.study.folder import STUDY
 
-    if study is None:
-        return
     started, document = time.perf_counter(), study.document
     answer, seconds = write_report(study.folder), document["seconds"]
     if not seconds["report"]:  # a study that was searched now

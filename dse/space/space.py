@@ -35,7 +35,7 @@ from dse.schema.axes import (
     points,
 )
 from dse.schema.constants import TIERS
-from dse.schema.dtypes import CODE
+from dse.schema.dtypes import DTYPES
 from dse.schema.model import Model
 from dse.schema.study import Study
 from dse.space.batches import (
@@ -62,21 +62,15 @@ class AxisTable:
         """`chips` are those of the space in the order of their codes; without them, the axis's."""
         self.axis = axis
         self.cardinality = len(axis.values)
-        kind, inactive = axis.rule.kind, axis.rule.inactive
-        if kind == "chip":
-            codes = [(chips or axis.values).index(str(chip)) for chip in axis.values]
+        rule, values = axis.rule, tuple(map(str, axis.values))
+        names = {"chip": tuple(chips) or values, "backend": values, "tier": TIERS, "dtype": DTYPES}
+        if rule.kind in names:
+            codes = [names[rule.kind].index(value) for value in values]
             self.table: Values = np.array([0, *codes], dtype=np.intp)
-        elif kind == "backend":
-            self.table = np.array([0, *range(self.cardinality)], dtype=np.intp)
-        elif kind == "tier":
-            self.table = np.array([0, *(TIERS.index(str(v)) for v in axis.values)], dtype=np.intp)
-        elif kind == "dtype":
-            self.table = np.array([0, *(CODE[str(v)] for v in axis.values)], dtype=np.intp)
-        elif kind == "name":
-            places = (axis.rule.names.index(str(v)) for v in axis.values)
-            self.table = np.array([inactive, *map(float, places)])
         else:
-            self.table = np.array([inactive, *(float(v) for v in axis.values)])
+            named = rule.kind == "name"
+            sizes = map(rule.names.index, values) if named else axis.values
+            self.table = np.array([rule.inactive, *map(float, sizes)])
 
     def values(
         self, position: Ints | None, active: Flags | None, known: Mapping[str, Values], n: int
