@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from dse import units
 from dse.data import search_spaces_dir
 from dse.errors import InputError
+from dse.schema.backend import find_backend
 from dse.schema.catalog import Catalog
 from dse.schema.costs import BASIS as OWNED
 from dse.schema.costs import (
@@ -29,7 +31,7 @@ from dse.schema.costs import (
     read_costs,
     server_of,
 )
-from dse.schema.loader import Document, KeyPath, did_you_mean, load_yaml, named_file
+from dse.schema.loader import Document, KeyPath, load_yaml, named_file, unknown
 from dse.schema.model_catalog import resolve_model
 from dse.schema.plan import (
     BUY,
@@ -112,10 +114,8 @@ class _Resolved:
     def plan(self) -> Plan:
         one = self.written
         backend = CURRENT_BACKEND if one.backend == "current" else one.backend
-        if backend not in self.catalog.backends:
-            known = self.catalog.backends
-            message = f"unknown backend {backend!r}{did_you_mean(backend, known)}"
-            raise self._wrong(("backend",), message, ", ".join(known))
+        with self._at(("backend",)):
+            find_backend(self.catalog.backends, backend)
         owned = {row.chip for row in one.stock} | {row.chip for row in one.chips if row.buy}
         rents = any(row.rent or row.chip not in owned for row in one.chips)
         if rents or one.price_basis not in COMPUTED:
@@ -137,8 +137,16 @@ class _Resolved:
         self._smallest_server(plan)
         return replace(plan, assumed=tuple(dict.fromkeys(self.assumed)))
 
-    def _wrong(self, path: KeyPath, message: str, accepted: str) -> InputError:
+    def _wrong(self, path: KeyPath, message: str, accepted: str | None) -> InputError:
         return self.document.error(path, message, accepted)
+
+    @contextmanager
+    def _at(self, path: KeyPath) -> Iterator[None]:
+        """What is refused within stands at `path`."""
+        try:
+            yield
+        except InputError as error:
+            raise self._wrong(path, error.message, error.accepted) from None
 
     def _costs(self) -> Costs:
         """What owning costs: the plan's own lines before those of the catalog. The share of the
@@ -166,18 +174,14 @@ class _Resolved:
             )
             raise self._wrong(path, message, ", ".join(bases))
         if basis not in bases:
-            message = f"unknown price basis {basis!r}{did_you_mean(basis, bases)}"
-            raise self._wrong(path, message, ", ".join(bases))
+            error = unknown("unknown price basis", basis, bases)
+            raise self._wrong(path, error.message, error.accepted)
 
     def _class(self, at: KeyPath, row: DemandClass) -> DemandClass:
         copies = self.document.data["demand"][at[1]].get("redundant_experts") is not None
         for name in row.models:
-            try:
+            with self._at((*at, "model" if row.model else "models")):
                 model = resolve_model(name)
-            except InputError as error:
-                named_by = "model" if row.model else "models"
-                accepted = error.accepted or "a model"
-                raise self._wrong((*at, named_by), error.message, accepted) from None
             if any(row.draft_tokens) and "acceptance" not in row.details and not model.drafts:
                 message = f"no figure for {name}: what share of drafted tokens is accepted"
                 raise self._wrong((*at, "draft_tokens"), message, "acceptance, too")
@@ -210,13 +214,9 @@ class _Resolved:
         file, share, (window_s, window) = (row.stated[n] for n in ("trace", "windows", "window"))
         groups = row.stated.get("lengths") or GROUPS[row.percentile or 50]
         path = Path(self.document.file).parent / file
-        try:
-            row = replace(row, **traffic_of(read_trace(path), window_s, share, groups))
-        except InputError as error:
-            if error.file is not None:
-                raise
-            accepted = error.accepted or "a time"
-            raise self._wrong((*at, "window"), error.message, accepted) from None
+        trace = read_trace(path)
+        with self._at((*at, "window")):
+            row = replace(row, **traffic_of(trace, window_s, share, groups))
         sized = f"busiest {window} of it"
         if share < 1.0:
             busy = row.peak_over_average * row.requests_per_s
@@ -225,10 +225,8 @@ class _Resolved:
         return replace(row, source=source)
 
     def _chip(self, at: KeyPath, row: FleetChip) -> FleetChip:
-        try:
+        with self._at((*at, "chip")):
             self.catalog.require(row.chip)
-        except InputError as error:
-            raise self._wrong((*at, "chip"), error.message, error.accepted or "a chip") from None
         server = row.server or server_of(self.catalog, row.chip)
         if not row.server and server > LARGEST_DOMAIN:
             message = f"{row.chip} stands in a domain of {server} chips, which is not bought whole"
