@@ -333,10 +333,25 @@ def _of(parent: Efficiency, law: Law | Collective) -> tuple[str, str]:
 
 
 def _borrowed(law: Law, parent: Efficiency) -> dict[str, Any]:
-    kind, note = _of(parent, law)
-    fixed = float(f"{law.fixed_s * 1e6:.4g}")
-    own = {"compute": law.compute, "memory": law.memory, "fixed": fixed, "p": law.p}
-    return {**own, "kind": kind, "note": note}
+    return constants(law) | dict(zip(("kind", "note"), _of(parent, law), strict=True))
+
+
+def constants(law: Law) -> dict[str, Any]:
+    """Those of a law, with its kind and note; fixed in us."""
+    own = {name: getattr(law, name) for name in ("compute", "memory", "p", "kind", "note")}
+    return own | {"fixed": float(f"{law.fixed_s * 1e6:.4g}")}
+
+
+def link_constants(table: Collective) -> dict[int, dict[str, float]]:
+    """Those of a collective by number of chips; latency in us."""
+    return {
+        n: {
+            "latency": float(f"{seconds * 1e6:.4g}"),
+            "fraction": table.bandwidth_fraction[n],
+            "ramp": table.ramp[n],
+        }
+        for n, seconds in table.latency_s.items()
+    }
 
 
 def complete_links(measured: Links, note: str, parent: Efficiency) -> tuple[Links, Notes]:
@@ -347,14 +362,7 @@ def complete_links(measured: Links, note: str, parent: Efficiency) -> tuple[Link
         if name not in measured:
             table = parent.links[name]
             notes[name] = _of(parent, table)
-            links[name] = {
-                n: {
-                    "latency": float(f"{seconds * 1e6:.4g}"),
-                    "fraction": table.bandwidth_fraction[n],
-                    "ramp": table.ramp[n],
-                }
-                for n, seconds in table.latency_s.items()
-            }
+            links[name] = link_constants(table)
     return links, notes
 
 

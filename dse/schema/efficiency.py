@@ -46,6 +46,7 @@ NOISY = 0.2
 
 COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
 Measured = TypeVar("Measured", bound="Law | Collective")
+T = TypeVar("T")
 LAW_KINDS = ("fitted", "derived", "assumed")
 # Seconds of launch and tail of one small kernel inside a CUDA graph: assumed, near the 1.7 us by
 # which the smallest GEMMs undercut their fitted fixed cost.
@@ -189,7 +190,7 @@ class Efficiency(Schema, kw_only=True):
             through_host=collectives(self.through_host),
         )
 
-    def each(self, change: Callable[[str, str, Law], Law]) -> dict[str, dict[str, Law]]:
+    def each(self, change: Callable[[str, str, Law], T]) -> dict[str, dict[str, T]]:
         """The laws by operator and format, each as `change` makes it of these and the law."""
         return {
             operator: {dtype: change(operator, dtype, law) for dtype, law in laws.items()}

@@ -30,18 +30,25 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import yaml
 
 from dse.data import hardware_dir
-from dse.measure.calibration import WEIGHT_ONLY, Laws, Links, derive, efficiency_text
+from dse.measure.calibration import (
+    WEIGHT_ONLY,
+    Laws,
+    Links,
+    constants,
+    derive,
+    efficiency_text,
+    link_constants,
+)
 from dse.measure.laws import law, least, link_law
 from dse.schema.catalog import ON_PCIE_SERVERS
-from dse.schema.efficiency import COLLECTIVES
-from dse.schema.loader import load_yaml
+from dse.schema.efficiency import COLLECTIVES, load_efficiency
 
 PADDING_ROWS = 16
 # Chips whose kernels were measured.
@@ -135,23 +142,10 @@ def _us(value: float) -> float:
 
 
 def shipped(chip: str) -> tuple[Laws, Links]:
-    """The laws and collectives in the file of a chip, times in us."""
-    found: dict[str, Any] = dict(load_yaml(hardware_dir() / "efficiency" / f"{chip}.yaml").data)
-    laws = {
-        operator: {dtype: one | {"fixed": _number(one["fixed"])} for dtype, one in table.items()}
-        for operator, table in found["operators"].items()
-    }
-    columns = {"latency": "latency", "bandwidth_fraction": "fraction", "ramp": "ramp"}
-    links: Links = {}
-    for name in COLLECTIVES:
-        rows = zip(*(map(_number, found[name][column]) for column in columns), strict=True)
-        by_count = zip(found[name]["chips"], rows, strict=True)
-        links[name] = {n: dict(zip(columns.values(), row, strict=True)) for n, row in by_count}
-    return laws, links
-
-
-def _number(written: str | float) -> float:
-    return float(str(written).removesuffix(" us"))
+    """The laws and collectives in the file of a chip."""
+    found = load_efficiency(hardware_dir() / "efficiency" / f"{chip}.yaml")
+    laws = found.each(lambda operator, dtype, law: constants(law))
+    return laws, {name: link_constants(table) for name, table in found.links.items()}
 
 
 class Class(NamedTuple):
