@@ -10,7 +10,7 @@ Examples:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import click
 
@@ -19,18 +19,8 @@ from dse.cli.printing import deliver
 from dse.cli.signature import verb
 from dse.options import Opt
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from dse.measure.session import Effort
-
 DEVICE = Opt("cuda (an AMD GPU too, under ROCm) or cpu; the GPU where there is one.")
 CHIP = Opt("Which chip of the catalog it is; else by the name of the device.")
-DEVICES = Opt(
-    "Devices to measure collectives between: all GPUs, one CPU. Of a CPU: processes.",
-    least=1,
-    most=64,
-)
 
 
 def calibrated(
@@ -39,11 +29,10 @@ def calibrated(
     chip: Annotated[str | None, CHIP] = None,
     new_chip: Annotated[str | None, Opt("A chip that the catalog does not have.")] = None,
     full: Annotated[bool, Opt("About six minutes, in place of one.")] = False,
-    devices: Annotated[int | None, DEVICES] = None,
     seed: Annotated[int, Opt("Which shapes, and their order.", least=0, most=2**63 - 1)] = 0,
     out: Path | None = None,
 ) -> Answer:
-    """Measure matrix products, memory, attention and collectives of this machine through PyTorch,
+    """Measure matrix products, memory and attention of this machine through PyTorch,
     fit the kernel laws to them and write a file that takes the place of the shipped laws. The file
     is used with --efficiency-file FILE."""
     import datetime
@@ -58,19 +47,14 @@ def calibrated(
         raise InputError("--chip and --new-chip", accepted="one of the two")
     kind = pick_device(device)
     bench = TorchBench(kind, seed, POOL_BYTES[kind])
-    count = bench.device.count
-    if kind == "cuda" and devices is not None and devices > count:
-        message = f"read {devices}: there are {count}"
-        raise InputError(message, field="--devices", accepted=f"1 to {count}")
     to = target(bench.device, chip, new_chip)
     effort = FULL if full else QUICK
     path = out or Path(f"{to.id}_efficiency.yaml")
     if path.suffix not in (".yaml", ".yml"):
         raise InputError(f"read {str(path)!r}", field="--out", accepted="a name that ends in .yaml")
     session = Session(bench, effort, seed, _section)
-    rows = _collectives(kind, devices or count, effort)
     today = datetime.date.today().isoformat()
-    texts, answer = calibrate(session, bench.device.dtypes, to, path, today, rows)
+    texts, answer = calibrate(session, bench.device.dtypes, to, path, today)
     for name, text in texts.items():
         write_text(path.parent, name, text)
     return answer
@@ -78,22 +62,6 @@ def calibrated(
 
 def _section(words: str, share: float) -> None:
     click.echo(f"{share:4.0%} {words}", err=True)
-
-
-def _collectives(kind: str, count: int, effort: Effort) -> pd.DataFrame | None:
-    """What the collectives took; None, with a word on standard error, where they do not run."""
-    if count < 2:
-        return None
-    from dse.measure.torch_bench import LARGEST, measure_collectives
-
-    _section(f"collectives between {count} devices", 0.0)
-    largest = LARGEST[kind] / (8 if effort.name == "quick" else 1)
-    try:
-        return measure_collectives(kind, count, largest, effort.collectives_s)
-    except (RuntimeError, OSError, TimeoutError) as error:
-        reason = str(error).strip().splitlines()[-1:] or ["no reason given"]
-        click.echo(f"collectives were not measured: {reason[0]}", err=True)
-        return None
 
 
 def _delivered(answer: Answer, *, out: Any, **how: Any) -> None:

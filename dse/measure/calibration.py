@@ -6,15 +6,12 @@ in the catalog, a chip file.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import pandas as pd
 
 from dse import units
 from dse.answer.answer import Answer, Table
@@ -28,7 +25,6 @@ from dse.measure.session import Device, Session
 from dse.schema.chip import ROOFLINE, Chip
 from dse.schema.dtypes import ARITHMETIC, arithmetic
 from dse.schema.efficiency import (
-    COLLECTIVES,
     NOISY,
     Collective,
     Efficiency,
@@ -52,15 +48,14 @@ Notes = dict[str, tuple[str, str]]  # collective -> kind and note
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The chip that the laws are of. `peaks` (operations a second by format), `bandwidth` and
-    `link` (bytes a second) are the catalog's; empty or None for a device that it does not have."""
+    """The chip that the laws are of. `peaks` (operations a second by format) and `bandwidth` (bytes
+    a second) are the catalog's; empty or None for a device that it does not have."""
 
     id: str
     new: bool
     parent: Efficiency
     peaks: Mapping[str, float]
     bandwidth: float | None
-    link: float | None
 
 
 def target(device: Device, chip: str | None, new_chip: str | None) -> Target:
@@ -90,17 +85,15 @@ def target(device: Device, chip: str | None, new_chip: str | None) -> Target:
     if new_chip is not None:
         kind = "rocm" if "ROCm" in device.driver else device.kind
         parent = load_efficiency(hardware_dir() / "efficiency" / f"{CLASSES[kind]}.yaml")
-        return Target(new_chip, True, parent, {}, None, None)
+        return Target(new_chip, True, parent, {}, None)
     spec = catalog.chip(str(chip))
     spec.require(*ROOFLINE)
-    link = catalog.systems[spec.system].levels[0].bytes_per_s_per_direction
     return Target(
         spec.id,
         False,
         catalog.efficiencies[spec.efficiency],
         spec.peak_flops_per_s,
         spec.memories[0].bytes_per_s,
-        None if math.isnan(link) else link,
     )
 
 
@@ -127,10 +120,9 @@ def calibrate(
     to: Target,
     out: Path,
     date: str,
-    collectives: pd.DataFrame | None = None,
 ) -> tuple[dict[str, str], Answer]:
     """Measures and fits: the content of each file by its name, and the answer. `out`: the path of
-    the efficiency file; `collectives`: rows of `dse.measure.torch_bench.measure_collectives`."""
+    the efficiency file. Collectives are those of the target's parent."""
     device = session.bench.device
     points = laws.table(session.measure(dtypes))
     rates, memory = laws.reached(points)
@@ -140,7 +132,6 @@ def calibrate(
     peaks = {**rates, **to.peaks}
     bandwidth = to.bandwidth or max(memory.values())
     fits = laws.fits(points, peaks, bandwidth, device.software, TOP_FIXED_US[device.kind])
-    measured, link, note = _links(to, collectives, device)
     noise = float(points.spread.median())
     run = {"device": device.name, "devices": str(device.count)}
     run |= {name: getattr(device, name) for name in ("host", "software", "driver", "timer")}
@@ -148,7 +139,8 @@ def calibrate(
     run |= {"points": str(len(points)), "noise": f"{noise:.3f}"}
     own = {dtype: peak for dtype, peak in peaks.items() if dtype in to.peaks or to.new}
     every = complete(fits, to.parent, own)
-    links, notes = complete_links(measured, note, to.parent)
+    links = {name: link_constants(table) for name, table in to.parent.links.items()}
+    notes = {name: _of(to.parent, table) for name, table in to.parent.links.items()}
     head = {
         "id": to.id,
         "title": f"{device.name}, fitted to kernels measured here",
@@ -161,10 +153,7 @@ def calibrate(
         "date": date,
         "provenance": run,
     }
-    rows = [points]
-    if collectives is not None:
-        rows.append(collectives.rename(columns={"operation": "operator"}).assign(dtype="bf16"))
-    csv = pd.concat(rows).to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    csv = points.to_csv(index=False, float_format="%.6g", lineterminator="\n")
     padding = to.parent.expert_padding_rows
     texts = {
         out.name: efficiency_text(MADE_BY, head, every, padding, links, notes),
@@ -173,10 +162,7 @@ def calibrate(
     chip_name = None
     if to.new:
         chip_name = f"{to.id}.yaml" if out.name != f"{to.id}.yaml" else f"{to.id}_chip.yaml"
-        together = None
-        if link is not None and collectives is not None:
-            together = (int(collectives.devices.max()), link)
-        texts[chip_name] = chip_file(to.id, device, date, rates, memory, together)
+        texts[chip_name] = chip_file(to.id, device, date, rates, memory)
     about = [
         *((op, d, row["kind"], row["note"]) for op, of in every.items() for d, row in of.items()),
         *((name, None, *how) for name, how in notes.items()),
@@ -212,11 +198,6 @@ def calibrate(
         "peak_share": [rate / bandwidth for rate in memory.values()],
         "divided_by_kind": "measured" if to.new else "catalog",
     }
-    between = [
-        {"operation": name, "devices": n, **row}
-        for name, by_count in measured.items()
-        for n, row in by_count.items()
-    ]
     tables = (
         frame("gemm", "The fastest GEMM of each format", reached),
         frame("memory", "The memory", kernels),
@@ -226,12 +207,6 @@ def calibrate(
             [fit["law"] | fit for fit in fits],
             "operator dtype timed_shapes law_compute=compute law_memory=memory law_fixed_us=fixed "
             "law_exponent=p fit_error held_out_error sample_spread",
-        ),
-        of_rows(
-            "collectives",
-            "Collectives",
-            between,
-            "operation devices latency_us=latency link_fraction=fraction ramp fit_error=error",
         ),
     )
     return texts, _answer(facts, tables)
@@ -262,20 +237,6 @@ def _answer(facts: Mapping[str, Any], tables: Sequence[Table]) -> Answer:
         blocks=[one for one in tables if one.rows],
         document=document(facts, tables),
     )
-
-
-def _links(
-    to: Target, rows: pd.DataFrame | None, device: Device
-) -> tuple[Links, float | None, str]:
-    """(measured collectives, the link's bytes a second, their note)."""
-    if rows is None or rows.empty:
-        return {}, None, ""
-    link = to.link or laws.best_rate(rows)
-    kind = "the catalog's" if to.link else "measured, the best of all"
-    how = "NCCL or RCCL" if device.kind == "cuda" else "gloo between processes of one host"
-    least, most = rows.bytes.min() // 2**10, rows.bytes.max() // 2**20
-    note = f"of {link / 1e9:.4g} GB/s per direction ({kind}); {how}, {least} KiB..{most} MiB"
-    return laws.links(rows, link, device.kind), link, f"{note}; measured here, {device.software}"
 
 
 def _warnings(
@@ -354,28 +315,14 @@ def link_constants(table: Collective) -> dict[int, dict[str, float]]:
     }
 
 
-def complete_links(measured: Links, note: str, parent: Efficiency) -> tuple[Links, Notes]:
-    """(constants of each collective, its kind and note): measured, else those of `parent`."""
-    links: Links = dict(measured)
-    notes: Notes = dict.fromkeys(measured, ("fitted", note))
-    for name in COLLECTIVES:
-        if name not in measured:
-            table = parent.links[name]
-            notes[name] = _of(parent, table)
-            links[name] = link_constants(table)
-    return links, notes
-
-
 def chip_file(
     chip: str,
     device: Device,
     date: str,
     rates: Mapping[str, float],
     memory: Mapping[str, float],
-    link: tuple[int, float] | None,
 ) -> str:
-    """A chip file of measured figures; `rates` by format and `memory` by kernel, a second; `link`:
-    devices measured together and the best bytes a second each sent."""
+    """A chip file of measured figures; `rates` by format and `memory` by kernel, a second."""
     best = max(memory, key=lambda name: memory[name])
 
     def figure(value: float, dimension: str, note: str) -> dict[str, str]:
@@ -398,9 +345,6 @@ def chip_file(
     for dtype, rate in rates.items():
         note = "fastest GEMM of the grid, no peak of paper"
         written[f"peak_{dtype}"] = figure(rate, "flop/s", note)
-    if link is not None:  # the best bandwidth of a measured collective
-        bandwidth = units.format(link[1], "bytes/s", 4)
-        written["system"] = {"chips": link[0], "bandwidth_per_direction": bandwidth}
     made_by = "Written by dse calibrate: what this device reached, not what its vendor promises."
     return _yaml(made_by, written)
 

@@ -16,14 +16,11 @@ import pandas as pd
 from scipy.optimize import least_squares
 
 from dse.measure.session import HEADS, SIZES, STREAMS, Point, timed
-from dse.schema.efficiency import COLLECTIVES
 
 FOLDS = 5
 FEWEST = 6  # points of a fit of four constants
 WHOLE = ("m", "n", "k", *HEADS, "elements")
 COLUMNS = ("operator", "dtype", *WHOLE, "flops", "bytes", "seconds", "spread", "samples")
-TOP_LATENCY_US = {"cuda": 300.0, "cpu": 10_000.0}
-WIRE = {"all_reduce": 2.0, "all_gather": 1.0, "all_to_all": 1.0}  # times (n - 1) / n of the bytes
 
 
 def law(flops, moved, peak, bandwidth, constants):
@@ -73,7 +70,7 @@ def median(values: np.ndarray, weight: np.ndarray) -> float:
     return float(values[order][np.searchsorted(share, share[-1] / 2)])
 
 
-def link_law(size, wire_s, seconds, top_us=300.0) -> dict:
+def link_law(size, wire_s, seconds) -> dict:
     """Constants of seconds = latency + transfer + ramp sqrt(latency transfer), where transfer =
     wire_s / fraction, (n,) each, and their median error.
 
@@ -89,7 +86,7 @@ def link_law(size, wire_s, seconds, top_us=300.0) -> dict:
     best = least_squares(
         lambda x: np.sqrt(weight) * np.log(predict(x) / seconds),
         (5.0, 0.6, 0.5),
-        bounds=((0, 0.01, 0), (top_us, 1.2, 4)),
+        bounds=((0, 0.01, 0), (300.0, 1.2, 4)),
         loss="soft_l1",
         f_scale=0.1 * np.sqrt(weight.mean()),
         x_scale=(5.0, 0.2, 0.5),
@@ -175,23 +172,3 @@ def _held_out(points: pd.DataFrame, peak: float, bandwidth: float, top_us: float
         predicted = law(rows.flops.to_numpy(), rows.bytes.to_numpy(), peak, bandwidth, constants)
         misses.append(np.abs(predicted / rows.seconds.to_numpy() - 1))
     return round(float(np.median(np.concatenate(misses))), 3)
-
-
-def links(rows: pd.DataFrame, link: float, kind: str) -> dict[str, dict[int, dict]]:
-    """Constants of each collective by number of devices; `link`: bytes a second and direction."""
-    out: dict[str, dict[int, dict]] = {}
-    for operation in COLLECTIVES:
-        for n in sorted(set(rows.devices)):
-            part = rows[(rows.operation == operation) & (rows.devices == n)]
-            size = part.bytes.to_numpy(float)
-            wire_s = WIRE[operation] * (n - 1) / n * size / link
-            out.setdefault(operation, {})[n] = link_law(
-                size, wire_s, part.seconds.to_numpy(), top_us=TOP_LATENCY_US[kind]
-            )
-    return out
-
-
-def best_rate(rows: pd.DataFrame) -> float:
-    """Most wire bytes a second of any measured collective."""
-    wire = rows.operation.map(WIRE) * (rows.devices - 1) / rows.devices * rows.bytes
-    return float((wire / rows.seconds).max())

@@ -214,11 +214,10 @@ class Effort:
     gemm_s: float
     other_gemm_s: float
     attention_s: float
-    collectives_s: float
 
 
-QUICK = Effort("quick", 7, 2.5, 18.0, 5.0, 7.0, 6.0)
-FULL = Effort("full", 15, 8.0, 120.0, 30.0, 60.0, 60.0)
+QUICK = Effort("quick", 7, 2.5, 18.0, 5.0, 7.0)
+FULL = Effort("full", 15, 8.0, 120.0, 30.0, 60.0)
 STREAM_BYTES = 256 * 2**20  # at least eight times the cache, at most an eighth of the memory
 Progress = Callable[[str, float], None]
 

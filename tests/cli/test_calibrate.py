@@ -89,7 +89,6 @@ def test_the_document_and_the_named_files(device: Callable, tmp_path: Path):
         (["--new-chip", "h100_sxm"], "is a chip of the catalog"),
         (["--new-chip", "../mine"], "letters, digits, _ and -"),
         (["--out", "laws.json"], "ends in .yaml"),
-        (["--devices", "0"], "accepted: 1 to 64"),
         (["--device", "tpu"], "tpu"),
     ],
 )

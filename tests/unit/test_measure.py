@@ -19,11 +19,9 @@ from dse.errors import Doubt, InputError
 from dse.measure import laws
 from dse.measure.calibration import calibrate, chips_named, target
 from dse.measure.session import QUICK, Session, Work
-from dse.measure.torch_bench import sizes
 from dse.questions.estimate.point import Estimate, estimate
-from dse.schema.efficiency import COLLECTIVES, load_efficiency
+from dse.schema.efficiency import load_efficiency
 from dse.schema.model_catalog import resolve_model
-from dse.schema.own_chip import read_own_chip
 from tests.fake_bench import CPU, H100, FakeBench
 from tests.helpers import workload
 
@@ -259,39 +257,12 @@ def test_another_chip_than_named_is_noticed(tmp_path: Path):
 )  # fmt: skip
 @settings(max_examples=20, deadline=None)
 def test_a_known_collective_comes_back(latency: float, fraction: float, ramp: float, n: int):
-    size, link = np.array(sizes(2**29), dtype=float), 450e9
+    size, link = 2.0 ** np.arange(13, 30), 450e9
     transfer = 2 * (n - 1) / n * size / link / fraction
     seconds = latency * 1e-6 + transfer + ramp * np.sqrt(latency * 1e-6 * transfer)
-    rows = pd.DataFrame(
-        {"operation": "all_reduce", "devices": n, "bytes": size, "seconds": seconds}
-    )
-    others = [rows.assign(operation=name) for name in ("all_gather", "all_to_all")]
-    found = laws.links(pd.concat([rows, *others]), link, "cuda")["all_reduce"][n]
+    found = laws.link_law(size, 2 * (n - 1) / n * size / link, seconds)
     assert found["error"] < 0.02
     assert found["latency"] == pytest.approx(latency, rel=0.1)
-
-
-def test_measured_collectives_enter_the_file(tmp_path: Path):
-    size = np.array(sizes(2**26), dtype=float)
-    rows = pd.concat(
-        [
-            pd.DataFrame(
-                {"operation": name, "devices": 2, "bytes": size, "seconds": 2e-4 + size / 4e9,
-                 "spread": 0.1, "samples": 5}
-            )
-            for name in COLLECTIVES
-        ]
-    )  # fmt: skip
-    calibrated(cpu(), tmp_path / "linked.yaml", collectives=rows)
-    made = load_efficiency(tmp_path / "linked.yaml")
-    assert made.all_reduce.kind == "fitted"
-    assert list(made.all_reduce.latency_s) == [2]
-    assert made.all_reduce.latency_s[2] == pytest.approx(2e-4, rel=0.05)
-    linked = str(tmp_path / "linked.yaml")
-    system = read_own_chip(tmp_path / "my_cpu.yaml", efficiency=[linked]).system
-    assert system is not None
-    assert system.levels[0].size == 2
-    assert system.levels[0].bytes_per_s_per_direction == pytest.approx(4e9, rel=0.05)
 
 
 def test_a_fit_reads_points_and_not_their_order():
