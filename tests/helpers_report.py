@@ -96,7 +96,7 @@ def decided_sample() -> tuple[Json, Json]:
     for item in items:
         item["decision"] = 1 + (item["point"] > 20) + (item["point"] > 40)
     items[24]["names"].append("start")
-    study["chosen"]["start"] = {**study["chosen"]["knee"], "point": 25}
+    study["chosen"]["start"] = {"point": 25}
     study["decisions"] = {
         "wish": "all objectives alike", "draws": 200, "best": None,
         "regret_in": "share of the range of the front",

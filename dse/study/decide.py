@@ -92,19 +92,6 @@ class Drawn:
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
-    """One error by itself, all others nil: `of` is a price, a speed or a loss, `name` the chip,
-    kind of model or decision (its place) that it is of. `ends` are one draw each, at the good and
-    at the bad end of its 80% interval; `factors` what it is multiplied by there, where that is one
-    number for all designs."""
-
-    of: str
-    name: str | int
-    ends: tuple[Drawn, Drawn]
-    factors: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Errors:
     """What errors make of n designs `index` (n, d) of a problem; `price_sd` (chips,) is of the
     logarithm of a price."""
@@ -167,39 +154,6 @@ class Errors:
             quality = (np.sqrt(ALIKE) * common + np.sqrt(1.0 - ALIKE) * own) / P90
             found.append(self.at(z, price, quality))
         return Drawn(*(np.concatenate([getattr(one, f) for one in found]) for f in ("F", "kept")))
-
-    def alone(self, taken: Sequence[int]) -> list[Alone]:
-        """Each error by itself: the price and the speed of each chip, the loss of each kind of
-        model, and the own speed and loss of the designs `taken` and all that err with them. Those
-        that move nothing are left out."""
-        none, chip, names = np.zeros(len(self.index)), self.batch.chip, self.problem.machines.ids
-        found: list[Alone] = []
-        same = self.at(none, none, none)
-
-        def add(
-            of: str, name: str | int, moved: Floats, factors: tuple[float, float] | None = None
-        ) -> None:
-            """`moved` (n,) is what the error does to each design at its bad end."""
-            low, high = (
-                self.at(*(end * moved if of == one else none for one in ("speed", "price", "loss")))
-                for end in (-1.0, 1.0)
-            )
-            if any((end.F != same.F).any() or (end.kept != same.kept).any() for end in (low, high)):
-                found.append(Alone(of, name, (low, high), factors))
-
-        for code in np.unique(chip):
-            mine, log = (chip == code) * 1.0, float(P90 * self.price_sd[code])
-            add("price", names[code], log * mine, (float(np.exp(-log)), float(np.exp(log))))
-            add("speed", names[code], mine * np.sqrt(self.problem.machines.shared_error))
-        kind, experts = _kinds(self.batch)
-        for code, name in enumerate(("dense", "sparse")):
-            add("loss", name, (kind == code) * np.sqrt(ALIKE))
-        _, deployment = shared_errors(self.problem, self.index)
-        own = np.sqrt(1.0 - self.problem.machines.shared_error)
-        for k, row in enumerate(taken):
-            add("speed", k, (deployment == deployment[row]) * own)
-            add("loss", k, (experts == experts[row]) * np.sqrt(1.0 - ALIKE))
-        return found
 
 
 def _moved(metric: str, value: Floats, metrics: Metrics, intervals: Sequence[Intervals]) -> Column:
@@ -409,11 +363,9 @@ def decide(
     F: Floats,
     drawn: Drawn,
     wish: Wish,
-    alone: Callable[[Sequence[int]], Sequence[Alone]] = lambda _: (),
 ) -> tuple[int, Rows, dict[str, Any]]:
     """(row to start from, the decision of each row from 0, `decisions` of study.json) of a front
-    F (n, m) at its resolution; `alone` are errors by themselves, of
-    the decisions in these rows, too."""
+    F (n, m) at its resolution."""
     log = tuple(one.log for one in objectives)
     scale = Scale.of(F, log)
     flat = drawn.F.reshape(-1, F.shape[1])
@@ -444,30 +396,8 @@ def decide(
             {"objective": metric, by: value, "decision": int(family[row]) + 1, "point": row + 1}
             for metric, by, value, row in _turns(case, family)
         ],
-        "unmoved": _one_draw(case, Drawn.certain(F), start, family),
-        "causes": [
-            {
-                "of": one.of,
-                "name": one.name if isinstance(one.name, str) else one.name + 1,
-                "factors": one.factors,
-                "ends": [_one_draw(case, end, start, family) for end in one.ends],
-            }
-            for one in alone(taken)
-        ],
     }
     return start, family, document
-
-
-def _one_draw(case: Case, drawn: Drawn, start: int, family: Rows) -> dict[str, Any]:
-    """The decision of the best design of one draw, and what the one to start from gives away."""
-    regret = regrets(replace(case, drawn=drawn, x=case.scale(drawn.F[0])[None]))[0]
-    best = int(np.argmin(regret))
-    return {
-        "decision": int(family[best]) + 1,
-        "point": best + 1,
-        "regret": number(regret[start]),
-        "kept": bool(drawn.kept[0, start]),
-    }
 
 
 def _least(case: Case, mean: Floats) -> int:

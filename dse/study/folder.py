@@ -82,12 +82,11 @@ _SHAPES: dict[str, Any] = {
         "versions": dict,
         "price": {"rows": [{"chip": str, "usd_per_chip_hour": _NUMBER}]},
         "sources": [{"figure": str}],
-        "chosen": {
-            ANY: {
-                **dict.fromkeys(("breakdown", "memory"), list),
-                **dict.fromkeys(("capacity_bytes", "floor_s", "decode_step_s"), _NUMBER),
-                "point": int,
-            }
+        "chosen": {ANY: {"point": int}},
+        "decisions": {
+            "families": [{"decision": int, "point": int, "probability": _MAYBE}],
+            "start": {"probability": _MAYBE, "kept": _NUMBER},
+            "turns": list,
         },
     },
     FRONT: {

@@ -16,23 +16,18 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dse import __version__
 from dse.catalog import Catalog, load_catalog
 from dse.errors import InputError
 from dse.files import full_path, json_text, write_files, write_text
 from dse.pareto import Ids
 from dse.problem.objective import PhysicsProblem
-from dse.problem.protocol import Problem
 from dse.quality.laws import ALL
 from dse.questions.estimate.again import nothing_feasible
 from dse.schema.study import GIVEN, Space, chip_files_of
 from dse.search.evaluator import (
     ENUMERATE,
     LARGEST,
-    SAMPLE,
-    SEARCH,
     STAGES,
     Batch,
     Checkpoint,
@@ -40,11 +35,9 @@ from dse.search.evaluator import (
 )
 from dse.search.evaluator import FRONT as FRONT_STAGE
 from dse.search.parallel import Executor, opened
-from dse.search.record import Record
 from dse.search.run import Result, at_resolution, choose_engine, joined, prove, search, silent
 from dse.search.samplers import SamplerEngine
 from dse.search.storage import in_use, is_url, shown, sole_writer
-from dse.search.survey import METHOD, importances
 from dse.study.definition import posed_study
 from dse.study.document import describe, searched_axes
 from dse.study.external import ExternalProblem, say_external
@@ -184,9 +177,13 @@ def run(
                     document["views"] = views
             if side := describe_systems(problem, given, **how):
                 document["systems"] = side
-        document |= proof
-        with _timed(seconds, "importance"):
-            document |= describe_record(own or problem, result, record)
+        with in_use(record.location):
+            counts = Counter(record.load().stages)
+        document |= proof | {
+            "trials": record.trials,
+            "duplicate_trials": record.duplicates,
+            "trials_by_stage": {stage: counts[stage] for stage in STAGES if counts[stage]},
+        }
         options = {"--seed": seed, "--engine": engine, "--trials": trials}
         options["--storage"] = None if storage is None else shown(storage)  # without its password
         then = {"--evaluator": evaluator, "--law": law, "--loss-runs": given_runs}
@@ -260,37 +257,6 @@ def _from_here(space: Mapping[str, Any]) -> Any:
             str(error), file=GIVEN, accepted="text, numbers, lists, mappings"
         ) from None
     return found
-
-
-# What study.json says of the study of record: what its trials are, and what they tell about the
-# space.
-
-
-def describe_record(problem: Problem, result: Result, record: Record) -> dict[str, Any]:
-    """`trials`, `duplicate_trials`, `trials_by_stage` and `importance`: how much each axis decides
-    about each objective, over the sample of the space, or else over what the sampler asked for;
-    null where these are too few designs."""
-    with in_use(record.location):
-        stored = record.load()
-    counts = Counter(stored.stages)
-    if result.survey is None:
-        asked = np.array([stage == SEARCH for stage in stored.stages], dtype=bool)
-        stage, designs = SEARCH, stored.batch.take(asked)
-    else:
-        stage, designs = SAMPLE, result.survey.kept
-    found = importances(problem, designs)
-    importance = {
-        "method": METHOD,
-        "stage": stage,
-        "designs": int((designs.violation == 0).sum()),
-        "axes": found,
-    }
-    return {
-        "trials": record.trials,
-        "duplicate_trials": record.duplicates,
-        "trials_by_stage": {stage: counts[stage] for stage in STAGES if counts[stage]},
-        "importance": importance if found else None,
-    }
 
 
 # How sure a study is of its front, for study.json.

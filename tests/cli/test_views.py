@@ -53,7 +53,7 @@ def test_a_study_with_views_says_them_first(study: Path, views: list[dict[str, A
     assert '"view-0"' in page
     assert "Under each quality law" in Page(out / "report.html").text
     text = (out / "report.md").read_text(encoding="utf-8")
-    assert text.index("## At equal predicted loss") < text.index("## Where the time goes")
+    assert text.index("## At equal predicted loss") < text.index("## What the constraints removed")
     again = dse("run", out)
     assert again.code == 0, again.err
     assert "At equal predicted loss" in (out / "report.html").read_text(encoding="utf-8")

@@ -190,39 +190,22 @@ def test_what_a_plan_did_not_choose_from_is_what_it_gives_when_it_may():
     assert free["not_searched"] == []
 
 
-def study_of(tmp_path: Path, name: str, **deployment: Any) -> tuple[Any, list[Any]]:
-    space = SPACE | {"deployment": SPACE["deployment"] | deployment}
-    path = tmp_path / f"{name}.yaml"
-    path.write_text(yaml.safe_dump(space), encoding="utf-8")
-    folder = tmp_path / name
-    said = dse("run", str(path), "--out", str(folder))
-    assert said.code == 0, said.err
-    study = json.loads((folder / "study.json").read_text())
-    line = "Not searched" in said.out
-    assert line == bool(study["not_searched"]["rows"])
-    return study, json.loads((folder / "front.json").read_text())["items"]
-
-
-def test_what_a_study_did_not_search_is_what_its_front_gives_when_it_may(tmp_path: Path):
-    study, items = study_of(tmp_path, "narrow")
-    cost, speed = SPACE["objectives"]
-    start = items[study["chosen"]["start"]["point"] - 1]["metrics"]
-    rows = {row["what"]: row for row in study["not_searched"]["rows"]}
-    assert study["not_searched"]["metric"] == cost
-    drafts = next(what for what in rows if what.startswith("drafts of "))
-    told, tokens = (
-        start[cost] * (1.0 - rows[drafts]["saves"]),
-        map(int, re.findall("[0-9]+", drafts)),
-    )
-    _, free = study_of(tmp_path, "free", draft_tokens=[0, *tokens], concurrency=[*range(1, 257)])
-    found = [one["metrics"][cost] for one in free if one["metrics"][speed] <= 1.005 * start[speed]]
-    assert min(found) == pytest.approx(told, rel=0.03)
-
-
-def test_a_study_that_varies_all_of_it_says_nothing(tmp_path: Path):
-    study, _ = study_of(tmp_path, "all", draft_tokens=[0, 1], kv_dtype=["bf16", "fp8"])
-    said = {row["what"] for row in study["not_searched"]["rows"]}
-    assert said <= {"pools for prefill and decode"}
+def test_a_study_says_what_was_searched(tmp_path: Path):
+    path = tmp_path / "space.yaml"
+    worker = {name: one for name, one in SPACE["deployment"].items() if name != "replicas"}
+    first = {name: one for name, one in worker.items() if name != "concurrency"}
+    pools = {"pool_chips": [16], "prefill": first | {"busy_percent": 80}, "decode": worker}
+    for more, drafts, apart in (
+        ({}, "and no drafts", "Separate pools were not searched."),
+        ({"draft_tokens": [0, 1]}, "and drafts of 1 token", "Separate pools were not searched."),
+        (pools, "and no drafts", "One pool and separate pools were searched."),
+    ):
+        space = SPACE | {"deployment": SPACE["deployment"] | more}
+        path.write_text(yaml.safe_dump(space), encoding="utf-8")
+        said = dse("run", str(path), "--out", str(tmp_path / "out"), "--fresh")
+        assert said.code == 0, said.err
+        asked = " ".join(said.out[: said.out.index("\n- ")].split())
+        assert f"designs on h200_sxm, with fp8 weights, bf16 KV cache {drafts}. {apart}" in asked
 
 
 @pytest.mark.parametrize("verb", ["estimate", "fleet", "whatif", "scale"])

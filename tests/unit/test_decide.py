@@ -17,7 +17,7 @@ from dse.schema.space_sections import Wish
 from dse.schema.study import load_study
 from dse.search.run import at_resolution, search
 from dse.study import decide as decided
-from dse.study.decide import Alone, Case, Drawn, Errors, decide, regrets
+from dse.study.decide import Case, Drawn, Errors, decide, regrets
 
 LOSS = Objective("predicted_loss", "minimize", False, 0.001)
 COST = Objective("usd_per_million_total_tokens", "minimize", True, 0.005, True)
@@ -156,54 +156,3 @@ def test_a_limit_is_kept_in_most_draws_far_from_it_and_in_half_at_it(tiny):
     assert (kept[tpot < 0.3 * middle] > 0.99).all()
     assert (kept[tpot > 3.0 * middle] < 0.01).all()
     assert 0.3 < kept[np.argmin(np.abs(tpot - middle))] < 0.7
-
-
-def test_an_error_alone_moves_what_it_is_of_and_nothing_else(tiny):
-    """A price moves the dollars of its chip by just its factor, and no other number."""
-    problem, catalog, front = tiny
-    errors = Errors.of(problem, catalog, front.index, intervals(problem, front.index))
-    names = [one.metric for one in problem.objectives]
-    usd, loss = (names.index(n) for n in ("usd_per_million_total_tokens", "predicted_loss"))
-    batch = problem.batch(front.index)
-    found = {(one.of, one.name): one for one in errors.alone([0])}
-    prices = [one for (of, name), one in found.items() if of == "price"]
-    assert {one.name for one in prices} == {problem.machines.ids[k] for k in set(batch.chip)}
-    for one in prices:
-        mine = batch.chip == problem.machines.ids.index(one.name)
-        assert one.factors is not None
-        assert one.factors[0] < 1.0 < one.factors[1]
-        for factor, end in zip(one.factors, one.ends, strict=True):
-            expected = front.F.copy()
-            expected[mine, usd] *= factor
-            assert np.allclose(end.F[0], expected, rtol=1e-12)
-    for end in found["loss", "sparse"].ends if ("loss", "sparse") in found else ():
-        dense = ~batch.sparse.astype(bool)
-        assert np.array_equal(end.F[0][dense], front.F[dense])
-    # What all on a chip share, and what a deployment has alone, add up to the whole error.
-    speed = names.index("tpot_s")
-    first = found["speed", 0].ends[1].F[0][0, speed]
-    chip = found["speed", problem.machines.ids[batch.chip[0]]].ends[1].F[0][0, speed]
-    parts = np.log(np.array([first, chip]) / front.F[0, speed])
-    whole = np.log(intervals(problem, front.index)[0]["tpot_s"][1] / front.F[0, speed])
-    assert np.hypot(*parts) == pytest.approx(whole, rel=1e-9)
-    for end in found["loss", 0].ends:  # what the first design has by itself is in its loss alone
-        assert np.array_equal(np.delete(end.F[0], loss, axis=1), np.delete(front.F, loss, axis=1))
-        assert end.F[0][0, loss] != front.F[0, loss]
-
-
-def test_a_cause_says_which_decision_it_makes_the_best():
-    """Two designs that cost the same but for an error: the dearer price of one makes the other."""
-    F = np.array([[1.0, 2.0], [1.2, 1.0], [2.0, 0.9]])
-    worse = F.copy()
-    worse[:2, 0] = 3.0
-    cause = Alone("price", "x", (Drawn.certain(F), Drawn.certain(worse)), (1.0, 3.0))
-    start, family, found = decide(
-        (LOSS, COST), F, Drawn.certain(F), ALIKE, alone=lambda taken: [cause]
-    )
-    (row,) = found["causes"]
-    assert found["unmoved"] == row["ends"][0]
-    assert found["unmoved"]["regret"] == 0.0
-    assert found["unmoved"]["point"] == start + 1
-    assert row["ends"][1]["point"] == 3
-    assert row["ends"][1]["decision"] == family[2] + 1
-    assert row["ends"][1]["regret"] > 0.0

@@ -23,7 +23,7 @@ from dse.search.evaluator import SEARCH, Batch, Evaluator
 from dse.search.record import Record, frozen
 from dse.search.run import ENGINES, search
 from dse.search.storage import in_words, open_storage, shown
-from dse.search.survey import BLOCK, LEAST, Survey, blocks, importances, take
+from dse.search.survey import BLOCK, Survey, blocks, take
 
 
 @pytest.fixture
@@ -261,50 +261,3 @@ def test_a_search_killed_in_its_survey_goes_on(tmp_path):
     one, two = (opened(problem, tmp_path / name).load() for name in "ab")
     np.testing.assert_array_equal(one.batch.ids, two.batch.ids)
     assert one.stages == two.stages
-
-
-# importance
-
-
-class Weighted(SyntheticProblem):
-    """The objectives are weighted sums of positions on the axes, and everything is feasible."""
-
-    def __init__(self, weights, axes=SMALL_AXES):
-        super().__init__(objectives=len(weights), axes=axes)
-        self._weights = [
-            np.array([one.get(name, 0.0) for name in self.space.names]) for one in weights
-        ]
-
-    def evaluate(self, index):
-        F = np.column_stack([index @ weights for weights in self._weights]).astype(float)
-        return Evaluation(F, np.full((len(index), len(self.constraints)), -1.0))
-
-
-def drawn(problem) -> Batch:
-    return whole(problem).kept
-
-
-def test_the_axis_that_decides_has_nearly_all_of_the_importance():
-    problem = Weighted([{"concurrency": 1.0}, {"chip": 9.0, "hidden_size": 1.0}])
-    first, second = importances(problem, drawn(problem)).values()
-    assert first["concurrency"] > 0.9
-    assert next(iter(second)) == "chip"
-    assert second["chip"] > second["hidden_size"] > 5 * second["kv_dtype"]
-    for shares in (first, second):
-        assert sum(shares.values()) == pytest.approx(1.0)
-        assert list(shares.values()) == sorted(shares.values(), reverse=True)
-
-
-def test_an_axis_that_applies_to_some_designs_can_decide():
-    problem = Weighted([{"sparse": -1.0, "num_experts": -5.0}, {"chip": 1.0}])
-    found = importances(problem, drawn(problem))["predicted_loss"]
-    assert found["sparse"] + found["num_experts"] > 0.9
-
-
-def test_of_few_designs_nothing_is_said():
-    problem = Weighted([{"concurrency": 1.0}, {"chip": 1.0}])
-    batch = drawn(problem)
-    assert importances(problem, batch.take(np.arange(LEAST - 1))) == {}
-    assert importances(problem, batch.take(np.arange(LEAST))) != {}
-    batch.G[:, 0] = 1.0
-    assert importances(problem, batch) == {}

@@ -1,4 +1,5 @@
-"""The points chosen from a front: what a report reads of a study folder, and frames over them."""
+"""What a report reads of a study folder, and the designs of the front that it tells of: the
+decisions, and those that were chosen by name."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from dse.answer.answer import Commands, Table
+from dse.answer.answer import Table
 from dse.answer.frames import of_rows
-from dse.answer.numbers import BOUNDS, label, show, show_as
+from dse.answer.numbers import BOUNDS, label, show, show_as, significant
 from dse.errors import StorageError
 from dse.problem.describe import pools_of
 from dse.problem.mix import held, loads_of
@@ -18,6 +19,8 @@ from dse.problem.words import (
     DEPLOYMENT_KEY,
     SHAPE_KEY,
     brief_shape,
+    given_name,
+    of_pools,
     short_deployment,
     short_shape,
 )
@@ -31,53 +34,47 @@ QUALITY = "predicted_loss"
 TOKENS = ("input", "output", "total")
 COSTS = tuple(f"usd_per_million_{name}_tokens" for name in TOKENS)
 ALL_IN = "usd_per_million_output_tokens_all_in"
-# What a chosen point is made of, costs and gives, in a row of its own.
-OF_A_POINT = (
-    *("total_parameters", "active_parameters", "training_tokens", "overtraining_ratio"),
-    *("dense_equivalent_parameters", "quantisation_loss", "usd_per_hour", *COSTS, ALL_IN),
-    *("bottleneck", "nearest_limit", "front_probability"),
+# What a design is made of, costs and gives, beside its objectives.
+OF_A_DESIGN = (
+    *("shape", "deployed", "total_parameters", "active_parameters", "training_tokens"),
+    *("overtraining_ratio", "dense_equivalent_parameters", "quantisation_loss", "usd_per_hour"),
+    *(*COSTS, ALL_IN, "bottleneck", "distance_to_floor", "nearest_limit", "efficiency"),
+    "front_probability",
+)
+HOW = (
+    "A decision stands for the designs of the front that are nearest to it. With quality, speed "
+    "and prices varied within their errors {draws} times, the best design was of the decision in "
+    "that share of the cases. Wish: {wish}."
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """One point of the front under all the names it was chosen by.
+class Mark:
+    """A design that is told: `family` is its decision in study.json, `names` are those it was
+    chosen by, `item` is its entry of front.json."""
 
-    `detail` is its entry of study.json's `chosen`, `item` its entry of front.json.
-    """
-
-    names: tuple[str, ...]
     item: Json
-    detail: Json
+    names: tuple[str, ...]
+    family: Json | None
 
     @property
-    def label(self) -> str:
+    def number(self) -> str:
+        """That of the decision; of another design empty."""
+        return str(self.family["decision"]) if self.family else ""
+
+    @property
+    def named(self) -> str:
         """The names as read: one that is a metric goes by the metric's own words."""
         return ", ".join(label(name).text if name in EVERY else name for name in self.names)
 
     @property
-    def numbered(self) -> str:
-        return f"{self.label} ({self.item['point']})"
-
-    @property
-    def under(self) -> str:
-        """The label, and of a mix the workload under which operators and memory are told."""
-        of = self.detail.get("breakdown_of")
-        return f"{self.numbered}, under {of}" if of else self.numbered
+    def label(self) -> str:
+        """`1, start`, `cheapest`."""
+        return ", ".join(filter(None, (self.number, self.named)))
 
     @property
     def metrics(self) -> Json:
         return self.item["metrics"]
-
-    @property
-    def efficiency(self) -> str | None:
-        """How the kernel laws of most of the decode step are known."""
-        seconds: dict[str, float] = {}
-        for row in self.detail["breakdown"]:
-            kind = row["efficiency"]
-            seconds[kind] = seconds.get(kind, 0.0) + (row["decode_s"] or 0.0)
-        half = sum(seconds.values()) / 2.0
-        return next((kind for kind, s in seconds.items() if half and s >= half), None)
 
     @property
     def bottleneck(self) -> str:
@@ -89,12 +86,13 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class StudyFolder:
-    """study.json, the items of front.json and the chosen points; `name` is the folder's own."""
+    """study.json, the items of front.json and the designs that are told, the one to start from
+    first; `name` is the folder's own."""
 
     name: str
     study: Json
     items: tuple[Json, ...]
-    chosen: tuple[Chosen, ...]
+    marks: tuple[Mark, ...]
 
     @classmethod
     def read(cls, folder: Path) -> StudyFolder:
@@ -104,19 +102,21 @@ class StudyFolder:
         names: dict[int, list[str]] = {}
         for name in sorted(study["chosen"], key=lambda n: (*ORDER, n).index(n)):
             names.setdefault(study["chosen"][name]["point"], []).append(name)
-        if absent := set(names) - set(by_point):
-            name = names[min(absent)][0]
+        families = {one["point"]: one for one in study["decisions"]["families"]}
+        if absent := {*families, *names} - set(by_point):
+            point = min(absent)
+            name = names[point][0] if point in names else "a decision"
             raise StorageError(
-                f"{folder / STUDY}: chosen: {name} is point {min(absent)}, which {folder / FRONT} "
-                "does not hold; `dse run` writes it anew"
+                f"{folder / STUDY}: chosen: {name} is point {point}, which {folder / FRONT} does "
+                "not hold; `dse run` writes it anew"
             )
-        if not names:
-            raise StorageError(f"{folder / STUDY}: chosen: no point of the front is named")
-        chosen = [
-            Chosen(tuple(of), by_point[point], study["chosen"][of[0]])
-            for point, of in names.items()
+        if not families:
+            raise StorageError(f"{folder / STUDY}: decisions: no point of the front is named")
+        marks = [
+            Mark(by_point[point], tuple(names.get(point, ())), families.get(point))
+            for point in dict.fromkeys([*families, *names])
         ]
-        return cls(folder.resolve().name, study, tuple(items), tuple(chosen))
+        return cls(folder.resolve().name, study, tuple(items), tuple(marks))
 
     @property
     def objectives(self) -> list[Json]:
@@ -128,13 +128,14 @@ class StudyFolder:
         return [objective["metric"] for objective in self.objectives]
 
     @property
-    def start(self) -> Chosen:
-        """The design to start from; of a study that names none, its knee or its first."""
-        for name in ("start", "knee"):
-            for chosen in self.chosen:
-                if name in chosen.names:
-                    return chosen
-        return self.chosen[0]
+    def start(self) -> Mark:
+        """The design to start from."""
+        return self.marks[0]
+
+    @property
+    def drawn(self) -> bool:
+        """Whether errors were drawn: those of a function of the user are not known."""
+        return self.study["decisions"]["start"]["probability"] is not None
 
     @property
     def held(self) -> bool:
@@ -145,19 +146,26 @@ class StudyFolder:
     def several_shapes(self) -> bool:
         return len({brief_shape(item) for item in self.items}) > 1
 
+    def system(self, item: Json) -> str:
+        """The chip of an item, or the system where the study compares systems."""
+        rows = (self.study.get("systems") or {}).get("rows", ())
+        chip = of_pools(item["deployment"], "chip")
+        return next((row["system"] for row in rows if row["chip"] == chip), chip)
+
     def axes(self) -> tuple[str, str]:
         """The objectives of a picture of the front: cost across and predicted loss up where the
-        study has them. The same twice of a study with one objective."""
+        study has them; of one objective, that against another metric."""
         kinds = {metric: label(metric).kind for metric in self.wanted}
         x = min(self.wanted, key=lambda m: (kinds[m] != "usd/Mtoken", kinds[m] == "nats"))
-        others = [metric for metric in self.wanted if metric != x] or [x]
-        return x, min(others, key=lambda m: kinds[m] != "nats")
+        others = [metric for metric in self.wanted if metric != x]
+        others = others or [m for m in ("tpot_s", "ttft_s", COSTS[2]) if m != x][:1]
+        return x, min(others, key=lambda m: label(m).kind != "nats")
 
     def thin(self, count: int) -> list[Json]:
-        """About `count` items, evenly spaced in the front's order; chosen points always stay."""
+        """About `count` items, evenly spaced in the front's order; those of marks always stay."""
         step = max(1.0, len(self.items) / count)
         keep = {int(i * step) for i in range(count)}
-        points = {chosen.item["point"] for chosen in self.chosen}
+        points = {one.item["point"] for one in self.marks}
         return [item for i, item in enumerate(self.items) if i in keep or item["point"] in points]
 
     def beside(self, loss: float | None) -> str:
@@ -172,16 +180,15 @@ class StudyFolder:
                 return f"between {name} and {better}"
         return f"worse than {known[-1][1]}"
 
-    def priced_chips(self, deployment: Json) -> list[tuple[int, float]]:
-        """(chips, USD per chip-hour) of each pool; empty where the study has no one price of a
-        chip."""
+    def usd_per_hour(self, deployment: Json) -> float | None:
+        """None where the study has no one price of a chip."""
         rates: dict[str, set[float]] = {}
         for row in self.study["price"]["rows"]:
             rates.setdefault(row["chip"], set()).add(row["usd_per_chip_hour"])
         pools = pools_of(deployment) or (deployment,)
         if any(len(rates.get(one["chip"], ())) != 1 for one in pools):
-            return []
-        return [(int(one["chips"]), max(rates[one["chip"]])) for one in pools]
+            return None
+        return sum(int(one["chips"]) * max(rates[one["chip"]]) for one in pools)
 
 
 def span(metric: str, interval: Iterable[float]) -> str:
@@ -215,52 +222,80 @@ def nearest_limit(folder: StudyFolder, item: Json) -> str | None:
     return max(found)[1] if found else None
 
 
-# Frames over the chosen points.
+# Frames over the designs that are told.
 
 
-def summary(folder: StudyFolder) -> Table:
-    """A row for each chosen point: name, objectives, what its time rests on, shape, deployment."""
+def _design(folder: StudyFolder, item: Json) -> str:
+    """`Sparse 133B (7.56B active), 8 × b200_sxm fp8, 64 in flight`; without the shape where every
+    design has the same."""
+    d, metrics, system = item["deployment"], item["metrics"], folder.system(item)
+    where = f"{d['chips']} × {system}" if system == d.get("chip") else system
+    served = f"{where} {of_pools(d, 'weight_dtype')}, {round(d['concurrency']):,} in flight"
+    if not folder.several_shapes:
+        return served
+    sizes = [show(name, metrics.get(name)) for name in ("total_parameters", "active_parameters")]
+    shape = f"Sparse {sizes[0]} ({sizes[1]} active)"
+    if not item["model"].get("num_experts"):
+        shape = f"Dense {sizes[0]}"
+    return f"{given_name(item) or shape}, {served}"
+
+
+def designs(folder: StudyFolder) -> list[Table]:
+    """Of each design that is told a row: what it is and gives, how often it is the best, and how
+    much more training the first one's model would take to reach its loss; what it is made of; and
+    the intervals of its objectives."""
+    rows, sure = [], []
+    for one in folder.marks:
+        item, family = one.item, one.family or {}
+        intervals = one.metrics.get("intervals", {})
+        row = {**one.metrics, "decision": one.number, "point": item["point"]}
+        row |= {"names": one.named}
+        row |= {"design": _design(folder, item), "designs": family.get("designs")}
+        row |= {"chance_first": family.get("probability")}
+        row |= {"compute_multiple": family.get("compute_multiple")}
+        row |= {"shape": short_shape(item["model"]), "nearest_limit": nearest_limit(folder, item)}
+        row |= {"deployed": short_deployment(item["deployment"], folder.held)}
+        row |= {"usd_per_hour": folder.usd_per_hour(item["deployment"])}
+        row |= {"efficiency": one.metrics.get("provenance", {}).get("decode_step_s")}
+        row |= {"front_probability": item.get("front_probability"), "chosen": one.label}
+        rows.append(row)
+        known = {m: span(m, intervals[m]) for m in folder.wanted if m in intervals}
+        sure.append({"chosen": one.label, **known})
+    keys = ("decision", "names", "design", "point", *folder.wanted, "designs", "chance_first")
+    keys, caption = (*keys, "compute_multiple"), "The decisions of this front, and its ends"
+    notes = [HOW.format(**folder.study["decisions"])] if folder.drawn else []
+    first = ("decision", "design", *folder.wanted, "chance_first")
+    told = of_rows("decisions", caption, rows, keys, *notes, first=first)
+    keys, caption = ("chosen", *OF_A_DESIGN), "What they are made of, cost and give"
+    key = f"Shape: {SHAPE_KEY}. Deployed: {DEPLOYMENT_KEY}; degrees of 1 are left out."
+    made = of_rows("made-of", caption, rows, keys, key, on_console=False)
+    keys, caption = ("chosen", *folder.wanted), "Their 80% intervals"
+    ends = of_rows("intervals", caption, sure, keys, on_console=False)
+    return [told, made, ends]
+
+
+def turns(folder: StudyFolder) -> list[Table]:
+    """A row for each weight of an objective, or limit, from which another decision is the best;
+    nothing where none is."""
     rows = [
         {
-            **one.metrics,
-            "chosen": one.numbered,
-            "efficiency": one.efficiency,
-            "shape": brief_shape(one.item),
-            "deployed": short_deployment(one.item["deployment"], folder.held),
+            "objective": label(turn["objective"]).text,
+            "counts": f"{significant(turn['factor'], 2)} times as much"
+            if "factor" in turn
+            else f"limited to {show(turn['objective'], turn['limit'])}",
+            "decision": str(turn["decision"]),
         }
-        for one in folder.chosen
+        for turn in folder.study["decisions"]["turns"]
     ]
-    shape = "shape " * folder.several_shapes
-    keys = f"chosen {' '.join(folder.wanted)} efficiency {shape}deployed"
-    note = f"Deployment: {DEPLOYMENT_KEY}; degrees of 1 are left out."
-    return of_rows("summary", "Points by name", rows, keys, note)
-
-
-def made_of(folder: StudyFolder) -> list[Table | Commands]:
-    """What each chosen point is made of, costs and gives, and the commands that show all of it."""
-    rows = []
-    for one in folder.chosen:
-        priced = folder.priced_chips(one.item["deployment"])
-        row = {
-            **one.metrics,
-            "chosen": one.numbered,
-            "shape": short_shape(one.item["model"]),
-            "usd_per_hour": sum(chips * rate for chips, rate in priced) if priced else None,
-            "nearest_limit": nearest_limit(folder, one.item),
-            "front_probability": one.item.get("front_probability"),
-        }
-        rows.append(row)
-    keys, caption = ("chosen", "shape", *OF_A_POINT), "What they are made of, cost and give"
-    note = f"Shape: {SHAPE_KEY}. Prices: {folder.study['price']['basis']}."
-    table = of_rows("made-of", caption, rows, keys, note, on_console=False)
-    return [table, Commands("Everything about one", [one.item["command"] for one in folder.chosen])]
+    keys, caption = "objective counts decision", "If one objective counts for more"
+    return [of_rows("turns", caption, rows, keys, on_console=False)] if rows else []
 
 
 def workloads(folder: StudyFolder) -> list[Table]:
-    """Of a mix, a row for each chosen point and workload; none of one workload."""
+    """Of a mix, a row for each design and workload; none of one workload."""
     rows = [
-        {"chosen": one.numbered, **load}
-        for one in folder.chosen
+        {"chosen": one.label, **load}
+        for one in folder.marks
         for load in one.item.get("workloads", ())
     ]
     keys = ("chosen", "workload=name", "weight", "chip_seconds_share", "ttft_s", "tpot_s", *COSTS)
@@ -268,18 +303,17 @@ def workloads(folder: StudyFolder) -> list[Table]:
 
 
 def average_loads(folder: StudyFolder) -> list[Table]:
-    """A row for each chosen point that was priced at an average load; none without a demand."""
+    """A row for each design that was priced at an average load; none without a demand."""
     demand = folder.study.get("demand")
-    found = [one for one in folder.chosen if one.item.get("at_average_load")]
-    if not (demand and found):
+    rows = []
+    for one in folder.marks if demand else ():
+        if load := one.item.get("at_average_load"):
+            chips = None if load["deployments"] is None else load["chips"]
+            rows.append({**load, "chosen": one.label, "chips": chips})
+    if not (demand and rows):
         return []
     average = demand["average_tokens_per_s"]
     of = "" if average is None else f" of {average:,.0f} tokens a second, input and output together"
-    rows = []
-    for one in found:
-        load = one.item["at_average_load"]
-        chips = None if load["deployments"] is None else load["chips"]
-        rows.append({**load, "chosen": one.numbered, "chips": chips})
     keys = ("chosen", "busy_share", "deployments", "chips", "usd_per_hour", *COSTS)
     caption = (
         f"Sized for a peak of {demand['peak_over_average']:g} times the average{of}, and paid "
@@ -287,63 +321,3 @@ def average_loads(folder: StudyFolder) -> list[Table]:
         "report are those of a busy deployment."
     )
     return [of_rows("load", caption, rows, keys)]
-
-
-def times(folder: StudyFolder) -> Table:
-    """The operators of each chosen point, longest decode first, each with what bounds it: once, or
-    `prefill / decode` where the two differ."""
-    rows = [
-        {
-            **row,
-            "chosen": one.under,
-            "bounds": " / ".join(
-                dict.fromkeys((row.get("prefill_bound", row["bound"]), row["bound"]))
-            ),
-        }
-        for one in folder.chosen
-        for row in sorted(one.detail["breakdown"], key=lambda row: -(row["decode_s"] or 0.0))
-    ]
-    keys = "chosen operator prefill_s decode_step_s=decode_s bound=bounds efficiency"
-    return of_rows("time", "", rows, keys)
-
-
-def memory(folder: StudyFolder) -> Table:
-    """What one chip of each chosen point holds, part by part, what is free, and its capacity."""
-    rows = []
-    for one in folder.chosen:
-        parts = {
-            row["part"].replace("_", " ").replace("kv", "KV"): row["bytes"]
-            for row in one.detail["memory"]
-        }
-        capacity = one.detail["capacity_bytes"]
-        parts |= {"free": max(0.0, capacity - sum(parts.values())), "capacity": capacity}
-        rows += [{"chosen": one.under, "part": part, "bytes": size} for part, size in parts.items()]
-    return of_rows("memory", "", rows, "chosen part bytes")
-
-
-def floors(folder: StudyFolder) -> Table:
-    """Floor, prediction and interval of each chosen point's decode step."""
-    rows = []
-    for one in folder.chosen:
-        floor, step = one.detail["floor_s"], one.detail["decode_step_s"]
-        known = one.metrics.get("intervals", {}).get("decode_step_s")
-        low, high = one.detail.get("decode_step_interval") or known or (None, None)
-        row = {"chosen": one.under, "latency_floor_s": floor, "decode_step_s": step}
-        row |= {"decode_step_s.low": low, "decode_step_s.high": high}
-        rows.append(row | {"distance_to_floor": step / floor if floor else None})
-    keys = "chosen latency_floor_s decode_step_s decode_step_s.low decode_step_s.high "
-    return of_rows("floor", "", rows, f"{keys}distance_to_floor")
-
-
-def certainty(folder: StudyFolder) -> Table:
-    """The 80% interval and the provenance of the main numbers of the chosen points."""
-    rows = []
-    for one in folder.chosen:
-        intervals = one.metrics.get("intervals", {})
-        provenance = one.metrics.get("provenance", {})
-        for name in dict.fromkeys((*folder.wanted, *intervals)):
-            row = {"chosen": one.label, "metric": label(name).text}
-            row |= {"value": show(name, one.metrics.get(name))}
-            row |= {"interval": span(name, intervals[name]) if name in intervals else None}
-            rows.append(row | {"known": provenance.get(name, "not stated")})
-    return of_rows("certainty", "", rows, "chosen metric value interval known")

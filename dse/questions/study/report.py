@@ -4,19 +4,23 @@ front.json and study.json alone."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from dse.answer.answer import FULL, Answer, Block, Facts, Notes, Opening, Section, Table
+from dse.answer.answer import FULL, Answer, Block, Commands, Facts, Notes, Opening, Section, Table
 from dse.answer.frames import of_rows
 from dse.answer.numbers import BASES, GLOSSARY, label, show, show_as, significant
+from dse.answer.sentences import listed
 from dse.economics.prices import evidence_words, price_parts
+from dse.problem.mix import loads_of
 from dse.problem.words import (
     MIX,
     MOST_TOKENS,
     brief_shape,
     deployment_words,
+    draft_words,
     given_name,
-    untried_words,
 )
 from dse.questions.study import comparisons, front, points
 from dse.questions.study.points import QUALITY, Json, StudyFolder
@@ -25,21 +29,9 @@ from dse.schema.workloads import mix_words
 
 QUESTION = "report"  # its files are report.html and report.md
 MOST_SENTENCES = 6  # the headline among them
+MOST_CHIPS = 4  # that are named, of those searched
+FORMATS = {"weight": "weights", "kv": "KV cache"}
 YEAR = 365 * 24 * 3600.0
-TIME = (
-    "Predicted time of the chosen points by operator. Each is bound by arithmetic (compute), chip "
-    "memory (memory bandwidth), waiting for other chips (network), or launch and host work (fixed "
-    "overhead). Prefill is that of one prompt."
-)
-OF_A_MIX = "Of several workloads, each point is shown under the one that takes most of its time."
-MEMORY = (
-    "What one chip holds, and the capacity it has; runtime is the reserve that the serving "
-    "software leaves for the driver and itself."
-)
-FLOOR = (
-    "The floor is the time of a decode step at the chip's peak arithmetic and full bandwidth: no "
-    "software can go below it. The prediction adds the losses."
-)
 REMOVED = (
     "“Violated” counts every design over the limit; “alone” counts those that come back when only "
     "this limit is lifted."
@@ -65,16 +57,20 @@ def study_answer(folder: StudyFolder) -> Answer:
     """Everything that the folder says, the answer first and the inputs last."""
     study = folder.study
     headline, *rest = lead(folder)[:MOST_SENTENCES]
+    told = points.designs(folder)
     first = [
-        front.decided(folder),
-        points.summary(folder),
-        *points.made_of(folder),
+        *told,
+        Commands("Everything about one", [folder.start.item["command"]]),
+        *points.turns(folder),
         *front.landmark_tables(folder),
         *points.average_loads(folder),
         *points.workloads(folder),
     ]
     removed = f"Of {study['evaluations']:,} evaluated designs. {REMOVED}"
-    mix = [OF_A_MIX] if study["workload"] is None else []
+    sure = f"How sure: {front.how_sure(folder) or found_words(folder)}"
+    few, picture = told[0].beside, front.opening_figure(folder)
+    decisions = [row for row in told[0].rows if row["decision"]]
+    few = few and replace(few, name="opening", rows=decisions)
     return Answer(
         question=QUESTION,
         title=study.get("title") or study["space"],
@@ -85,14 +81,9 @@ def study_answer(folder: StudyFolder) -> Answer:
         blocks=(
             *comparisons.system_sections(study),
             Section("The front" if study.get("systems") else "", first, name=FULL),
-            *front.change_section(folder),
             *(comparisons.view_section(k, view) for k, view in enumerate(study.get("views") or ())),
             front.explorer(folder),
-            *front.importance_section(study),
             *comparisons.lifetime_section(study),
-            *_part("Where the time goes", "time", [points.times(folder)], TIME, *mix),
-            *_part("Memory against capacity", "memory", [points.memory(folder)], MEMORY),
-            *_part("Floor against prediction", "floor", [points.floors(folder)], FLOOR),
             *comparisons.laws_section(folder),
             *comparisons.loss_runs_section(folder),
             *_sure(study),
@@ -103,7 +94,7 @@ def study_answer(folder: StudyFolder) -> Answer:
         ),
         command=study.get("command") or "",
         words=GLOSSARY,
-        opening=_opening(folder),
+        opening=Opening(asked(folder), headline, picture, few, sure),
         names=study.get("chips") or {},
     )
 
@@ -113,31 +104,19 @@ def _part(title: str, name: str, blocks: Sequence[Block], *about: str) -> list[S
     return [Section(title, blocks, about, name, on_console=False)] if blocks else []
 
 
-def _opening(folder: StudyFolder) -> Opening:
-    """The first screen: the decision, the front, the few decisions, and how sure the first is."""
-    said = comparisons.system_answers(folder.study)[:1] or [start_words(folder, translated=True)]
-    return Opening(
-        asked(folder),
-        said[0],
-        front.opening_figure(folder),
-        front.opening_table(folder),
-        f"How sure: {front.opening_sure(folder) or found_words(folder)}",
-    )
-
-
 # The answer in sentences.
 
 
 def lead(folder: StudyFolder) -> list[str]:
-    """The decision and how sure that is, what bounds it, and what of it is uncertain or was not
-    looked at; what matters most to the decision first."""
+    """The decision, how sure that is, what bounds it, and what of it is uncertain; what matters
+    most to the decision first."""
     study, sure = folder.study, front.how_sure(folder)
     return [
         *comparisons.system_answers(study),
         *map(comparisons.view_answer, study.get("views") or ()),
-        " ".join(filter(None, (start_words(folder), sure))),
+        start_words(folder),
+        *([sure] if sure else []),
         *evidence_words(study["price"].get("evidence", ())),
-        *_not_searched(study),
         *_untrained(folder),
         *comparisons.unpriced(study),
         found_words(folder),
@@ -146,30 +125,44 @@ def lead(folder: StudyFolder) -> list[str]:
     ]
 
 
-def start_words(folder: StudyFolder, *, translated: bool = False) -> str:
-    """The design to start from and its objectives; `translated`: the loss beside those of published
-    models."""
-
-    def amount(metric: str) -> str:
-        value = folder.start.metrics[metric]
-        near = folder.beside(value) if translated and metric == QUALITY else ""
-        return f"{label(metric).text} {show(metric, value)}{f' ({near})' if near else ''}"
-
-    d = folder.start.item["deployment"]
-    parts = folder.priced_chips(d)
-    price = f", ${significant(sum(n * usd for n, usd in parts))} an hour" if parts else ""
-    on = f"{deployment_words(d, folder.held)}{price}"
-    amounts = ", ".join(map(amount, folder.wanted))
-    return f"Start with {brief_shape(folder.start.item)} on {on}: {amounts}."
+def start_words(folder: StudyFolder) -> str:
+    """The design to start from and its objectives, the loss beside those of published models."""
+    item = folder.start.item
+    amounts = []
+    for metric in folder.wanted:
+        value = item["metrics"][metric]
+        near = folder.beside(value) if metric == QUALITY else ""
+        amounts.append(f"{label(metric).text} {show(metric, value)}{f' ({near})' if near else ''}")
+    usd = folder.usd_per_hour(item["deployment"])
+    price = "" if usd is None else f", ${significant(usd)} an hour"
+    on = f"{deployment_words(item['deployment'], folder.held)}{price}"
+    return f"Start with {brief_shape(item)} on {on}: {', '.join(amounts)}."
 
 
-def _not_searched(study: Json) -> list[str]:
-    """What the space did not choose from and would pay of the design to start from."""
-    found = study.get("not_searched")
-    if not found or not found["rows"]:
-        return []
-    of = f" (it would change the {label(found['metric']).text})"
-    return untried_words(found["rows"], of)
+def searched_words(study: Json) -> str:
+    """`Searched: 32,256 designs on h100_sxm and h200_sxm, with bf16 or fp8 weights, ...`, and that
+    separate pools were not; empty of a study that does not say its axes."""
+    axes = {
+        line.removeprefix("axis "): said if isinstance(said, list) else said["values"]
+        for line, said in (study.get("definition") or {}).items()
+        if line.startswith("axis ")
+    }
+
+    def values(name: str) -> list[Any]:
+        pools = [axes[one] for one in (f"prefill_{name}", name, f"decode_{name}") if one in axes]
+        return list(dict.fromkeys(value for of in pools for value in of))
+
+    if not (chips := values("chip")):
+        return ""
+    on = listed(chips) if len(chips) <= MOST_CHIPS else f"{len(chips)} kinds of chip"
+    counts = [*values("draft_tokens"), *(load.get("draft_tokens") for load in loads_of(study))]
+    counts = list(filter(None, counts))
+    formats = [f"{listed(values(f'{of}_dtype'), 'or')} {what}" for of, what in FORMATS.items()]
+    with_ = listed([*formats, draft_words(counts) if counts else "no drafts"])
+    pooled = any(axis.startswith("prefill_") for axis in axes)
+    pools = "One pool and separate pools" if "tensor_parallel" in axes else "Separate pools"
+    pools = f"{pools} were searched." if pooled else "Separate pools were not searched."
+    return f"Searched: {study['size']:,} designs on {on}, with {with_}. {pools}"
 
 
 def _untrained(folder: StudyFolder) -> list[str]:
@@ -215,8 +208,8 @@ def asked(folder: StudyFolder) -> str:
     limited = ", ".join(map(_limit, folder.study["constraints"]))
     return (
         f"Prices: {price_basis(folder.study)}. {many}: {workload(folder.study).removesuffix('.')}. "
-        f"Limits: {limited or 'none'}."
-    )
+        f"Limits: {limited or 'none'}. {searched_words(folder.study)}"
+    ).strip()
 
 
 def _limit(one: Json) -> str:
@@ -320,33 +313,32 @@ def tallies(study: Json) -> Table:
 
 
 def _certainty(folder: StudyFolder) -> list[Block]:
-    """What the chosen points rest on, what was assumed, and how far the quality law reaches."""
+    """What was assumed of the designs that are told, and how far the quality law reaches."""
     assumed: dict[str, list[str]] = {}
-    for chosen in folder.chosen:
-        for text in chosen.metrics.get("assumed", ()):
-            assumed.setdefault(text, []).append(chosen.label)
-    listed = {"Assumed": [f"{text} ({', '.join(of)})" for text, of in assumed.items()]}
+    for one in folder.marks:
+        for text in one.metrics.get("assumed", ()):
+            assumed.setdefault(text, []).append(one.label)
+    told = {"Assumed": [f"{text} ({'; '.join(of)})" for text, of in assumed.items()]}
     if law := folder.study.get("law"):
         outside = [
             f"{row['quantity'].replace('_', ' ')} {row['share']:.0%}"
             for row in law["extrapolated"]
             if row["share"]
         ]
-        listed["The quality law"] = [
+        told["The quality law"] = [
             f"{law['name']}. {law['extrapolated_share']:.0%} of the front lies outside the range "
             "in which the law was fitted; there its loss is extrapolated"
             + (f" ({', '.join(outside)})." if outside else "."),
         ]
-        listed["The law was fitted on"] = law["fit_range"]
-        listed["The law does not see"] = law["not_seen"]
-        listed["Points of the front at the end of a range; a wider range may hold better ones"] = [
+        told["The law was fitted on"] = law["fit_range"]
+        told["The law does not see"] = law["not_seen"]
+        told["Points of the front at the end of a range; a wider range may hold better ones"] = [
             f"{row['points']:,}: {row['bound'].replace('_', ' ')}"
             for row in law["at_bounds"]
             if row["points"]
         ]
-        listed["Sources of the law"] = law["sources"]
-    notes = [Notes(title, texts) for title, texts in listed.items() if texts]
-    return [points.certainty(folder), *notes]
+        told["Sources of the law"] = law["sources"]
+    return [Notes(title, texts) for title, texts in told.items() if texts]
 
 
 # What was asked, and the inputs.
