@@ -18,8 +18,7 @@ from benchmarks.synthetic import CHIPS, SMALL_AXES, Axis, GridSpace, SyntheticPr
 from dse.errors import StorageError
 from dse.pareto import non_dominated
 from dse.problem.objective import pose
-from dse.problem.protocol import Evaluation
-from dse.search.evaluator import SEARCH, Batch, Evaluator
+from dse.search.evaluator import SEARCH, Evaluator
 from dse.search.record import Record, frozen
 from dse.search.run import ENGINES, search
 from dse.search.storage import in_words, open_storage, shown
