@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -15,14 +14,14 @@ from dse.answer.answer import Answer
 from dse.answer.frames import columns_of, document, frame
 from dse.answer.numbers import time
 from dse.blocks.moe import FEW_ROWS, leaving_share
-from dse.catalog import Catalog, load_catalog
-from dse.data import hardware_dir
+from dse.catalog import MEASUREMENTS, Catalog, load_catalog
+from dse.data import hardware_dir, rows_beside
 from dse.errors import InputError
 from dse.options import Opt
 from dse.physics.collectives import Cost, Group, point_to_point
 from dse.physics.fabrics import Fabric
 from dse.physics.machines import compile_machines, with_jitter
-from dse.schema.loader import did_you_mean
+from dse.schema.loader import unknown
 from dse.schema.reader import Field, Table, Text, Whole
 from dse.schema.system import System
 
@@ -124,15 +123,12 @@ def _fabric(catalog: Catalog, chip: str, system: str | None, chips: int) -> Syst
     bandwidth of a link that so many chips need."""
     name = system or catalog.chip(chip).system
     if name not in catalog.systems:
-        raise InputError(
-            f"unknown system {name!r}{did_you_mean(name, catalog.systems)}",
-            field="--set system",
-            accepted="the name of a file of hardware/systems, such as hgx_b200",
-        )
+        accepted = "the name of a file of hardware/systems, such as hgx_b200"
+        raise unknown("unknown system", name, catalog.systems, accepted, field="--set system")
     fabric = catalog.systems[name]
-    if (unknown := fabric.unknown_link(chips)) is not None:
+    if (link := fabric.unknown_link(chips)) is not None:
         raise InputError(
-            f"{fabric.id} has no bandwidth_per_direction of {unknown}, which {chips} chips need",
+            f"{fabric.id} has no bandwidth_per_direction of {link}, which {chips} chips need",
             accepted="fewer chips, or another system",
         )
     return fabric
@@ -243,12 +239,10 @@ def _kind(system: System, law: str, known: int, chips: int, name: str) -> str:
 def _measured_rows(chip: str, system: str) -> list[dict[str, Any]]:
     """Rows of hardware/measurements/collectives.csv of a chip, on one system or inside a domain of
     any; `seconds` and `launch_s`, what the benchmark adds to every message."""
-    path = hardware_dir() / "measurements" / "collectives.csv"
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["chip"] == chip]
+    path = hardware_dir() / MEASUREMENTS / "collectives.csv"
     found = []
-    for row in rows:
-        if row["system"] in ("", system):
+    for row in rows_beside(str(path), path.name):
+        if row["chip"] == chip and row["system"] in ("", system):
             chips, size = int(row["chips"]), float(row["bytes"])
             bus = float(row["bus_gb_per_s"]) * 1e9
             share = (_BUS.get(row["collective"]) or 1.0) * (chips - 1) / chips

@@ -20,6 +20,7 @@ from dse.economics.tco import price_by_parts
 from dse.errors import InputError
 from dse.files import write_text
 from dse.options import Opt
+from dse.questions.catalog.prices import paid_by
 from dse.schema.catalog import is_chip_file
 from dse.schema.chip import Chip
 from dse.schema.constants import tier_words, tiers_of
@@ -176,19 +177,6 @@ def show_chip(
 def _document(catalog: Catalog, spec: Chip) -> dict[str, Any]:
     system = catalog.systems[spec.system]
     lack = lacks_for_owning(catalog, spec.id)
-    prices = [
-        {
-            "basis": basis,
-            "usd_per_chip_hour": price.usd_per_chip_hour,
-            "rule": price.rule,
-            "date": price.newest_date,
-            "lowest": min(row.usd_per_chip_hour for row in price.rows),
-            "highest": max(row.usd_per_chip_hour for row in price.rows),
-        }
-        for basis in catalog.prices.bases()
-        for id_, price in catalog.prices.select(basis).items()
-        if id_ == spec.id
-    ]
     keys = ("kind", "usd_per_chip", "provider", "date", "source", "note")
     said = ("id", "name", "vendor", "family", "year", "availability")
     return {
@@ -205,7 +193,7 @@ def _document(catalog: Catalog, spec: Chip) -> dict[str, Any]:
         "measured_here": dict(catalog.efficiencies[spec.efficiency].provenance) or None,
         "figures": [figure_row(f) for f in (*spec.figures, *system.figures)],
         "not_chosen": [figure_row(f) for f in spec.not_chosen],
-        "prices": prices,
+        "prices": paid_by(catalog, [spec.id]),
         "purchases": [
             {key: getattr(row, key) for key in keys}
             for row in catalog.purchases

@@ -58,7 +58,7 @@ def list_prices(
         | {"note": row.note or None, "counted": row in used}
         for row in rows
     ]
-    paid = _paid(catalog, named, basis)
+    paid = paid_by(catalog, named, basis)
     for one in paid:
         if one["basis"] in COMPUTED:
             one["breakdown"] = price_by_parts(catalog, one["chip"], one["basis"])
@@ -163,7 +163,10 @@ def _computed(catalog: Catalog, chips: Collection[str], basis: str | None) -> Ca
     return catalog
 
 
-def _paid(catalog: Catalog, chips: Collection[str], basis: str | None) -> list[dict[str, Any]]:
+def paid_by(
+    catalog: Catalog, chips: Collection[str] = (), basis: str | None = None
+) -> list[dict[str, Any]]:
+    """What each chip costs on each basis, with the rule and the prices that it follows from."""
     return [
         {
             "chip": chip,
@@ -172,6 +175,8 @@ def _paid(catalog: Catalog, chips: Collection[str], basis: str | None) -> list[d
             "rule": price.rule,
             "date": price.newest_date,
             "prices": len(price.rows),
+            "lowest": min(row.usd_per_chip_hour for row in price.rows),
+            "highest": max(row.usd_per_chip_hour for row in price.rows),
             "source": "; ".join(price.sources),
         }
         for one in catalog.prices.bases()
