@@ -10,11 +10,11 @@ import numpy as np
 from dse.measure.session import STREAMS, Device, Run, Work
 
 CPU = Device(
-    "cpu", "Fake 9000, 4 threads", 64e9, 32e6, 1, ("bf16",), "torch 0", "no driver",
+    "cpu", "Fake 9000, 4 threads", 64e9, 32e6, ("bf16",), "torch 0", "no driver",
     "nowhere", "a fake",
 )  # fmt: skip
 H100 = Device(
-    "cuda", "NVIDIA H100 PCIe", 80e9, 50e6, 1, ("bf16", "fp8"), "torch 0",
+    "cuda", "NVIDIA H100 PCIe", 80e9, 50e6, ("bf16", "fp8"), "torch 0",
     "CUDA 0, driver 0", "nowhere", "a fake",
 )  # fmt: skip
 

@@ -12,7 +12,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import pandas as pd
 from scipy.stats import kendalltau, spearmanr
@@ -145,26 +144,23 @@ def optimum_table() -> str:
     return markdown(("training compute, FLOP", *(f"{name}, T" for name in LAWS)), rows)
 
 
-@click.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False))
-@click.option("--write", is_flag=True, help="Put the published models into docs/quality.md.")
-def main(file: str, write: bool) -> None:
+def main(file: str, *options: str) -> None:
     """Print the laws and the worked examples of FILE."""
     try:
         table = read_examples(file)
     except InputError as error:
-        click.echo(f"error: {error}", err=True)
+        print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     published = [of(table) for of in (published_table, agreement_table, disagreements)]
-    if write:
+    if "--write" in options:
         write_page("quality.md", COMMAND, "\n\n".join(published))
         return
     for law in LAWS.values():
-        click.echo(f"### `{law.name}`\n\n{law.title}.\n\n{coefficients_table(law.coefficients)}\n")
+        print(f"### `{law.name}`\n\n{law.title}.\n\n{coefficients_table(law.coefficients)}\n")
     parts = coefficients_table((*DEPTH_COEFFICIENTS, *quantisation.COEFFICIENTS))
-    click.echo(f"### Parts of every law\n\n{parts}\n")
-    click.echo("\n\n".join((optimum_table(), *published)))
+    print(f"### Parts of every law\n\n{parts}\n")
+    print("\n\n".join((optimum_table(), *published)))
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

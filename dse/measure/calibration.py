@@ -133,9 +133,13 @@ def calibrate(
     bandwidth = to.bandwidth or max(memory.values())
     fits = laws.fits(points, peaks, bandwidth, device.software, TOP_FIXED_US[device.kind])
     noise = float(points.spread.median())
-    run = {"device": device.name, "devices": str(device.count)}
-    run |= {name: getattr(device, name) for name in ("host", "software", "driver", "timer")}
-    run |= {"date": date, "grid": session.effort.name, "seed": str(session.seed)}
+    run = {name: getattr(device, name) for name in ("host", "software", "driver", "timer")}
+    run |= {
+        "device": device.name,
+        "date": date,
+        "grid": session.effort.name,
+        "seed": str(session.seed),
+    }
     run |= {"points": str(len(points)), "noise": f"{noise:.3f}"}
     own = {dtype: peak for dtype, peak in peaks.items() if dtype in to.peaks or to.new}
     every = complete(fits, to.parent, own)

@@ -88,7 +88,6 @@ class Device:
     name: str
     memory_bytes: float
     cache_bytes: float
-    count: int
     dtypes: tuple[str, ...]
     software: str
     driver: str

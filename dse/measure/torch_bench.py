@@ -219,7 +219,7 @@ def describe(torch: Any, kind: str) -> Device:
             "perf_counter around runs",
         )
         about = (software, "no driver", host, f"{timer} {timed} cache")
-        return Device(kind, name, _host_memory(), _host_cache(), 1, ("bf16",), *about)
+        return Device(kind, name, _host_memory(), _host_cache(), ("bf16",), *about)
     card = torch.cuda.get_device_properties(0)
     rocm = getattr(torch.version, "hip", None)
     driver = f"ROCm {rocm}" if rocm else f"CUDA {torch.version.cuda}, driver {_nvidia_driver()}"
@@ -228,12 +228,12 @@ def describe(torch: Any, kind: str) -> Device:
     native8 = (card.major, card.minor) >= (8, 9)
     if rocm:
         native8 = getattr(card, "gcnArchName", "").startswith("gfx95")
-    name, cards = torch.cuda.get_device_name(0), torch.cuda.device_count()
     cache = float(getattr(card, "L2_cache_size", 0) or 2 * UNKNOWN_CACHE)
     dtypes = ("bf16", *(("fp8",) if native8 else ()))
     timer = f"CUDA events around replays of a CUDA graph {place} L2 cache"
     about = (software, driver, host, timer)
-    return Device(kind, name, float(card.total_memory), cache, cards, dtypes, *about)
+    name = torch.cuda.get_device_name(0)
+    return Device(kind, name, float(card.total_memory), cache, dtypes, *about)
 
 
 def _cpu_name() -> str:

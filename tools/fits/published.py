@@ -42,7 +42,6 @@ from dse.rules.registry import judge
 from dse.schema.model_catalog import resolve_model
 from dse.schema.training import training_stack, training_terms
 from dse.space.batches import batch_of
-from tools.written import markdown
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +141,6 @@ def print_runs() -> None:
 
 
 FILE = "measurements/energy.csv"
-UNITS = {"watts_per_chip": "W"}
 
 
 def published_energy(catalog: Catalog) -> pd.DataFrame:
@@ -166,18 +164,12 @@ def _predict(catalog: Catalog, row: Any) -> tuple[float, float, float]:
 
 def print_energy() -> None:
     rows = published_energy(load_catalog())
-    shown = []
-    for row in rows.to_dict("records"):
-        unit = UNITS.get(row["metric"], "J/token")
-        asked = (row["id"], row["stands_for"], row["chip"], str(row["concurrency"]))
-        found = (f"{row[name]:.3g} {unit}" for name in ("value", "predicted"))
-        shown.append((*asked, *found, f"{row['ratio']:.2f}"))
-    head = ("row", "model", "chip", "in flight", "published", "predicted")
-    print(markdown((*head, "published / predicted"), shown))
+    shown = ["id", "stands_for", "chip", "concurrency", "metric", "value", "predicted", "ratio"]
+    print(rows[shown].to_string(index=False, float_format="{:.3g}".format))
     inside = rows["value"].between(rows["low"], rows["high"]).sum()
+    middle = rows["ratio"].median()
     print(
-        f"\n{inside} of {len(rows)} inside the interval; median of published / predicted "
-        f"{rows['ratio'].median():.2f}."
+        f"\n{inside} of {len(rows)} inside the interval; median of value / predicted {middle:.2f}."
     )
 
 
