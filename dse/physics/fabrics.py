@@ -222,16 +222,12 @@ _SIZES: Table = np.exp2(np.arange(GROUPS, dtype=np.float64))
 class DomainTable(NamedTuple):
     """A collective inside the scale-up domain, (chips, GROUPS), or of one chip, (GROUPS,): the
     algorithm that is fastest for long messages, `s_per_byte` per byte that a ring sends over a
-    chip's link; `short_`: the one of least latency where that is another (infinite and "" where
-    not). `algorithm` and `short_algorithm` are their names, "measured" up to the measured groups,
-    "as elsewhere" where those were of another chip."""
+    chip's link; `short_`: the one of least latency where that is another (infinite where not)."""
 
     latency_s: Table
     s_per_byte: Table
-    algorithm: NDArray[np.str_]
     short_latency_s: Table
     short_s_per_byte: Table
-    short_algorithm: NDArray[np.str_]
     ramp: Table
 
     def scaled(self, latency: float, bandwidth: float) -> DomainTable:
@@ -258,7 +254,6 @@ class Network:
     ring_s_per_byte: Mapping[str, Table]
     ramp: Table
     jitter_s: Table
-    algorithm: NDArray[np.str_]
 
 
 @record
@@ -315,14 +310,12 @@ class _Curve(NamedTuple):
     latency_s: tuple[float, ...]
     fraction: tuple[float, ...]
     ramp: tuple[float, ...]
-    kind: str
 
     @classmethod
     def of(cls, measured: Collective) -> _Curve:
         chips = tuple(sorted(measured.latency_s))
         columns = (measured.latency_s, measured.bandwidth_fraction, measured.ramp)
-        rows = [tuple(column[n] for n in chips) for column in columns]
-        return cls(chips, rows[0], rows[1], rows[2], measured.kind)
+        return cls(chips, *(tuple(column[n] for n in chips) for column in columns))
 
 
 @lru_cache(maxsize=1024)
@@ -331,10 +324,8 @@ def _domain(level: FabricLevel, measured: _Curve, name: str) -> DomainTable:
     latency, fraction, ramp = _curve(measured, _SIZES)
     link = _usable_link(level, _SIZES)
     hops = _mean_hops(level, _SIZES) if name == "all_to_all" else np.ones(GROUPS)
-    said = "measured" if measured.kind == "fitted" else "as elsewhere"
-    none, word = np.full(GROUPS, np.inf), np.full(GROUPS, said, dtype="<U24")
-    s_per_byte, no_word = hops / (fraction * link), np.full_like(word, "")
-    known = DomainTable(latency, s_per_byte, word, none, none, no_word, ramp)
+    none = np.full(GROUPS, np.inf)
+    known = DomainTable(latency, hops / (fraction * link), none, none, ramp)
     # A whole domain may lie between two powers of two; no larger group runs inside it.
     sizes = np.minimum(_SIZES, float(level.size or 1))
     far = sizes > measured.chips[-1]
@@ -372,15 +363,13 @@ def _beyond(level: FabricLevel, measured: _Curve, name: str, sizes: Table) -> Do
             took = _curve(measured, sizes)[0]  # DeepEP's grows so: 23 to 27 us from 16 to 64 chips
         # Where switches add, the measured group's did: so much of the link did they reach.
         reached = fraction * (float(there[0]) if one == "in network" else 1.0)
-        rows.append((one, took, wire / (reached * usable(level))))
+        rows.append((took, wire / (reached * usable(level))))
     return _two_best(rows)
 
 
-def _two_best(rows: list[tuple[str, Table, Table]]) -> DomainTable:
-    """Of algorithms (name, latency, seconds per byte), without a ramp; of equals the first."""
-    names = np.array([row[0] for row in rows], dtype="<U24")
-    latency = np.array([row[1] for row in rows])
-    per_byte = np.array([row[2] for row in rows])
+def _two_best(rows: list[tuple[Table, Table]]) -> DomainTable:
+    """Of algorithms (latency, seconds per byte), without a ramp; of equals the first."""
+    latency, per_byte = map(np.array, zip(*rows, strict=True))
     place = np.arange(latency.shape[1])
     fastest = per_byte <= per_byte.min(axis=0) * (1.0 + 1e-12)
     long = np.where(fastest, latency, np.inf).argmin(axis=0)
@@ -389,10 +378,8 @@ def _two_best(rows: list[tuple[str, Table, Table]]) -> DomainTable:
     return DomainTable(
         latency[long, place],
         per_byte[long, place],
-        names[long],
         np.where(better, latency[short, place], np.inf),
         np.where(better, per_byte[short, place], np.inf),
-        np.where(better, names[short], ""),
         np.zeros(len(place)),
     )
 
@@ -426,7 +413,6 @@ def _network(levels: list[tuple[FabricLevel, float]]) -> Network:
         },
         ramp=np.array([level.ramp for level, _ in levels]),
         jitter_s=np.array([level.jitter_s for level, _ in levels]),
-        algorithm=np.array([best.algorithm for best in rows["all_reduce"]]),
     )
 
 
@@ -447,7 +433,6 @@ def _between(level: FabricLevel, name: str) -> DomainTable:
     first_s = hop_s + level.software_s  # of every step
     rows = [
         (
-            one.name,
             one.steps * first_s + (one.hops - one.steps) * hop_s,
             np.where(several, one.wire / ring, 1.0),
         )

@@ -81,7 +81,7 @@ def collectives(
     measured = against_measured(catalog, chip, fabric.id)
     launch = sorted({time(row["launch_s"]) for row in measured if row["launch_s"]})
     added = f"The model adds {', '.join(launch)}: the benchmark launches each message from Python."
-    shown = ("message_bytes", "collective", "seconds", "bus_bytes_per_s", "known", "algorithm")
+    shown = ("message_bytes", "collective", "seconds", "bus_bytes_per_s", "known")
     frames = [
         frame("times", f"Collectives of {chips} chips", columns_of(times), shown=shown),
         frame(
@@ -165,7 +165,6 @@ def _times(
                 "latency_s": float(cost.latency_s[0]),
                 "transfer_s": float(cost.transfer_s[0]),
                 "bus_bytes_per_s": share * size / seconds if seconds else None,
-                "algorithm": _algorithm(table, fabric, group, chips, size),
                 "known": _kind(system, law.kind, max(law.latency_s), chips, name),
                 "sent_inside_bytes": float(cost.sent.inside_bytes()[0]),
                 "sent_outside_bytes": float(cost.sent.outside_bytes()[0]),
@@ -193,30 +192,6 @@ def _cost(
         for domains in group.domains
     ]
     return group.all_to_all(bytes_, leaving)
-
-
-def _algorithm(table: str, fabric: Fabric, group: Group, chips: int, size: float) -> str:
-    if table == "point_to_point":
-        return "direct"
-    tables = getattr(fabric, table)
-    inside = min(chips, fabric.domain[0])
-    step = int(np.ceil(np.log2(inside)))
-    name = str(tables.algorithm[0, step])
-    if group.domains and bool((group.domains[0] > 1.0).all()):
-        within = "" if inside == 1 else f", {name} inside"
-        between = "direct"
-        if table != "all_to_all":
-            met = np.ceil(np.log2(group.domains[0][0]))
-            algorithm = fabric.networks[0].algorithm[0, int(met)]
-            between = str(algorithm) if table == "all_reduce" else "recursive doubling"
-        return f"{between} between{within}"
-    collective = group.all_reduce if table == "all_reduce" else group.all_gather
-    if table != "all_to_all" and collective.short is not None:
-        bytes_ = np.array([float(size)])
-        other, chosen = collective.short(bytes_), collective(bytes_)
-        if other.latency_s[0] == chosen.latency_s[0]:
-            return str(tables.short_algorithm[0, step])
-    return name
 
 
 def _kind(system: System, law: str, known: int, chips: int, name: str) -> str:

@@ -75,30 +75,6 @@ def test_what_a_figure_rests_on(chip: str, chips: int, known: str):
     assert of(answer, 2**20, "all-reduce")["known"] == known
 
 
-def test_algorithms_have_names():
-    named = {
-        (chip, chips): of(
-            collectives(chip, "--chips", chips, "--bytes", size, "--json").json(),
-            parsed,
-            "all-reduce",
-        )["algorithm"]
-        for chip, chips, size, parsed in (
-            ("gb200_nvl72", 64, "1MiB", 2**20),
-            ("tpu_v5p", 64, "1MiB", 2**20),
-            ("trn3_gen2", 64, "1 B", 1),
-            ("h100_sxm", 8, "1MiB", 2**20),
-            ("h100_sxm", 32, "1MiB", 2**20),
-        )
-    }
-    assert named == {
-        ("gb200_nvl72", 64): "in network",
-        ("tpu_v5p", 64): "ring per axis",
-        ("trn3_gen2", 64): "one-shot",
-        ("h100_sxm", 8): "measured",
-        ("h100_sxm", 32): "halving and doubling between, measured inside",
-    }
-
-
 def test_jitter_and_overlap_of_a_point():
     plain, late, hidden = (
         ask(POINT, *flags)
