@@ -90,9 +90,8 @@ def busiest_rank(mean: Floats, ranks: Floats, slots: Floats, skew: Floats | floa
 
 def latent_size(block: Block, hidden: Floats) -> Floats:
     """(n,) width that routed experts work on: the hidden size, unless the block names another."""
-    if "expert_hidden_size" not in block.sizes:
-        return hidden
-    return np.where(block["expert_hidden_size"] > 0.0, block["expert_hidden_size"], hidden)
+    own = block.optional("expert_hidden_size")
+    return np.where(own > 0.0, own, hidden)
 
 
 class Moe(Kind):
@@ -132,9 +131,8 @@ class Moe(Kind):
     def _elements(self, ranks: Ranks, block: Block, experts: Floats) -> dict[str, Floats]:
         hidden = ranks.batch.hidden_size
         routed, shared = self._widths(ranks, block)
-        dense = block["matrices"] * hidden * shared
-        if "expert_hidden_size" in block.sizes:
-            dense = dense + 2.0 * hidden * block["expert_hidden_size"]
+        latent = 2.0 * hidden * block.optional("expert_hidden_size")
+        dense = block["matrices"] * hidden * shared + latent
         return {
             "experts": experts * block["matrices"] * latent_size(block, hidden) * routed,
             "mlp": dense,

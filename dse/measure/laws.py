@@ -114,11 +114,8 @@ def table(points: Sequence[Point]) -> pd.DataFrame:
 def reached(points: pd.DataFrame) -> tuple[dict[str, float], dict[str, float]]:
     """(best operations a second of a GEMM by format, bytes a second by kernel of the memory)."""
     gemms = points[points.operator == "gemm"]
-    rates = {
-        dtype: float((rows.flops / rows.seconds).max())
-        for dtype in dict.fromkeys(gemms.dtype)
-        for rows in (gemms[gemms.dtype == dtype],)
-    }
+    fastest = (gemms.flops / gemms.seconds).groupby(gemms.dtype, sort=False).max()
+    rates = {str(dtype): float(rate) for dtype, rate in fastest.items()}
     memory = points[points.operator.isin(tuple(STREAMS))]
     return rates, dict(zip(memory.operator, memory.bytes / memory.seconds, strict=True))
 
