@@ -72,9 +72,9 @@ def space_of_model(
 
     `model` is a catalog id or the path of a config.json, `chips` are ids or paths of chip files.
     Degrees and `concurrency` that are None are looked for; formats, drafts and copies of experts
-    are one or several to choose from, formats else the checkpoint's; `limits` are LIMITS unless
-    given. With `disaggregated`, prefill and decode on pools of their own stand beside an instance
-    that does both. Raises InputError for what no space can say.
+    are one or several to choose from, formats else the checkpoint's; of LIMITS those hold whose
+    metric no one of `limits` has. With `disaggregated`, prefill and decode on pools of their own
+    stand beside an instance that does both. Raises InputError for what no space can say.
     """
     flags = full(deployed, Choices)
     for name, listed, given in (("model", "models", model), ("chip", "chips", chips)):
@@ -122,6 +122,7 @@ def space_of_model(
     workload |= {one.name: flags[one.name] for one in SERVED if flags[one.name] is not None}
     if requests_per_second is not None:
         workload |= {"serving": "poisson", "requests_per_second": requests_per_second}
+    limited = {re.split(r"[<>=\s]", text.strip())[0] for text in limits}
     free = len(named) > 1 or any(isinstance(value, (list, dict)) for value in axes.values())
     path = Path(str(model))
     space = {
@@ -134,7 +135,8 @@ def space_of_model(
         "deployment": where | axes,
         "objectives": _objectives(objective),
         "constraints": [
-            *(limits or LIMITS),
+            *limits,
+            *(one for one in LIMITS if one.split()[0] not in limited),
             *([f"chips <= {MOST_CHIPS}"] if sparse and dp is None else []),
         ],
     }

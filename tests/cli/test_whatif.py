@@ -243,6 +243,11 @@ def test_nothing_feasible_is_exit_code_3():
     assert "the nearest one breaks tpot_s <= 1 us" in said.err
 
 
+def test_a_limit_takes_the_place_of_the_usual_one_on_its_metric_alone() -> None:
+    said = ask("whatif", *MODEL, "--limit", "tpot_s <= 30 ms", "--sensitivities")
+    assert sorted(said["limits"]) == ["tpot_s <= 30 ms", "ttft_s <= 2 s"]
+
+
 def test_a_few_chips_in_whole_servers_cost_what_dse_fleet_says(tmp_path: Path) -> None:
     """A billion tokens a day of Llama 3 70B at a peak of 2.5: eight H100, where single chips are
     four MI355X."""
