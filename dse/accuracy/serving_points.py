@@ -32,6 +32,7 @@ from dse.accuracy.serving_rows import (
     SETTINGS,
     TEXTS,
     Row,
+    backend_of,
     interval_metric,
     launched,
     number,
@@ -57,7 +58,8 @@ from dse.physics.machines import Machines
 from dse.physics.queueing import kept_in_step, synchronised_share
 from dse.physics.workload import Workload
 from dse.problem.evaluate import Metrics, evaluate, worst_kind
-from dse.schema.backend import Backend
+from dse.problem.instances import usual_divisions, usual_of
+from dse.schema.backend import TUNED, Backend
 from dse.schema.model import Model
 from dse.space.batches import DRAFT_AXIS, batch_of
 from dse.space.candidates import CandidateBatch, Floats
@@ -67,6 +69,7 @@ ROUNDS = 10.0
 # Of requests that are all queued, the share that stays in step: chosen by the error of the median
 # group over 0 to 0.5.
 OFFLINE_IN_STEP = 0.25
+LOADS = ("prompt", "output", "length_spread", "queued", "requests_per_s")
 POOLS = ("prefill", "decode")
 AXES = ("tp", "pp", "dp", "ep")
 CAP = "decode_max_running_requests"
@@ -104,6 +107,40 @@ def predict_rows(readout: Readout[Row, Served], catalog: Catalog, machines: Mach
     return readout.predicted(
         _columns(group, _evaluated(group, catalog, machines)) for group in readout.groups
     )
+
+
+# Rows as a person would ask for them: model, chip, chips, lengths, load (a benchmark's rounds and
+# queue among it), formats and the name of the software; no degrees, release, setting, script, draft
+# or tuning. `dse` then divides the chips.
+
+
+def _asked(cells: Mapping[str, str], catalog: Catalog, models: dict[str, Model | str]) -> Row:
+    row = read_launched(cells, catalog, models)
+    named = backend_of(cells["engine"])[0].removesuffix("-2023")
+    plain = {axis: n for axis, n in row.deployment.items() if axis != DRAFT_AXIS}
+    return replace(row, backend=named, deployment=plain, launch=(), tuning=TUNED)
+
+
+def asked_rows(table: pd.DataFrame, catalog: Catalog) -> pd.DataFrame:
+    """As `estimate_rows`, of what a person would have said of each row."""
+    readout, machines = replace(SERVED, row=_asked).read(table, catalog), machines_of(catalog)
+    groups = [_divided(group, catalog, machines) for group in readout.groups]
+    readout = replace(readout, groups=tuple(groups))
+    found = [_evaluated(group, catalog, machines) for group in groups]
+    numbers = readout.predicted(map(_columns, groups, found))
+    return with_predictions(table, readout, numbers, _broken(readout, found))
+
+
+def _divided(group: ServedGroup, catalog: Catalog, machines: Machines) -> ServedGroup:
+    """The group with the chips of each configuration divided as they usually are."""
+    table, row = usual_divisions(group.posed.batch, [one.model.experts for one in group.rows])
+    loads = {name: getattr(group.posed, name)[row] for name in LOADS}
+    every = Served(table.placed(group.posed.batch, row), **loads)
+    rows = tuple(group.rows[k] for k in row)
+    metrics = _evaluated(replace(group, rows=rows, posed=every), catalog, machines)
+    rate = np.where(metrics.feasible, metrics.values["output_tokens_per_s"], -np.inf)
+    batch = every.batch[usual_of(table, row, np.nan_to_num(rate, nan=-np.inf))]
+    return replace(group, posed=replace(group.posed, batch=batch))
 
 
 def _evaluated(group: ServedGroup, catalog: Catalog, machines: Machines) -> Metrics:
@@ -171,8 +208,7 @@ def _broken(readout: Readout[Row, Served], found: Sequence[Metrics]) -> dict[int
 
 
 def _posed(rows: Sequence[Row]) -> Served:
-    names = ("prompt", "output", "length_spread", "queued", "requests_per_s")
-    loads = {name: np.array([getattr(row, name) for row in rows]) for name in names}
+    loads = {name: np.array([getattr(row, name) for row in rows]) for name in LOADS}
     return Served(batch_of_rows(rows), **loads)
 
 

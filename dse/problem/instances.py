@@ -36,6 +36,7 @@ from dse.space.batches import one_of
 from dse.space.candidates import CandidateBatch, Floats, Rows, concatenated
 from dse.space.deployments import (
     Deployments,
+    divisors,
     finer_ladder,
     instances,
     load_ladder,
@@ -594,6 +595,35 @@ def _pool(pool: str, subject: Subject, table: Deployments, limits: Sequence[Limi
     side = concatenated(sides, sizes)
     alive = np.flatnonzero(~side.dead)
     return Pool(subject, table.take(alive), side.take(alive))
+
+
+ALIKE = 0.2  # rates that differ by less lie inside each other's 80% interval
+
+
+def usual_divisions(
+    shapes: CandidateBatch, experts: Sequence[Sequence[int]]
+) -> tuple[Deployments, NDArray[np.intp]]:
+    """Every way to divide the chips of each of n candidates, replicas among them, and the candidate
+    (index into the n) of each row; `experts` as of `instances`, of each candidate."""
+    tables: dict[tuple[Any, ...], Deployments] = {}
+    keys = [*zip(shapes.chips.tolist(), shapes.layers.tolist(), map(tuple, experts), strict=True)]
+    for chips, layers, own in set(keys):
+        some = instances(divisors(int(chips)), int(layers), own, copies=(0,))
+        some = some.where(lambda t: t["redundant_experts"] == 0).without("redundant_experts")
+        tables[chips, layers, own] = some.with_columns(replicas=int(chips) // some.chips)
+    every = [tables[key] for key in keys]
+    return stacked(every), np.repeat(np.arange(len(keys)), [len(table) for table in every])
+
+
+def usual_of(table: Deployments, row: NDArray[np.intp], rate: Floats) -> NDArray[np.intp]:
+    """Of the divisions of `usual_divisions` the one of each candidate that is usually launched:
+    those within ALIKE of its highest rate (-inf where it does not run), of them the fewest stages,
+    then the widest tensor parallelism, then the highest rate."""
+    best = np.maximum.reduceat(rate, np.unique(row, return_index=True)[1])
+    far = ~(rate >= (1.0 - ALIKE) * best[row])
+    keys = (-rate, -table["tensor_parallel"], table["pipeline_parallel"], far, row)
+    order = np.lexsort(keys)
+    return order[np.unique(row[order], return_index=True)[1]]
 
 
 def best_of_groups(group: NDArray[Any], value: Floats) -> list[int]:

@@ -291,3 +291,20 @@ def test_the_accuracy_page_is_todays() -> None:
         numbers = [float(cell.strip("%+").replace(",", "")) for cell in cells if cell != "–"]
         before = [float(cell.strip("%+").replace(",", "")) for cell in told[key] if cell != "–"]
         assert before == pytest.approx(numbers, abs=0.5, rel=0.01), f"{key}: run {command}"
+
+
+@pytest.mark.parametrize(
+    ("metric", "serving"),
+    [("tpot_s", "continuous"), ("ttft_s", "continuous"), ("output_tokens_per_s", "offline")],
+)
+def test_asked_as_a_person_would_is_little_worse_than_told(metric: str, serving: str) -> None:
+    document = library.validate().document["asked"]
+    asked, told = (
+        next(
+            one["median_error"]
+            for one in document[name]
+            if (one["metric"], one["serving"], one["by"]) == (metric, serving, "all")
+        )
+        for name in ("scores", "told")
+    )
+    assert told < asked <= 1.3 * told
