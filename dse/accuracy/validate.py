@@ -182,10 +182,8 @@ def _sentences(document: Json, main: Sequence[Json], *, own: bool) -> list[str]:
         lines.append(f"{inside:.0%} of the measured values lie inside the 80% interval.")
     asked = _overall(document.get("asked", {}).get("scores", ()))
     asked.sort(key=lambda one: -one["rows"])
-    if (
-        first := [one for one in asked if (one["metric"], one["serving"]) in FIRST_ASKED]
-        or asked[:1]
-    ):
+    first = [one for one in asked if (one["metric"], one["serving"]) in FIRST_ASKED]
+    if first := first or asked[:1]:
         errors = (
             f"{_name(one['metric'])} ({one['serving']}) {tenths(one['median_error'])}"
             for one in first
