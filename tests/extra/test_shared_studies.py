@@ -162,8 +162,8 @@ def test_no_form_of_a_password_is_written_or_shown(
         "lower case": f"postgresql://{user}:{quoted.replace('%2F', '%2f')}@{server}",
         "in query": f"postgresql://{server}?user={user}&password={quoted}",
     }[form]
-    run = ("run", "tiny", "--seed", "1", "--out", tmp_path / "out", "--storage", given)
-    said = [dse(*run), dse(*run, "--seed", "2")]
+    run = ("run", "tiny", "--out", tmp_path / "out", "--storage", given)
+    said = [dse(*run, "--seed", seed) for seed in "12"]
     assert [one.returncode for one in said] == [0, 4], said[0].stderr
     texts = [(one.stdout + one.stderr).encode() for one in said]
     texts += [path.read_bytes() for path in (tmp_path / "out").iterdir()]
