@@ -46,8 +46,9 @@ if TYPE_CHECKING:
 FLAGS = {"true": True, "false": False}
 OWN = ("catalog", "progress", "detail", "out")  # arguments that the command line makes itself
 FILES = (".csv", ".json", ".html", ".xlsx", ".md")  # what --out writes into a folder
-# What an option that takes one value says where it has several.
-TWICE = {"chip": ": `dse compare CHIP CHIP --model MODEL` sets chips side by side"}
+# Of these options the last value does not take the place of the others, where one is taken: several
+# are meant.
+TWICE = {"chip": "`dse compare CHIP CHIP --model MODEL` sets chips side by side"}
 OPTION = "_option"  # ends the name of an option that says the same as an argument
 
 
@@ -57,14 +58,13 @@ class Verb(click.Command):
     settings: tuple[str, ...] = ()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Tells of a field that is written as an option how it is set, and refuses an option that
-        takes one value and has several."""
+        """Tells of a field that is written as an option how it is set, and of several values of
+        which one is taken what takes them all."""
         try:
             *_, given = self.make_parser(ctx).parse_args(list(args))
             for one in given:
-                several = isinstance(one, click.Option) and (one.multiple or one.is_flag)
-                if not several and one.param_type_name == "option" and given.count(one) > 1:
-                    ctx.fail(f"{one.opts[0]} is given twice{TWICE.get(str(one.name), '')}")
+                if one.name in TWICE and not one.multiple and given.count(one) > 1:
+                    ctx.fail(f"{one.opts[0]} is given twice: {TWICE[one.name]}")
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             field = error.option_name.lstrip("-").replace("-", "_")

@@ -216,10 +216,19 @@ def flags(dice: Dice) -> list[str]:
     for k, name in enumerate(names):
         value = known[name] if k else spoiled(f"- {known[name]}", dice).removeprefix("- ")
         value = value.replace("\x00", "").replace("\ud800", "")
-        option, _, field = name.partition(" ")
-        found += [*_WITH.get(name, ()), *([option] if option else ())]
-        found.append(f"{field}={value}" if field else value)
+        found = _given(found, name, value)
     return found
+
+
+def _given(words: Sequence[str], flag: str, value: str) -> list[str]:
+    """The command with a flag, and what goes with it: a chip in the place of the one that stands
+    there, of which one is meant; other options after those of the command, which they replace."""
+    option, _, field = flag.partition(" ")
+    if option == "--chip" and option in words:
+        at = words.index(option) + 1
+        return [*words[:at], value, *words[at + 1 :]]
+    more = [option] if option else []
+    return [*words, *_WITH.get(flag, ()), *more, f"{field}={value}" if field else value]
 
 
 @cache
@@ -293,8 +302,4 @@ def good(folder: Path) -> Iterator[list[str]]:
         yield [reader, str(next(ROOT.glob(pattern)))]
     for first, flags in FLAGS.items():
         for flag, value in flags.items():
-            option, _, field = flag.partition(" ")
-            value = f"{field}={value}" if field else value
-            given = [*_WITH.get(flag, ()), *([option] if option else ()), value]
-            out = ["--out", str(folder / "answer")]
-            yield [*first, *(out if flag == "--out" else given)]
+            yield _given(first, flag, str(folder / "answer") if flag == "--out" else value)
