@@ -609,7 +609,7 @@ def usual_divisions(
     keys = [*zip(shapes.chips.tolist(), shapes.layers.tolist(), map(tuple, experts), strict=True)]
     for chips, layers, own in set(keys):
         some = instances(divisors(int(chips)), int(layers), own, copies=(0,))
-        some = some.where(lambda t: t["redundant_experts"] == 0).without("redundant_experts")
+        some = some.without("redundant_experts")
         tables[chips, layers, own] = some.with_columns(replicas=int(chips) // some.chips)
     every = [tables[key] for key in keys]
     return stacked(every), np.repeat(np.arange(len(keys)), [len(table) for table in every])

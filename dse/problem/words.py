@@ -227,9 +227,9 @@ def untried_row(
     }
 
 
-def untried_words(rows: Sequence[Mapping[str, Any]], of: str = "") -> list[str]:
+def untried_words(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """`Not searched: fp8 weights and cache (-49%: 10 h100_sxm, $114k; no loss of quality
-    predicted).`, the largest gain first; none where nothing pays. `of`: what the gain is of."""
+    predicted).`, the largest gain first; none where nothing pays."""
     words = []
     for row in sorted(rows, key=lambda row: -2.0 if row["saves"] is None else -row["saves"]):
         gain = "which would do" if row["saves"] is None else f"-{100.0 * row['saves']:.2g}%"
@@ -238,7 +238,7 @@ def untried_words(rows: Sequence[Mapping[str, Any]], of: str = "") -> list[str]:
             added = f"+{significant(nats, 2)} nats of predicted loss"
             parts.append(added if nats >= LEAST_NATS else "no loss of quality predicted")
         words.append(f"{row['what']} ({'; '.join(filter(None, parts))})")
-    return [f"Not searched{of}: {', '.join(words)}."] if words else []
+    return [f"Not searched: {', '.join(words)}."] if words else []
 
 
 def wide(formats: Iterable[str]) -> bool:

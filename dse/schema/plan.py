@@ -385,7 +385,6 @@ class Plan(Schema, kw_only=True):
     the hours that it serves, as the fleet counts what is idle. `own` has the files and the date
     that the prices rest on. With a `service_level`, that share of futures is to be served; `signed`
     has the servers that are then ordered in the first quarter, by offer, None where that is open.
-    `written` is what was read, `file` where it stands.
     """
 
     elsewhere = (
@@ -423,7 +422,6 @@ class Plan(Schema, kw_only=True):
     spare_servers: int = 0
     spare_share: float = 0.0
     file: str = ""
-    written: Mapping[str, Any] | None = None
     own: Source = Source(Path())
     assumed: tuple[str, ...] = ()
     signed: Mapping[str, int] | None = None

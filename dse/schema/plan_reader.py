@@ -67,10 +67,10 @@ def find_plan(text: str) -> Path:
     return named_file(text, "plan", shipped_plans())
 
 
-def load_plan(plan: Path | str | Mapping[str, Any], catalog: Catalog, file: str = GIVEN) -> Plan:
-    """Reads and checks one plan: a file, or what the `file` says, beside which its traces are.
-    Raises InputError with file, line and field."""
-    document = Document(file, plan, None) if isinstance(plan, Mapping) else load_yaml(plan)
+def load_plan(plan: Path | str | Mapping[str, Any], catalog: Catalog) -> Plan:
+    """Reads and checks one plan: a file, or what such a file says. Raises InputError with file,
+    line and field."""
+    document = Document(GIVEN, plan, None) if isinstance(plan, Mapping) else load_yaml(plan)
     written = document.data.get("currency")
     rates = {}
     for name, one in written.items() if isinstance(written, Mapping) else ():
@@ -127,7 +127,6 @@ class _Resolved:
             **one.spares,
             description=one.description.strip(),
             file=self.document.file,
-            written=self.document.data,
             backend=backend,
             costs=self.costs,
             demand=tuple(self._class(("demand", k), row) for k, row in enumerate(one.demand)),

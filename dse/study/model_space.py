@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from dse.catalog import Catalog, load_catalog
-from dse.errors import InputError
+from dse.errors import InputError, of_field
 from dse.files import full_path
 from dse.problem.objective import TOTAL as COST
 from dse.schema.axes import DEGREES, POOL_AXES
 from dse.schema.catalog import is_chip_file
 from dse.schema.dtypes import ALIASES
-from dse.schema.metrics import METRICS
+from dse.schema.metrics import METRICS, parse_constraint
 from dse.schema.model_catalog import resolve_model
 from dse.schema.plan import CHOICES
 from dse.schema.reader import each
@@ -122,7 +122,8 @@ def space_of_model(
     workload |= {one.name: flags[one.name] for one in SERVED if flags[one.name] is not None}
     if requests_per_second is not None:
         workload |= {"serving": "poisson", "requests_per_second": requests_per_second}
-    limited = {re.split(r"[<>=\s]", text.strip())[0] for text in limits}
+    with of_field("--limit"):
+        limited = {parse_constraint(text).metric for text in limits}
     free = len(named) > 1 or any(isinstance(value, (list, dict)) for value in axes.values())
     path = Path(str(model))
     space = {

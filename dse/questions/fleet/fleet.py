@@ -184,12 +184,12 @@ def fleet(
     if service_level is not None:
         read = replace(read, service_level=_level(service_level))
     known = Known()
-    read, options, refused, order = decided(read, catalog, progress, known, seed)
+    read, options, refused, order = _decided(read, catalog, progress, known, seed)
     refused = [*refused, *left_out]
     return answer_of(read, options, refused, progress, catalog, known, order, seed)
 
 
-def decided(
+def _decided(
     plan: Plan,
     catalog: Catalog,
     progress: Progress = lambda _: None,
@@ -386,7 +386,7 @@ def answer_of(
     level, which the plan has signed; what would change it is not sought. Raises DseError where the
     cost or the limits of the mix, counted apart from the program, are not what the program says: a
     fault of this software."""
-    solved, counted = solution(plan, options, progress)
+    solved, counted = _solved(plan, options, progress)
     facts, made = _facts(plan, options, solved), {**demand_rows(plan), "refused": refused}
     base, renting = None, None
     made |= dict.fromkeys(("limits", "prices", "stock", "fleets"), ())
@@ -487,7 +487,7 @@ def answer_of(
     )
 
 
-def solution(
+def _solved(
     plan: Plan, options: Sequence[Option], progress: Progress
 ) -> tuple[Solved, Counted | None]:
     """The program's answer, and its mix counted; None where nothing keeps the plan."""
